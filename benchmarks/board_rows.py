@@ -24,8 +24,8 @@ from benchmarks.timing import interleave, milliseconds
 from liza.board import events
 from liza.board.store import Board
 from liza.board.text import document
-from liza.rules.paths import Paths
-from liza.verbs.validate import validate
+from liza.model.paths import Paths
+from liza.recovery.validate import validate
 
 LIMITS = {50: 3.0, 500: 6.0, 5000: 30.0}
 POLL_SECONDS = 30.0

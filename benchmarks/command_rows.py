@@ -23,9 +23,9 @@ from benchmarks.projects import commit_work, project, recorded_elsewhere
 from benchmarks.rows import Row, summarize
 from benchmarks.running_crews import process_cpu, resident_memory
 from benchmarks.timing import BARE, run_process
-from liza.command_server import control
+from liza.board.recorder import record_history
+from liza.cli.server import control
 from liza.crew.crew import find_crew
-from liza.crew.recovery.recorder import record_history
 from tests.journeys.crews import BIN, Crew
 
 GOALS = {

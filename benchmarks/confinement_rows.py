@@ -19,17 +19,17 @@ from benchmarks.projects import project
 from benchmarks.rows import Row, summarize
 from benchmarks.timing import interleave, milliseconds
 from benchmarks.worktree_rows import create_repository, git
-from liza.confinement import slot_directories, support, surroundings
-from liza.confinement.run_mounts import build_slot_box
-from liza.crew.project import command_box, commands
-from liza.repo import disk_usage
-from liza.repo.run_git import make_run_git
-from liza.repo.run_import import RunStore, import_branch
-from liza.repo.runner import Git
-from liza.repo.slots.boxed_git import make_reader
-from liza.repo.slots.pool import Worktrees
-from liza.rules.model import Config, Confinement
-from liza.rules.paths import Paths
+from liza.box import slot_directories, support, surroundings
+from liza.box.run_mounts import build_slot_box
+from liza.git import disk_usage
+from liza.git.run_git import make_run_git
+from liza.git.run_import import RunStore, import_branch
+from liza.git.runner import Git
+from liza.git.slots.boxed_git import make_reader
+from liza.git.slots.pool import Worktrees
+from liza.model.model import Config, Confinement
+from liza.model.paths import Paths
+from liza.project import command_box, commands
 
 SIZES = (2_000, 50_000)
 AT_ONCE = 50

@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from liza.command_server import control
+from liza.cli.server import control
 from tests.journeys.crews import BIN
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -17,8 +17,8 @@ from benchmarks.projects import INSTANT, history_size, project
 from benchmarks.rows import Row, summarize
 from benchmarks.running_crews import JournalWatch, RunningCrew
 from benchmarks.timing import wait_for
-from liza.rules.model import FINAL_STATUSES, State
-from liza.rules.statuses import AgentStatus
+from liza.model.model import FINAL_STATUSES, State
+from liza.model.statuses import AgentStatus
 from tests.journeys.crews import Crew
 from tests.journeys.process_probe import PROBE, read_starts
 

@@ -15,12 +15,12 @@ from benchmarks.running_crews import RunningCrew, resident_memory
 from benchmarks.sample_boards import TASK, flip
 from benchmarks.timing import BARE, milliseconds, run_process
 from liza.board import revision_journal
+from liza.board.archive_moves import archive_closed
+from liza.board.recorder import record_history
 from liza.board.revision_journal import RevisionRecord
-from liza.crew.archive.archive_moves import archive_closed
 from liza.crew.crew import find_crew
-from liza.crew.recovery.recorder import record_history
-from liza.repo import board_history
-from liza.repo.board_history import NewRevision
+from liza.git import board_history
+from liza.git.board_history import NewRevision
 from tests.journeys.crews import BIN, Crew
 
 GROUP = "growth"

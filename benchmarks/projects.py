@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.options import Options
+from liza.model.errors import LizaError
+from liza.model.paths import HISTORY_REF
 from liza.programs.terminal import tmux
-from liza.rules.errors import LizaError
-from liza.rules.paths import HISTORY_REF
 from liza.system.locks import Lock
 from tests.journeys.crews import APPROVE, WORK, Crew, begun, processes_of
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from benchmarks.options import Options
 from benchmarks.rows import Row, summarize
-from liza.crew.merging import gate_log
-from liza.rules.errors import Refused
-from liza.rules.merging.gates import GateOutcome
-from liza.rules.model import QueueSettings
-from liza.verbs.init import InitOptions, init
-from liza.verbs.merge import merge
+from liza.merging import gate_log
+from liza.merging.merge import merge
+from liza.model.errors import Refused
+from liza.model.gates import GateOutcome
+from liza.model.model import QueueSettings
+from liza.project.init import InitOptions, init
 from tests.conftest import git
 from tests.edges.merge_crew import Merges
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from liza.board.store import Board
-from liza.rules.model import Status
+from liza.model.model import Status
 
 TASK = """\
   - id: "task-{n}"

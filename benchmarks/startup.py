@@ -36,22 +36,21 @@ from typing import Any
 
 import msgspec
 
+from liza.briefs import inbox, note
+from liza.briefs.instructions_file import BlockPlacement
+from liza.briefs.rules import message_rules
+from liza.briefs.rules.message_rules import MessageChannel
 from liza.crew.crew import Crew, open_crew
-from liza.programs.brief.instructions_file import BlockPlacement
-from liza.programs.messages import inbox
+from liza.model.errors import LizaError
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import keyboard, readiness, screens, tmux
 from liza.programs.terminal.keyboard import Enter, NotSent, Paste, Sent
 from liza.programs.terminal.pane import Pane
-from liza.rules.errors import LizaError
-from liza.rules.sessions import message_rules
-from liza.rules.sessions.message_rules import MessageChannel
 from liza.supervisor import main as supervisor
 from liza.supervisor import observe, worktree_files
 from liza.supervisor.loop import StopRequest, Supervisor
-from liza.supervisor.speech.message_carrier import MessageCarrier
+from liza.supervisor.message_carrier import MessageCarrier
 from liza.system.clock import SystemClock
-from liza.verbs import note
 
 FAKE = Path(__file__).resolve().with_name("fake_program.py")
 AGENT, RUN = "coder-1", "coder-1.1"
@@ -473,7 +472,7 @@ def terminal_lives() -> list[tuple[Any, str, Any]]:
         return msgspec.json.decode((path / "session.json").read_bytes(), type=session_process.RunningSession)
 
     def shown(pane: Pane, now: float) -> screens.Screen:
-        from liza.rules.value_classes import replace
+        from liza.model.value_classes import replace
 
         return replace(screen(pane, now), is_alive=True, foreground_argv=())
 

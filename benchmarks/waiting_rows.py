@@ -14,7 +14,7 @@ from benchmarks.projects import INSTANT, project
 from benchmarks.rows import Row, Samples, summarize
 from benchmarks.running_crews import JournalWatch, RunningCrew
 from benchmarks.timing import wait_for
-from liza.rules.model import FINAL_STATUSES
+from liza.model.model import FINAL_STATUSES
 from tests.journeys.process_probe import read_starts
 
 POLLING: dict[str, Samples] = {f"polling every {POLL_SECONDS:g} s (computed)": summarize([POLL_SECONDS * 500])}

@@ -26,9 +26,9 @@ from benchmarks.projects import project
 from benchmarks.rows import Row, summarize
 from benchmarks.timing import BARE, run_process
 from benchmarks.worker_load import COMMAND, LoadResult, WorkerLoad
-from liza.programs.guards import guard_files
+from liza.guards import guard_files
 from liza.programs.session.run_directory import RunDir, Turn
-from liza.programs.usage.telemetry_log import TelemetryLog
+from liza.usage.telemetry_log import TelemetryLog
 from tests.edges.api_worker import Api, now
 from tests.journeys.crews import BIN, Crew
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from benchmarks.options import Options
 from benchmarks.rows import Row, Samples, summarize
 from benchmarks.timing import milliseconds
-from liza.repo.runner import Git
-from liza.repo.slots.pool import Worktrees
-from liza.rules.paths import Paths
+from liza.git.runner import Git
+from liza.git.slots.pool import Worktrees
+from liza.model.paths import Paths
 
 RIVAL = "git worktree add"
 

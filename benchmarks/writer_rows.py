@@ -18,8 +18,8 @@ from benchmarks.options import Options
 from benchmarks.rows import Row, percentile, summarize
 from benchmarks.sample_boards import WallClock, board_text, flip
 from liza.board.store import Board
-from liza.rules.errors import LockTimeout
-from liza.rules.paths import Paths
+from liza.model.errors import LockTimeout
+from liza.model.paths import Paths
 
 TASKS = 50
 

@@ -11,7 +11,7 @@ import posix
 import sys
 import time
 
-from liza import command_socket
+from liza.system import command_socket
 
 SOCKET_LIMIT = 10.0
 """Seconds to wait for the socket of the session: that of a lock."""
@@ -136,7 +136,7 @@ def _report_no_socket() -> int:
     if sys.argv[1:2] == ["hook"]:  # The program waits for it, and an error must not stop the program.
         return 0
     from liza.cli.entry_points import print_error
-    from liza.rules.errors import LockTimeout
+    from liza.model.errors import LockTimeout
 
     text = f"the socket of this session did not answer within {SOCKET_LIMIT:.0f} s, so the command did not run"
     return print_error("liza", LockTimeout(text, "liza status"), "--json" in sys.argv)

@@ -7,16 +7,16 @@ import subprocess
 from functools import cached_property
 from pathlib import Path
 
-from liza.confinement import slot_directories
-from liza.confinement.box import Mount, MountKind
-from liza.confinement.run_mounts import Surroundings, build_slot_box
-from liza.confinement.support import find_program
-from liza.confinement.surroundings import read_surroundings
-from liza.repo import run_git
-from liza.repo.hiding import brief_filter, slot_excludes
-from liza.repo.runner import Git
-from liza.repo.slots.pool import Worktrees
-from liza.rules.paths import BoxPaths, Paths
+from liza.box import slot_directories
+from liza.box.box import Mount, MountKind
+from liza.box.run_mounts import Surroundings, build_slot_box
+from liza.box.support import find_program
+from liza.box.surroundings import read_surroundings
+from liza.git import run_git
+from liza.git.hiding import brief_filter, slot_excludes
+from liza.git.runner import Git
+from liza.git.slots.pool import Worktrees
+from liza.model.paths import BoxPaths, Paths
 from tests.conftest import git
 
 

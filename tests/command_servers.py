@@ -104,7 +104,7 @@ def running_server(directory: Path) -> Iterator[TestServer]:
 
 def _serve(path: Path, log: Path, parent: int) -> None:
     """Be the server; write a byte to ``log`` for each command of the process ``parent`` that is about to run."""
-    from liza.command_server import served_command, server
+    from liza.cli.server import served_command, server
 
     act_for = served_command.peers.act_for
 

@@ -19,8 +19,8 @@ import pytest
 from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, settings
 
-from liza.confinement import support
-from liza.rules.brief_marks import begin_mark, end_mark
+from liza.box import support
+from liza.text.brief_marks import begin_mark, end_mark
 from tests.command_servers import VARIABLE, Usage, running_server
 from tests.tools import Tools
 

@@ -24,10 +24,10 @@ from liza.board.text import document
 from liza.board.text.document import Document, Part
 from liza.board.text.parse import NeedsSlowPath, Unparsable
 from liza.board.text.splitter import Piece, PieceKind, entry_indent
-from liza.rules.errors import BoardInconsistent, NotRegularFile, Refused
-from liza.rules.model import State, Task
-from liza.rules.paths import Paths
-from liza.rules.value_classes import decodable
+from liza.model.errors import BoardInconsistent, NotRegularFile, Refused
+from liza.model.model import State, Task
+from liza.model.paths import Paths
+from liza.model.value_classes import decodable
 from liza.system import atomic, crash_points, files, untrusted_files
 
 MAX_FILE_SIZE: Final = 1 << 20

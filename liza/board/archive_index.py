@@ -16,18 +16,18 @@ import msgspec
 
 from liza.board import archive_files
 from liza.board.archive_files import ArchivedEntry, ArchiveIntent
+from liza.board.rules import archiving
+from liza.board.rules.archiving import ArchiveTotals
 from liza.board.text.parse import NeedsSlowPath
-from liza.rules.errors import BoardInconsistent, NotRegularFile, UnknownId
-from liza.rules.formatting.undecoded import encode_json
-from liza.rules.merging.gates import is_untested
-from liza.rules.model import FINAL_STATUSES, Status, Task
-from liza.rules.paths import Paths
-from liza.rules.reports import timings
-from liza.rules.reports.timings import Span
-from liza.rules.tasks import archiving
-from liza.rules.tasks.archiving import ArchiveTotals
-from liza.rules.value_classes import decodable
+from liza.model import timings
+from liza.model.errors import BoardInconsistent, NotRegularFile, UnknownId
+from liza.model.gates import is_untested
+from liza.model.model import FINAL_STATUSES, Status, Task
+from liza.model.paths import Paths
+from liza.model.timings import Span
+from liza.model.value_classes import decodable
 from liza.system import atomic, files, untrusted_files
+from liza.text.undecoded import encode_json
 
 _MAX_LOOKS: Final = 100  # looks at files that another process is changing
 _INCOMPLETE: Final[files.Stamp] = (0, 0, 0)

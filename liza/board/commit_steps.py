@@ -12,8 +12,8 @@ from liza.board import revision_journal, write_intent
 from liza.board.revision_journal import RevisionRecord
 from liza.board.spool import PREVIOUS_NAME, Spool, SpoolItem
 from liza.board.write_intent import WriteIntent
-from liza.rules.errors import LizaError
-from liza.rules.paths import Paths
+from liza.model.errors import LizaError
+from liza.model.paths import Paths
 from liza.system import crash_points, files
 
 

@@ -30,8 +30,8 @@ from watchdog.observers.api import BaseObserver, ObservedWatch
 from watchdog.observers.polling import PollingObserver
 
 from liza.board.signals import SIGNALS
-from liza.rules.paths import Paths
-from liza.rules.value_classes import Value
+from liza.model.paths import Paths
+from liza.model.value_classes import Value
 
 # watchdog logs errors of a watch that is being closed; without a handler they would go to stderr.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())

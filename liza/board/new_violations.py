@@ -10,8 +10,8 @@ import msgspec
 
 from liza.board.text.document import SECTIONS
 from liza.board.text.splitter import LIST_SECTIONS, TABLE_SECTIONS
-from liza.rules import invariants
-from liza.rules.model import State, Task, Violation
+from liza.model import invariants
+from liza.model.model import State, Task, Violation
 
 _EXCLUSIVE_FIELDS: Final = ("worktree", "assigned_to", "run", "review_run")
 """Fields of a task whose values must be unique among tasks."""

@@ -10,7 +10,7 @@ import msgspec
 
 from liza.board.text import parse
 from liza.board.text.document import Document
-from liza.rules.model import Agent, FrozenStruct, State, Task
+from liza.model.model import Agent, FrozenStruct, State, Task
 
 _VOLATILE_LINE: Final = re.compile(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
 _MAX_DIFF: Final = 64 << 10  # characters

@@ -18,13 +18,13 @@ from liza.board.text import changes, document
 from liza.board.text.document import RESTORE_COMMAND, Document
 from liza.board.text.values import check_revision
 from liza.board.write_intent import WriteIntent, sha
-from liza.rules import transitions
-from liza.rules.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError, NotRegularFile
-from liza.rules.formatting.times import format_time
-from liza.rules.model import Clock, State
-from liza.rules.paths import Paths
-from liza.rules.value_classes import Value
+from liza.model import transitions
+from liza.model.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError, NotRegularFile
+from liza.model.model import Clock, State
+from liza.model.paths import Paths
+from liza.model.value_classes import Value
 from liza.system import files, untrusted_files
+from liza.text.times import format_time
 
 STABLE_SECONDS: Final = 0.5
 """Seconds for which size, time and sha256 of an edited board must stay the same before it is accepted."""

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from liza.board.text.values import Revision
-from liza.rules.model import State
-from liza.rules.value_classes import decodable
+from liza.model.model import State
+from liza.model.value_classes import decodable
 from liza.system import crash_points, files, untrusted_files
 
 MAX_SIZE: Final = 8 << 20

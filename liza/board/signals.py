@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
-from liza.rules.errors import LockTimeout, NotRegularFile, UsageError
-from liza.rules.paths import Paths
+from liza.model.errors import LockTimeout, NotRegularFile, UsageError
+from liza.model.paths import Paths
 from liza.system import files, untrusted_files
 from liza.system.locks import lock_path
 

@@ -15,8 +15,8 @@ import msgspec
 from liza.board.text import document
 from liza.board.text.splitter import PieceKind
 from liza.board.write_intent import sha
-from liza.rules.errors import BoardInconsistent, NotRegularFile
-from liza.rules.value_classes import decodable
+from liza.model.errors import BoardInconsistent, NotRegularFile
+from liza.model.value_classes import decodable
 from liza.system import crash_points, files, untrusted_files
 
 FULL_TEXT_INTERVAL: Final = 64

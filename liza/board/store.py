@@ -23,13 +23,13 @@ from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
 from liza.board.write_intent import WriteIntent, sha
-from liza.rules.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
-from liza.rules.formatting.times import format_time
-from liza.rules.model import Clock, State, Violation
-from liza.rules.paths import Paths
-from liza.rules.value_classes import Mutable, Value
+from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
+from liza.model.model import Clock, State, Violation
+from liza.model.paths import Paths
+from liza.model.value_classes import Mutable, Value
 from liza.system import boxed_calls, files
 from liza.system.locks import Lock
+from liza.text.times import format_time
 
 _MAX_LOCKLESS_READS: Final = 4
 """Reads without the lock; if none matches the write intent, the board is read under the lock."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from liza.board.text import parse
-from liza.rules.errors import UsageError
+from liza.model.errors import UsageError
 
 
 def load_tasks(text: str) -> list[dict[str, Any]]:

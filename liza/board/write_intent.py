@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from liza.board.text.values import Revision
-from liza.rules.errors import NotRegularFile
-from liza.rules.value_classes import decodable
+from liza.model.errors import NotRegularFile
+from liza.model.value_classes import decodable
 from liza.system import files, untrusted_files
 
 _MAX_SIZE: Final = 1 << 20  # bytes of the file

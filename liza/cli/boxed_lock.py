@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from liza.rules.errors import UsageError
-from liza.rules.paths import Paths
+from liza.model.errors import UsageError
+from liza.model.paths import Paths
 from liza.system import atomic
 from liza.system.foreground_command import run_command
 from liza.system.locks import Lock

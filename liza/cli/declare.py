@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
-from liza.rules.errors import Missing, UsageError
+from liza.model.errors import Missing, UsageError
 from liza.system.boxed_calls import is_called_from_box
 from liza.system.files import MAX_BOARD_SIZE
 

@@ -17,13 +17,13 @@ from typing import TextIO
 
 from liza import __version__
 from liza.cli import app, postponed_commands
-from liza.cli.render.columns import strip_controls
-from liza.cli.render.reader_watch import EXIT_PIPE_CLOSED
-from liza.crew.liza_path import qualify_command
-from liza.rules.errors import LizaError, UsageError, format_error
-from liza.rules.formatting.undecoded import escape_undecoded
+from liza.model.errors import LizaError, UsageError, format_error
+from liza.printing.columns import strip_controls
+from liza.printing.reader_watch import EXIT_PIPE_CLOSED
 from liza.system import atomic, program_path
 from liza.system.files import to_write_failed
+from liza.system.liza_path import qualify_command
+from liza.text.undecoded import escape_undecoded
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
@@ -63,7 +63,7 @@ def liza_agent() -> int:
 def _offer_command_server(words: Sequence[str]) -> None:
     """Start the command server for later commands, if this command is one that starts it."""
     try:
-        from liza.command_server import control  # The package is optional.
+        from liza.cli.server import control  # The package is optional.
     except ImportError:
         return
     control.offer(words)
@@ -120,8 +120,8 @@ def _record_history() -> None:
     """Write the spooled revisions to the history, as the last step and only if no living supervisor does it."""
     if "liza.crew.crew" not in sys.modules:
         return
+    from liza.board.recorder import record_if_unsupervised
     from liza.crew.crew import find_crew_or_none
-    from liza.crew.recovery.recorder import record_if_unsupervised
 
     # A failure is harmless: the revisions stay in the spool, and the command itself is done.
     with suppress(LizaError, OSError):

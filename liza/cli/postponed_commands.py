@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, WriteFailed
+from liza.model.paths import Paths
 from liza.programs.session.run_directory import RunDir
-from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, WriteFailed
-from liza.rules.formatting.redaction import redact
-from liza.rules.paths import Paths
 from liza.system.clock import SystemClock
+from liza.text.redaction import redact
 
 RETRY_PAUSE: Final = 20  # seconds: the cause of the failure may have passed by then
 MAX_HINT_COMMAND: Final = 200  # characters: a longer command is not repeated in a hint

@@ -10,9 +10,9 @@ import msgspec
 import typer
 
 from liza.cli.app import build_app, is_for_sessions, list_headings, load_command
-from liza.rules.model import Config
-from liza.rules.project import setting_values
-from liza.rules.project.setting_meanings import MEANINGS
+from liza.config.rules import setting_values
+from liza.config.rules.setting_meanings import MEANINGS
+from liza.model.model import Config
 
 _FOREWORD = """\
 # Commands

@@ -15,10 +15,10 @@ from liza.cli.declare import (
     declare_command,
     read_text,
 )
-from liza.cli.render import printing, render_crew, render_task
 from liza.crew.crew import find_crew
-from liza.rules.errors import UsageError
-from liza.verbs import agents as verbs
+from liza.model.errors import UsageError
+from liza.printing import printing, render_crew, render_task
+from liza.view import agents as verbs
 
 app = create_app()
 

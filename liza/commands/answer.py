@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing
-from liza.cli.render.columns import strip_controls
-from liza.cli.render.text_formats import shorten_line
 from liza.crew.crew import Crew, find_crew
-from liza.rules.formatting.times import format_duration
-from liza.rules.value_classes import asdict
-from liza.verbs import task as verbs
-from liza.verbs.answer import OpenQuestion, find_open_questions
+from liza.model.value_classes import asdict
+from liza.printing import printing
+from liza.printing.columns import strip_controls
+from liza.printing.text_formats import shorten_line
+from liza.tasks import task as verbs
+from liza.tasks.answer import OpenQuestion, find_open_questions
+from liza.text.times import format_duration
 
 app = create_app()
 

@@ -17,13 +17,13 @@ from liza.cli.declare import (
     create_app,
     declare_command,
 )
-from liza.cli.render import printing
-from liza.cli.render.reader_watch import exit_with_reader
-from liza.cli.render.render_session import SessionStyle, format_followed
 from liza.crew.crew import Crew, find_crew
-from liza.rules.errors import LizaError, UsageError
-from liza.verbs import attach as verbs
-from liza.verbs.attach import StreamAttachment
+from liza.model.errors import LizaError, UsageError
+from liza.printing import printing
+from liza.printing.reader_watch import exit_with_reader
+from liza.printing.render_session import SessionStyle, format_followed
+from liza.view import attach as verbs
+from liza.view.attach import StreamAttachment
 
 app = create_app()
 

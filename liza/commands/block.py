@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs.block import BlockRequest
-from liza.verbs.block import block as block_task
+from liza.printing import printing
+from liza.tasks.block import BlockRequest
+from liza.tasks.block import block as block_task
 
 app = create_app()
 

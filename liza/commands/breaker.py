@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from liza.breaker import breaker as verbs
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
-from liza.cli.render import printing
-from liza.cli.render.columns import paint
 from liza.crew.crew import find_crew
-from liza.rules.errors import HINT_LABEL
-from liza.rules.formatting.times import format_time
-from liza.verbs import breaker as verbs
+from liza.model.errors import HINT_LABEL
+from liza.printing import printing
+from liza.printing.columns import paint
+from liza.text.times import format_time
 
 app = create_app("Show the circuit breaker and resolve its trips.")
 

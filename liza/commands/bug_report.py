@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
-from liza.rules.errors import HINT_LABEL
-from liza.rules.formatting.counts import format_bytes
-from liza.verbs.bug_report import write_bug_report
+from liza.model.errors import HINT_LABEL
+from liza.printing import printing
+from liza.recovery.bug_report import write_bug_report
+from liza.text.counts import format_bytes
 
 app = create_app()
 

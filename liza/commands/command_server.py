@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing
-from liza.command_server import control
-from liza.command_server.control import ServerState
-from liza.rules.value_classes import asdict
+from liza.cli.server import control
+from liza.cli.server.control import ServerState
+from liza.model.value_classes import asdict
+from liza.printing import printing
 
 app = create_app("The process that has Liza imported, and runs short commands at once.")
 

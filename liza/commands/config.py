@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
-from liza.cli.render.text_formats import shorten_line
+from liza.config import config as verbs
+from liza.config.rules.setting_meanings import MEANINGS, USUAL, WRITTEN_BY_LIZA
 from liza.crew.crew import find_crew
-from liza.rules.errors import UsageError
-from liza.rules.project.setting_meanings import MEANINGS, USUAL, WRITTEN_BY_LIZA
-from liza.verbs import config as verbs
+from liza.model.errors import UsageError
+from liza.printing import printing
+from liza.printing.text_formats import shorten_line
 
 Row = Mapping[str, Any]
 app = create_app("Read and change the settings of the board.")

@@ -14,10 +14,10 @@ from liza.cli.declare import (
     create_app,
     declare_command,
 )
-from liza.cli.render import printing, render_patch
-from liza.cli.render.pager import page_text
 from liza.crew.crew import find_crew
-from liza.verbs.diff import diff as verb
+from liza.printing import printing, render_patch
+from liza.printing.pager import page_text
+from liza.tasks.diff import diff as verb
 
 app = create_app()
 

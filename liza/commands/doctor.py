@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
-from liza.crew.recovery.findings import Finding
-from liza.rules.value_classes import replace
-from liza.verbs.doctor import doctor as verb
+from liza.model.value_classes import replace
+from liza.printing import printing
+from liza.recovery.doctor import doctor as verb
+from liza.recovery.findings import Finding
 
 app = create_app()
 
@@ -55,7 +55,7 @@ def doctor(
 def _find_command_server() -> list[Finding]:
     """Return how commands are run. It never prevents a crew from working."""
     try:
-        from liza.command_server import control  # The package is optional.
+        from liza.cli.server import control  # The package is optional.
     except ImportError:
         return []
     return [Finding("commands", control.find_server().describe())]

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.formatting.counts import count_noun
-from liza.rules.paths import HISTORY_REF
-from liza.verbs import down as verbs
+from liza.model.paths import HISTORY_REF
+from liza.printing import printing
+from liza.supervisor import down as verbs
+from liza.text.counts import count_noun
 
 app = create_app()
 

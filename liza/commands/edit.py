@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command, read_text
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.errors import UsageError
-from liza.verbs import edit as verbs
-from liza.verbs.hand_in import hand_in
+from liza.model.errors import UsageError
+from liza.printing import printing
+from liza.tasks import edit as verbs
+from liza.tasks.hand_in import hand_in
 
 app = create_app()
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
-from liza.cli.render import printing
-from liza.cli.render.columns import align_columns, paint
 from liza.crew.crew import find_crew
-from liza.verbs import epics as verbs
+from liza.merging import epics as verbs
+from liza.printing import printing
+from liza.printing.columns import align_columns, paint
 
 app = create_app("List the epics and repair their branches.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The epic.")]

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs.exit import exit_run
+from liza.printing import printing
+from liza.tasks.exit import exit_run
 
 app = create_app()
 

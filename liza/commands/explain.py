@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from liza.alarms.explain import explain as verb
+from liza.alarms.explain import read_entries
+from liza.alarms.rules.troubleshooting import Explanation, normalize_name
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
-from liza.cli.render.columns import paint
-from liza.cli.render.text_formats import shorten_line
-from liza.rules.errors import UsageError
-from liza.rules.reports.troubleshooting import Explanation, normalize_name
-from liza.verbs.explain import explain as verb
-from liza.verbs.explain import read_entries
+from liza.model.errors import UsageError
+from liza.printing import printing
+from liza.printing.columns import paint
+from liza.printing.text_formats import shorten_line
 
 app = create_app()
 

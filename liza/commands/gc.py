@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs.gc import gc as verb
+from liza.printing import printing
+from liza.recovery.gc import gc as verb
 
 app = create_app()
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
-from liza.verbs.guard import GuardQuestion, ask_guards
+from liza.guards.guard import GuardQuestion, ask_guards
+from liza.printing import printing
 
 app = create_app("Ask what agents may do with their tools.")
 

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs.handoff import HandoffRequest
-from liza.verbs.handoff import handoff as hand_off
+from liza.printing import printing
+from liza.tasks.handoff import HandoffRequest
+from liza.tasks.handoff import handoff as hand_off
 
 app = create_app()
 

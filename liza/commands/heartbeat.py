@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, parse_duration
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.tasks.claims import EXTENSION_EXAMPLE
-from liza.verbs.heartbeat import HeartbeatRequest
-from liza.verbs.heartbeat import heartbeat as renew_lease
+from liza.printing import printing
+from liza.tasks.heartbeat import HeartbeatRequest
+from liza.tasks.heartbeat import heartbeat as renew_lease
+from liza.tasks.rules.claims import EXTENSION_EXAMPLE
 
 app = create_app()
 

@@ -14,13 +14,13 @@ from liza.cli.declare import (
     create_app,
     declare_command,
 )
-from liza.cli.render import printing, render_patch
-from liza.cli.render.pager import page_text
-from liza.cli.render.reader_watch import exit_with_reader
 from liza.commands.logs import FollowOption
 from liza.crew.crew import Crew, find_crew
-from liza.rules.formatting.counts import count_noun
-from liza.verbs import history as verbs
+from liza.printing import printing, render_patch
+from liza.printing.pager import page_text
+from liza.printing.reader_watch import exit_with_reader
+from liza.text.counts import count_noun
+from liza.view import history as verbs
 
 app = create_app()
 OptionalTaskId = Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this task.")]

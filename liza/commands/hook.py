@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
+from liza.api.hook import Hook
 from liza.cli.declare import Heading, Position, create_app, declare_command
 from liza.system import ancestors
-from liza.verbs.hook import Hook
 
 app = create_app()
 MAX_PAYLOAD = 32 << 20  # bytes of one event

@@ -10,15 +10,15 @@ from typing import Annotated, Literal
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import Crew, find_crew
-from liza.crew.project import box_failures
-from liza.rules.errors import HINT_LABEL, UsageError
-from liza.rules.model import Confinement
-from liza.rules.sessions.permissions import BYPASS, PROMPTS, VALUES, read_permissions
-from liza.verbs.init import InitOptions
-from liza.verbs.init import init as verb
-from liza.verbs.program_findings import find_crew_faults
+from liza.model.errors import HINT_LABEL, UsageError
+from liza.model.model import Confinement
+from liza.model.permissions import BYPASS, PROMPTS, VALUES, read_permissions
+from liza.printing import printing
+from liza.project import box_failures
+from liza.project.init import InitOptions
+from liza.project.init import init as verb
+from liza.project.program_findings import find_crew_faults
 
 app = create_app()
 ProgramOption = Annotated[

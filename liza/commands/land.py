@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing
 from liza.commands.merge import UntestedOption, announce_tests
 from liza.commands.push import OriginOption
 from liza.crew.crew import find_crew
-from liza.rules.errors import HINT_LABEL, UsageError
-from liza.rules.formatting.counts import count_noun
-from liza.verbs import land as verbs
-from liza.verbs.land_request import land_pr, preview_push
+from liza.landing import land as verbs
+from liza.landing.land_request import land_pr, preview_push
+from liza.model.errors import HINT_LABEL, UsageError
+from liza.printing import printing
+from liza.text.counts import count_noun
 
 app = create_app()
 

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import JsonOption, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.reports.narration import LIZA, Detail
+from liza.printing import printing
 from liza.supervisor.main import SupervisorOptions
 from liza.supervisor.main import supervise as verb
+from liza.tasks.rules.narration import LIZA, Detail
 
 app = create_app()
 

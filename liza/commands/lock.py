@@ -9,7 +9,7 @@ import typer
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.cli.entry_points import print_error
 from liza.crew.crew import find_crew
-from liza.verbs.lock import lock as verb
+from liza.tasks.lock import lock as verb
 
 app = create_app()
 

@@ -18,20 +18,20 @@ from liza.cli.declare import (
     declare_command,
     parse_duration,
 )
-from liza.cli.render import printing, render_crew, render_session
-from liza.cli.render.columns import paint, strip_controls
-from liza.cli.render.pager import page_text
-from liza.cli.render.reader_watch import exit_with_reader
-from liza.cli.render.session_markdown import format_markdown
 from liza.crew.crew import Crew, find_crew
-from liza.rules.errors import Refused, UsageError
-from liza.rules.formatting.redaction import redact_values
-from liza.rules.paths import agent_of, parse_agent_id
-from liza.rules.sessions.session_events import LoggedEvent, describe_unknown
-from liza.rules.value_classes import Value
-from liza.verbs import all_logs, session_log
-from liza.verbs import logs as run_logs
-from liza.verbs.all_logs import OutputLine
+from liza.model.errors import Refused, UsageError
+from liza.model.paths import agent_of, parse_agent_id
+from liza.model.value_classes import Value
+from liza.printing import printing, render_crew, render_session
+from liza.printing.columns import paint, strip_controls
+from liza.printing.pager import page_text
+from liza.printing.reader_watch import exit_with_reader
+from liza.printing.session_markdown import format_markdown
+from liza.programs.rules.session_events import LoggedEvent, describe_unknown
+from liza.text.redaction import redact_values
+from liza.view import all_logs, session_log
+from liza.view import logs as run_logs
+from liza.view.all_logs import OutputLine
 
 app = create_app()
 FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Continue with new output; Ctrl+C ends it.")]

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import Crew, find_crew
-from liza.rules.model import Status
-from liza.verbs.merge import merge as merge_task
-from liza.verbs.merge import merge_each
+from liza.merging.merge import merge as merge_task
+from liza.merging.merge import merge_each
+from liza.model.model import Status
+from liza.printing import printing
 
 app = create_app()
 UntestedOption = Annotated[

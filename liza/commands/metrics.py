@@ -14,10 +14,10 @@ from liza.cli.declare import (
     declare_command,
     split_names,
 )
-from liza.cli.render import printing, render_metrics
 from liza.crew.crew import find_crew
-from liza.verbs.metrics import export_usage, usage_by
-from liza.verbs.metrics import metrics as verb
+from liza.printing import printing, render_metrics
+from liza.view.metrics import export_usage, usage_by
+from liza.view.metrics import metrics as verb
 
 app = create_app()
 

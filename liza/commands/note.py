@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from liza.briefs import note as notes
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs import note as notes
+from liza.printing import printing
 
 app = create_app()
 

@@ -15,9 +15,9 @@ from liza.cli.declare import (
     create_app,
     declare_command,
 )
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs.path import find_worktree
+from liza.printing import printing
+from liza.tasks.path import find_worktree
 
 app = create_app()
 

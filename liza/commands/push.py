@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs.push import push_tasks
+from liza.landing.push import push_tasks
+from liza.printing import printing
 
 app = create_app()
 OriginOption = Annotated[

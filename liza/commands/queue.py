@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
-from liza.cli.render import printing
-from liza.cli.render.columns import align_columns, paint
 from liza.crew.crew import find_crew
-from liza.rules.formatting.times import format_duration
-from liza.verbs import queue as verbs
+from liza.merging import queue as verbs
+from liza.printing import printing
+from liza.printing.columns import align_columns, paint
+from liza.text.times import format_duration
 
 app = create_app("Show the merge queue and change its order.")
 TaskArgument = Annotated[str, typer.Argument(metavar="ID", help="The task.")]

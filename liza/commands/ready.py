@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from liza.briefs import ready as ready_verbs
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs import ready as ready_verbs
+from liza.printing import printing
 
 app = create_app()
 

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
+from liza.breaker.report import ReportRequest
+from liza.breaker.report import report as add_report
+from liza.breaker.report import resolve as resolve_report
+from liza.breaker.rules import board_reports
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, parse_details
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.errors import UsageError
-from liza.rules.governance import board_reports
-from liza.verbs.report import ReportRequest
-from liza.verbs.report import report as add_report
-from liza.verbs.report import resolve as resolve_report
+from liza.model.errors import UsageError
+from liza.printing import printing
 
 app = create_app()
 

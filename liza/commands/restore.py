@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
-from liza.verbs import restore as verbs
+from liza.printing import printing
+from liza.recovery import restore as verbs
 
 app = create_app()
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs import pause as verbs
+from liza.printing import printing
+from liza.tasks import pause as verbs
 
 app = create_app()
 

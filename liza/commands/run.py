@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.supervisor.by_hand.program_run import RunRequest, run_program
+from liza.printing import printing
+from liza.supervisor.program_run import RunRequest, run_program
 
 app = create_app()
 

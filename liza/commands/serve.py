@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from liza.api import api_server
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.crew.serving import api_server
-from liza.rules.errors import Missing
+from liza.model.errors import Missing
+from liza.printing import printing
 from liza.system import installation
 
 app = create_app()
@@ -27,7 +27,7 @@ def serve(
     Ctrl+C stops it. The sessions continue without it.
     """
     try:
-        from liza.server.serve import serve as run_server
+        from liza.api.serve import serve as run_server
     except ImportError as error:
         # Not installed, or installed for another Python: no bug of Liza.
         step = installation.install_command("--force-reinstall", *api_server.PACKAGES)

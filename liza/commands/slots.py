@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
-from liza.cli.render import printing
-from liza.cli.render.columns import align_columns, paint
 from liza.crew.crew import find_crew
-from liza.rules.formatting.counts import format_bytes
-from liza.rules.formatting.times import format_duration
-from liza.verbs import slots as verbs
+from liza.printing import printing
+from liza.printing.columns import align_columns, paint
+from liza.recovery import slots as verbs
+from liza.text.counts import format_bytes
+from liza.text.times import format_duration
 
 app = create_app("List the slots, remove and repair them.")
 

@@ -8,18 +8,18 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing
 from liza.commands.init import find_permissions_question, print_fact, print_nothing, print_program_faults
 from liza.commands.up import Steps, VerboseOption
 from liza.crew.caller import require_person
 from liza.crew.crew import find_crew, find_crew_or_none
-from liza.rules.reports.sentence_text import check_sentence
-from liza.rules.tasks.unclaimable import first_able_coder
-from liza.rules.value_classes import replace
-from liza.up import start as crews
-from liza.verbs.init import InitOptions
-from liza.verbs.init import init as init_crew
-from liza.verbs.sentence_task import add_sentence_task, refuse_new_copies
+from liza.model.value_classes import replace
+from liza.printing import printing
+from liza.project.init import InitOptions
+from liza.project.init import init as init_crew
+from liza.supervisor import start as crews
+from liza.tasks.rules.sentence_text import check_sentence
+from liza.tasks.rules.unclaimable import first_able_coder
+from liza.tasks.sentence_task import add_sentence_task, refuse_new_copies
 
 app = create_app()
 

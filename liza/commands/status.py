@@ -17,13 +17,13 @@ from liza.cli.declare import (
     declare_command,
     refuse_path_of_session,
 )
-from liza.cli.render import printing, render_crew
-from liza.cli.render.reader_watch import exit_with_reader
 from liza.crew.crew import Crew, find_crew
-from liza.rules.errors import LizaError, UsageError
-from liza.verbs.change_stream import watch_changes
-from liza.verbs.status import look
-from liza.verbs.status import status as find_status
+from liza.model.errors import LizaError, UsageError
+from liza.printing import printing, render_crew
+from liza.printing.reader_watch import exit_with_reader
+from liza.view.change_stream import watch_changes
+from liza.view.status import look
+from liza.view.status import status as find_status
 
 REDRAW_SECONDS = 5.0  # without a change, so that the times go on and a supervisor that exited is seen
 app = create_app()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.verbs.submit import submit as submit_work
+from liza.printing import printing
+from liza.tasks.submit import submit as submit_work
 
 app = create_app()
 

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.commands.merge import UntestedOption, announce_tests
 from liza.crew.crew import find_crew
-from liza.rules.errors import UsageError
-from liza.verbs.sync import sync as verb
-from liza.verbs.sync_request import sync_request
+from liza.landing.sync import sync as verb
+from liza.landing.sync_request import sync_request
+from liza.model.errors import UsageError
+from liza.printing import printing
 
 app = create_app()
 

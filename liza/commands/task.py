@@ -10,15 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command, read_text, split_names
-from liza.cli.render import printing, render_crew, render_task
 from liza.crew.crew import find_crew
-from liza.rules.errors import UsageError
-from liza.rules.tasks.backlog import TaskFields
-from liza.rules.value_classes import replace
-from liza.verbs import task as verbs
-from liza.verbs.import_issue import add_from_issue
-from liza.verbs.list_tasks import list_archived, list_tasks
-from liza.verbs.show_task import show_task
+from liza.landing.import_issue import add_from_issue
+from liza.model.errors import UsageError
+from liza.model.value_classes import replace
+from liza.printing import printing, render_crew, render_task
+from liza.tasks import task as verbs
+from liza.tasks.rules.backlog import TaskFields
+from liza.view.list_tasks import list_archived, list_tasks
+from liza.view.show_task import show_task
 
 app = create_app("Show and change tasks.")
 

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.render import printing, render_crew
 from liza.crew.crew import find_crew
-from liza.up import start as crews
+from liza.printing import printing, render_crew
+from liza.supervisor import start as crews
 
 app = create_app()
 VerboseOption = Annotated[

@@ -15,8 +15,8 @@ from liza.cli.declare import (
     declare_command,
     refuse_path_of_session,
 )
-from liza.cli.render import printing, render_crew
-from liza.verbs.validate import validate as verb
+from liza.printing import printing, render_crew
+from liza.recovery.validate import validate as verb
 
 app = create_app()
 

@@ -9,10 +9,10 @@ import typer
 from typer.core import TyperCommand
 
 from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.errors import UsageError
-from liza.verbs.verdict import verdict as give_verdict
+from liza.model.errors import UsageError
+from liza.printing import printing
+from liza.tasks.verdict import verdict as give_verdict
 
 app = create_app()
 _COMMENT = "--comment"

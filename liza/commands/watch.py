@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from liza.alarms import watch as verbs
 from liza.cli.declare import (
     Heading,
     JsonOption,
@@ -16,12 +17,11 @@ from liza.cli.declare import (
     create_app,
     declare_command,
 )
-from liza.cli.render import printing, render_crew
-from liza.cli.render.columns import paint
-from liza.cli.render.reader_watch import exit_with_reader
 from liza.crew.crew import Crew, find_crew
-from liza.rules.formatting.times import format_duration
-from liza.verbs import watch as verbs
+from liza.printing import printing, render_crew
+from liza.printing.columns import paint
+from liza.printing.reader_watch import exit_with_reader
+from liza.text.times import format_duration
 
 app = create_app()
 

@@ -6,8 +6,8 @@ import shlex
 import shutil
 from pathlib import Path
 
-from liza.rules.errors import Missing
-from liza.rules.paths import Paths
+from liza.model.errors import Missing
+from liza.model.paths import Paths
 from liza.system import installation
 
 _PACKAGED_TEXTS = Path(__file__).parent.parent / "_texts"

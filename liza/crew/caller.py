@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.rules.errors import NotOwner, Refused
-from liza.rules.owned_work import find_current_work
-from liza.rules.paths import agent_of, person_id, role_of
-from liza.rules.tasks.planning import require_planner
-from liza.rules.value_classes import Value
+from liza.model.errors import NotOwner, Refused
+from liza.model.owned_work import find_current_work
+from liza.model.paths import agent_of, person_id, role_of
+from liza.model.value_classes import Value
 from liza.system import ancestors
+from liza.tasks.rules.planning import require_planner
 
 
 class RunCaller(Value):

@@ -11,32 +11,31 @@ from pathlib import Path
 
 from liza.board.store import Board, Transaction
 from liza.board.text.document import RESTORE_COMMAND
-from liza.confinement import support
-from liza.confinement.run_mounts import Surroundings
-from liza.confinement.surroundings import read_surroundings
-from liza.crew import deleted_parts
-from liza.crew.drift import confirmed_settings
-from liza.crew.recovery import moved_repository
+from liza.box import support
+from liza.box.run_mounts import Surroundings
+from liza.box.surroundings import read_surroundings
+from liza.config import confirmed_settings
+from liza.config.rules import settings
+from liza.crew import deleted_parts, moved_repository
+from liza.git.git_config import git_dirs
+from liza.git.rules import slots_location
+from liza.git.runner import Git
+from liza.git.slots import slot_records, slots_directory
+from liza.git.slots.pool import Worktrees
+from liza.git.survey import begin_command, survey
+from liza.model.derived import restart_planning_rounds, update_derived_fields
+from liza.model.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
+from liza.model.model import Clock, Confinement, Task
+from liza.model.paths import HISTORY_REF, Paths, is_person
+from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import RunDir
-from liza.repo.git_config import git_dirs
-from liza.repo.runner import Git
-from liza.repo.slots import slot_records, slots_directory
-from liza.repo.slots.pool import Worktrees
-from liza.repo.survey import begin_command, survey
-from liza.rules import settings
-from liza.rules.derived import restart_planning_rounds, update_derived_fields
-from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
-from liza.rules.formatting.redaction import redact, redact_changes
-from liza.rules.formatting.times import format_time
-from liza.rules.formatting.undecoded import escape_undecoded
-from liza.rules.model import Clock, Confinement, Task
-from liza.rules.paths import HISTORY_REF, Paths, is_person
-from liza.rules.project import slots_location
-from liza.rules.value_classes import Value, replace
 from liza.system import files, program_path
 from liza.system.clock import SystemClock
 from liza.system.locks import Lock, is_flock_held
+from liza.text.redaction import redact, redact_changes
+from liza.text.times import format_time
+from liza.text.undecoded import escape_undecoded
 
 
 class Crew(Value, dict=True):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from liza.crew.drift import confirmed_settings
-from liza.repo.runner import Git
-from liza.rules.errors import LizaError, Missing, NotRegularFile
-from liza.rules.model import State
-from liza.rules.paths import HISTORY_REF, Paths
+from liza.config import confirmed_settings
+from liza.git.runner import Git
+from liza.model.errors import LizaError, Missing, NotRegularFile
+from liza.model.model import State
+from liza.model.paths import HISTORY_REF, Paths
 from liza.system import processes
 
 AGAIN = "liza restore --last-good --stop"

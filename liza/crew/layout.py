@@ -7,17 +7,17 @@ import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from liza.alarms.rules import drift_alarms
 from liza.board.text import document
+from liza.config import confirmed_settings
+from liza.config.rules import settings
 from liza.crew import agent_texts
 from liza.crew.crew import Crew
 from liza.crew.deleted_parts import AGAIN, describe_damage, find_survivors
-from liza.crew.drift import confirmed_settings
-from liza.repo import board_history
-from liza.repo.hiding import brief_filter, slot_excludes
-from liza.rules import settings
-from liza.rules.errors import BoardInconsistent, Missing, Refused
-from liza.rules.model import Config, ProcessIdentity, State
-from liza.rules.reports import drift_alarms
+from liza.git import board_history
+from liza.git.hiding import brief_filter, slot_excludes
+from liza.model.errors import BoardInconsistent, Missing, Refused
+from liza.model.model import Config, ProcessIdentity, State
 from liza.system import processes
 
 GOAL_FILE = ".liza/specs/goal.md"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from liza.rules.formatting.redaction import describe_secrets
-from liza.rules.model import State
-from liza.rules.reports.narration import find_news
-from liza.rules.value_classes import Value, field
+from liza.model.model import State
+from liza.model.value_classes import Value, field
+from liza.tasks.rules.narration import find_news
+from liza.text.redaction import describe_secrets
 
 
 class Result(Value):

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from liza.crew.crew import Crew
 from liza.demo import demo_crew
-from liza.repo.runner import Git
-from liza.rules.model import Status
+from liza.git.runner import Git
+from liza.model.model import Status
 
 
 def find_failures(crew: Crew, env: Mapping[str, str]) -> list[str]:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from liza.crew.crew import Crew
-from liza.crew.liza_path import liza_path
-from liza.rules.paths import role_of
-from liza.rules.value_classes import Value
-from liza.verbs.down import down
+from liza.model.paths import role_of
+from liza.model.value_classes import Value
+from liza.supervisor.down import down
+from liza.system.liza_path import liza_path
 
 FIRST_TERM_WAIT, SECOND_TERM_WAIT = 15.0, 5.0  # seconds after the first and the second SIGTERM
 _AGENT_MODULES = {"planner": "planner", "coder": "coder", "code-reviewer": "reviewer"}

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from liza.cli.render import columns, printing
 from liza.crew.agent_texts import find_texts
 from liza.crew.crew import Crew, open_crew
-from liza.crew.liza_path import liza_path
 from liza.demo import checks, demo_crew, shop_project
-from liza.rules.errors import Missing, Refused
+from liza.model.errors import Missing, Refused
+from liza.printing import columns, printing
 from liza.system import installation
+from liza.system.liza_path import liza_path
 
 TIME_LIMIT = 120.0
 """Seconds after which the demo fails."""

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from liza.board import events
-from liza.cli.render import columns, printing
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew, open_crew
 from liza.demo import checks, demo_crew, shop_project
 from liza.demo.demo_crew import DemoCrew, SupervisorEnded
-from liza.repo.runner import Git
-from liza.rules.errors import Refused
-from liza.rules.model import State, Status
-from liza.rules.paths import is_person
-from liza.rules.reports.narration import LIZA, find_news
-from liza.rules.state_words import task_word
-from liza.rules.statuses import GoalStatus
-from liza.rules.value_classes import Mutable, replace
+from liza.git.runner import Git
+from liza.model.errors import Refused
+from liza.model.model import State, Status
+from liza.model.paths import is_person
+from liza.model.state_words import task_word
+from liza.model.statuses import GoalStatus
+from liza.model.value_classes import Mutable, replace
+from liza.printing import columns, printing
+from liza.tasks.rules.narration import LIZA, find_news
 
 TIME_LIMIT = 120.0
 """Seconds after which the demo fails and prints the unfinished tasks."""

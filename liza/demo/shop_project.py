@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from liza.repo.runner import Git
-from liza.rules.errors import UsageError
+from liza.git.runner import Git
+from liza.model.errors import UsageError
 
 GOAL = "Customers can pay by invoice"
 SPEC = "docs/invoices.md"

@@ -9,14 +9,9 @@ from datetime import timedelta
 
 from liza.board import signals
 from liza.crew import layout
-from liza.crew.drift import drift
-from liza.crew.evidence import gather_evidence
-from liza.crew.liza_path import liza_argv
-from liza.crew.merging import merge_turn
-from liza.programs.session import run_directory, session_process, setup_note
-from liza.programs.session.outcomes import SessionEnd
-from liza.programs.terminal import tmux
-from liza.rules.errors import (
+from liza.merging import merge_turn
+from liza.merging.rules import epic_rules
+from liza.model.errors import (
     BoardInconsistent,
     LizaError,
     LockTimeout,
@@ -25,36 +20,34 @@ from liza.rules.errors import (
     ProgramMissing,
     WriteFailed,
 )
-from liza.rules.formatting.times import format_duration, format_time
-from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import epic_rules
-from liza.rules.model import FailedCheck
-from liza.rules.owned_work import CurrentWork, find_current_work
-from liza.rules.project import setup_failures
-from liza.rules.reports.narration import LIZA, Detail
-from liza.rules.sessions import actions, model_silence
-from liza.rules.sessions.session_ends import (
-    OUTCOME_RULES,
-    STOP_RULES,
-    Fault,
-    OutcomeRule,
-    RestKind,
-    SessionOutcome,
-    StopReason,
-)
-from liza.rules.sessions.session_facts import JobKind
-from liza.rules.statuses import StartupCheck, WorkKind
-from liza.rules.tasks import claims, coding
-from liza.rules.tasks.give_back import give_back_work
-from liza.rules.tasks.planning import WAKE_REASONS, checkpoint_reason, claim_planning
+from liza.model.history_events import HistoryEvent
+from liza.model.model import FailedCheck
+from liza.model.owned_work import CurrentWork, find_current_work
+from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome, StopReason
+from liza.model.statuses import StartupCheck, WorkKind
+from liza.programs.rules import model_silence
+from liza.programs.session import run_directory, session_process, setup_note
+from liza.programs.session.outcomes import SessionEnd
+from liza.programs.terminal import tmux
+from liza.project.rules import setup_failures
+from liza.recovery import drift
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle, start_export
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
-from liza.supervisor.speech.message_carrier import MessageCarrier
-from liza.supervisor.speech.session_messages import SessionMessages
+from liza.supervisor.message_carrier import MessageCarrier
+from liza.supervisor.rules import actions
+from liza.supervisor.rules.session_facts import JobKind
+from liza.supervisor.session_messages import SessionMessages
 from liza.system import wake_up
-from liza.verbs import claim, claim_review
+from liza.system.liza_path import liza_argv
+from liza.tasks import claim, claim_review
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.rules import claims, coding
+from liza.tasks.rules.give_back import give_back_work
+from liza.tasks.rules.narration import LIZA, Detail
+from liza.tasks.rules.planning import WAKE_REASONS, checkpoint_reason, claim_planning
+from liza.text.times import format_duration, format_time
 
 LONG_MERGE = 15.0  # seconds after which a running merge is announced
 SHORT_GRACE = 0.5  # seconds from SIGTERM to SIGKILL for a session that has already closed its work

@@ -9,29 +9,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from liza.confinement import support
-from liza.crew import run_commits, usage_summary
+from liza.box import support
+from liza.briefs.quoting import quote_line
 from liza.crew.crew import Crew
-from liza.crew.liza_path import liza_argv
-from liza.crew.recovery.run_cleanup import archive_old_runs
-from liza.crew.session_usage import record_usage, trusted_record
-from liza.programs.accounts import session_results
-from liza.programs.brief.quoting import quote_line
+from liza.git import commit_signing
+from liza.model.errors import LizaError, Refused
+from liza.model.model import FailedCheck, State, Status
+from liza.model.permissions import BYPASS
+from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
+from liza.model.statuses import StartupCheck, WorkKind
+from liza.model.value_classes import replace
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
-from liza.programs.session import log_file, outcomes, private_state, session_process
-from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
-from liza.programs.session.outcomes import SessionEnd
-from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.terminal import tmux
-from liza.programs.usage import otel_export
-from liza.repo import commit_signing
-from liza.rules.errors import LizaError, Refused
-from liza.rules.formatting.redaction import redact
-from liza.rules.model import FailedCheck, State, Status
-from liza.rules.sessions.permissions import BYPASS
-from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
-from liza.rules.sessions.session_events import (
+from liza.programs.rules.session_events import (
     Failed,
     LoggedEvent,
     ModelText,
@@ -39,12 +29,21 @@ from liza.rules.sessions.session_events import (
     find_refused_calls,
     is_unread,
 )
-from liza.rules.statuses import StartupCheck, WorkKind
-from liza.rules.tasks import claims, coding, planning, reviews
-from liza.rules.value_classes import replace
+from liza.programs.session import log_file, outcomes, private_state, session_process
+from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
+from liza.programs.session.outcomes import SessionEnd
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.terminal import tmux
+from liza.recovery.run_cleanup import archive_old_runs
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
-from liza.verbs import session_log
+from liza.system.liza_path import liza_argv
+from liza.tasks import run_commits
+from liza.tasks.rules import claims, coding, planning, reviews
+from liza.text.redaction import redact
+from liza.usage import otel_export, session_results, usage_summary
+from liza.usage.session_usage import record_usage, trusted_record
+from liza.view import session_log
 
 EXPORT_LOG = "otel.log"
 MAX_EXPORT_LOG = 1 << 20  # bytes

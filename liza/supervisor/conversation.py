@@ -1,21 +1,21 @@
-"""Find the conversation that a session continues: the facts for `rules/tasks/conversations`, and the program's id."""
+"""Find the conversation that a session continues: the facts for `tasks/rules/conversations`, and the program's id."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from liza.crew.crew import Crew
-from liza.programs.accounts.run_account import read_run_account
+from liza.model.errors import LizaError, NotRegularFile
+from liza.model.model import State
+from liza.model.owned_work import CurrentWork
+from liza.model.statuses import WorkKind
+from liza.programs import usage_report
 from liza.programs.presets import acp_session
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
-from liza.programs.usage import usage_report
-from liza.rules.errors import LizaError, NotRegularFile
-from liza.rules.model import State
-from liza.rules.owned_work import CurrentWork
-from liza.rules.statuses import WorkKind
-from liza.rules.tasks import conversations
-from liza.rules.tasks.conversations import ContinueConversation, EarlierSession, NewConversation
+from liza.tasks.rules import conversations
+from liza.tasks.rules.conversations import ContinueConversation, EarlierSession, NewConversation
+from liza.usage.run_account import read_run_account
 
 
 class ConversationFinder:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from liza.model.errors import NotRegularFile
+from liza.model.value_classes import Mutable, Value, field
 from liza.programs.session import guarded_command, log_file
-from liza.rules.errors import NotRegularFile
-from liza.rules.formatting.redaction import redact
-from liza.rules.formatting.times import format_duration
-from liza.rules.sessions.session_facts import JobKind
-from liza.rules.value_classes import Mutable, Value, field
+from liza.supervisor.rules.session_facts import JobKind
 from liza.system import crash_points
+from liza.text.redaction import redact
+from liza.text.times import format_duration
 
 LOOK = 1.0  # seconds between two checks of the log's size and the time limit
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from liza.confinement import support
+from liza.api import identity
+from liza.box import support
+from liza.briefs import inbox
+from liza.briefs.rules.message_rules import LIZA
+from liza.briefs.rules.prompt_rules import PromptPriority
 from liza.crew.crew import Crew
-from liza.crew.drift import drift
-from liza.crew.liza_path import liza_path, sidecar_argv
-from liza.crew.merging import epic_branches
-from liza.crew.project import command_box
-from liza.crew.project.command_box import CommandBox
-from liza.programs.accounts.account_choice import AccountChooser, SessionAccount
-from liza.programs.accounts.run_account import account_of, config_dir_of
-from liza.programs.guards import guard_files
-from liza.programs.messages import inbox
+from liza.git import commit_signing
+from liza.git.git_config import git_dirs
+from liza.git.hiding import slot_excludes
+from liza.git.rules.slot_states import slot_variables
+from liza.git.runner import FALLBACK_IDENTITY
+from liza.git.slots import slot_setup
+from liza.guards import guard_files
+from liza.merging import epic_branches
+from liza.model import permissions
+from liza.model.errors import NotOwner, Refused
+from liza.model.model import State
+from liza.model.owned_work import CurrentWork, find_current_work
+from liza.model.paths import agent_of, session_committer
+from liza.model.statuses import WorkKind
+from liza.model.value_classes import Value, replace
 from liza.programs.presets import acp_session, command_line, preset_table, session_environment, sidecar_order
 from liza.programs.presets.acp_settings import AcpSettings
 from liza.programs.presets.command_line import TextCarrier
@@ -25,30 +35,20 @@ from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_verbs import SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
-from liza.repo import commit_signing
-from liza.repo.git_config import git_dirs
-from liza.repo.hiding import slot_excludes
-from liza.repo.runner import FALLBACK_IDENTITY
-from liza.repo.slots import slot_setup
-from liza.rules.errors import NotOwner, Refused
-from liza.rules.model import State
-from liza.rules.owned_work import CurrentWork, find_current_work
-from liza.rules.paths import agent_of, session_committer
-from liza.rules.project.slot_states import slot_variables
-from liza.rules.reports.narration import Detail
-from liza.rules.sessions import permissions
-from liza.rules.sessions.message_rules import LIZA
-from liza.rules.statuses import WorkKind
-from liza.rules.tasks import claims
-from liza.rules.tasks.conversations import ContinueConversation, NewConversation
-from liza.rules.value_classes import Value, replace
-from liza.rules.worker_api.prompt_rules import PromptPriority
+from liza.project import command_box
+from liza.project.command_box import CommandBox
+from liza.recovery import drift
 from liza.supervisor import session_box
 from liza.supervisor.conversation import ConversationFinder
 from liza.supervisor.session_box import BoxOrder, SessionBox
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import crash_points, processes
-from liza.worker import identity
+from liza.system.liza_path import liza_path, sidecar_argv
+from liza.tasks.rules import claims
+from liza.tasks.rules.conversations import ContinueConversation, NewConversation
+from liza.tasks.rules.narration import Detail
+from liza.usage.account_choice import AccountChooser, SessionAccount
+from liza.usage.run_account import account_of, config_dir_of
 
 
 class SetUpDue(Value):

@@ -12,36 +12,36 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from liza.board import events
-from liza.crew import usage_summary
+from liza.alarms.alarm_log import check_alarms
+from liza.alarms.rules.alarms import BY_HAND_HINT, restart_hint
+from liza.board import events, recorder
+from liza.briefs.beacon_topics import CONTINUED_TOPICS
+from liza.briefs.quoting import quote_line
 from liza.crew.crew import Crew
-from liza.crew.landing.branch_pusher import BranchPusher
-from liza.crew.recovery import recorder, recover
-from liza.crew.recovery.run_cleanup import end_orphan_sessions
-from liza.programs.brief.beacon_topics import CONTINUED_TOPICS
-from liza.programs.brief.quoting import quote_line
+from liza.git.git_config import git_dirs
+from liza.landing.branch_pusher import BranchPusher
+from liza.model.backoff import backoff
+from liza.model.errors import LizaError, Refused, TakenMeanwhile
+from liza.model.model import State
+from liza.model.rests import ClockWatch
+from liza.model.task_groups import held_tasks
+from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory, session_process
-from liza.repo.git_config import git_dirs
-from liza.rules.backoff import backoff
-from liza.rules.errors import LizaError, Refused, TakenMeanwhile
-from liza.rules.formatting.redaction import redact
-from liza.rules.model import State
-from liza.rules.reports.alarms import BY_HAND_HINT, restart_hint
-from liza.rules.reports.narration import LIZA, Detail, find_news
-from liza.rules.sessions import actions
-from liza.rules.sessions.decide import decide
-from liza.rules.sessions.rests import ClockWatch
-from liza.rules.tasks.task_groups import held_tasks
-from liza.rules.value_classes import Value
+from liza.recovery import recover
+from liza.recovery.run_cleanup import end_orphan_sessions
 from liza.supervisor.action_runner import ActionRunner
-from liza.supervisor.alarm_log import check_alarms
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import LoopMemory, Memory
-from liza.supervisor.metering import MeterThread
 from liza.supervisor.repository_location import RepositoryLocation
+from liza.supervisor.rules import actions
+from liza.supervisor.rules.decide import decide
 from liza.supervisor.situation import gather_situation
 from liza.system import wake_up
+from liza.tasks.rules.narration import LIZA, Detail, find_news
+from liza.text.redaction import redact
+from liza.usage import usage_summary
+from liza.usage.metering import MeterThread
 
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds

@@ -9,33 +9,33 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from liza.confinement import support
-from liza.crew import confinement, layout
+from liza.alarms import confinement
+from liza.alarms.rules.alarms import BY_HAND_HINT
+from liza.api.server_keeper import ServerKeeper
+from liza.board.recorder import record_at_exit
+from liza.box import support
+from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.recovery.recorder import record_at_exit
-from liza.crew.recovery.recover import recover_crew
-from liza.crew.serving import keeper_start
-from liza.crew.serving.server_keeper import ServerKeeper
+from liza.model.errors import LizaError, LockTimeout, Refused
+from liza.model.model import Config, SupervisorExit
+from liza.model.paths import parse_agent_id, role_of
+from liza.model.statuses import AgentStatus
+from liza.model.value_classes import Value, replace
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.session import log_file, run_directory
 from liza.programs.terminal import tmux
-from liza.rules.errors import LizaError, LockTimeout, Refused
-from liza.rules.formatting.redaction import redact
-from liza.rules.model import Config, SupervisorExit
-from liza.rules.paths import parse_agent_id, role_of
-from liza.rules.reports.alarms import BY_HAND_HINT
-from liza.rules.reports.narration import Detail
-from liza.rules.sessions.actions import Exit
-from liza.rules.statuses import AgentStatus
-from liza.rules.tasks import claims
-from liza.rules.value_classes import Value, replace
+from liza.recovery.recover import recover_crew
 from liza.supervisor.loop import RetireRequest, StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
+from liza.supervisor.rules.actions import Exit
 from liza.system import crash_points, wake_up
 from liza.system.locks import Lock
 from liza.system.signal_repeats import Repeats
+from liza.tasks.rules import claims
+from liza.tasks.rules.narration import Detail
+from liza.text.redaction import redact
 
 LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
 

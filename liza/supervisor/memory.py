@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from liza.programs.accounts import account_file, account_records
-from liza.programs.accounts.account_file import AccountsFile
-from liza.programs.accounts.account_records import Records
+from liza.model.errors import LizaError
+from liza.model.rests import ClockWatch, FailureStreak, MergeTries
+from liza.model.spending import LedgerEntry
+from liza.model.value_classes import Mutable, Value, field
 from liza.programs.presets.preset import Preset
 from liza.programs.session.failure_watch import FailureWatch
-from liza.rules.errors import LizaError
-from liza.rules.sessions.rests import ClockWatch, FailureStreak, MergeTries
-from liza.rules.sessions.session_watch import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
-from liza.rules.sessions.spending import LedgerEntry
-from liza.rules.value_classes import Mutable, Value, field
-from liza.rules.worker_api import account_rules
-from liza.rules.worker_api.account_rules import SOURCE_RETRY, NoneUsable
 from liza.supervisor.jobs import Job
-from liza.supervisor.metering import MeterThread
+from liza.supervisor.rules.session_watch import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
+from liza.usage import account_file, account_records
+from liza.usage.account_file import AccountsFile
+from liza.usage.account_records import Records
+from liza.usage.metering import MeterThread
+from liza.usage.rules import account_rules
+from liza.usage.rules.account_rules import SOURCE_RETRY, NoneUsable
 
 
 class SessionMemory(Mutable):

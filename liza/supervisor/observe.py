@@ -6,25 +6,25 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 
+from liza.breaker.rules.loop_detection import Stuck
 from liza.crew.crew import Crew
-from liza.crew.session_usage import trusted_record
-from liza.programs.accounts.run_account import session_environ
+from liza.model import session_ends
+from liza.model.model import State
+from liza.model.owned_work import find_current_work
+from liza.model.session_ends import SilenceKind
+from liza.model.value_classes import Value, replace
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.presets.preset import Preset
+from liza.programs.rules.lifecycle_rules import WAITING_STATES
+from liza.programs.rules.model_silence import ModelSilence
 from liza.programs.session import session_process
 from liza.programs.session.failure_watch import FailureWatch
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import idle_detection, readiness, screens, tmux
 from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
-from liza.programs.usage import telemetry_log
-from liza.rules.model import State
-from liza.rules.owned_work import find_current_work
-from liza.rules.sessions import session_ends
-from liza.rules.sessions.loop_detection import Stuck
-from liza.rules.sessions.model_silence import ModelSilence
-from liza.rules.sessions.session_ends import SilenceKind
-from liza.rules.sessions.session_facts import (
+from liza.supervisor.memory import Memory, SessionMemory
+from liza.supervisor.rules.session_facts import (
     ContextFacts,
     IdleFacts,
     LoopFacts,
@@ -35,11 +35,7 @@ from liza.rules.sessions.session_facts import (
     SessionState,
     StartFacts,
 )
-from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes, check_interval
-from liza.rules.value_classes import Value, replace
-from liza.rules.worker_api.lifecycle_rules import WAITING_STATES
-from liza.supervisor.memory import Memory, SessionMemory
-from liza.supervisor.metering import MeterThread
+from liza.supervisor.rules.session_watch import ActivityWatch, SessionTimes, check_interval
 from liza.supervisor.run_evidence import (
     cpu_seconds,
     find_unconcluded_run,
@@ -48,6 +44,10 @@ from liza.supervisor.run_evidence import (
     session_age,
 )
 from liza.system import processes
+from liza.usage import telemetry_log
+from liza.usage.metering import MeterThread
+from liza.usage.run_account import session_environ
+from liza.usage.session_usage import trusted_record
 
 PERSON_NEEDED = (NotReadyReason.LOGIN, NotReadyReason.NEVER_STARTED)
 MeterMaker = Callable[[RunDir, RunRecord], MeterThread]

@@ -11,14 +11,14 @@ from pathlib import Path
 from liza.board.store import Board
 from liza.crew import layout
 from liza.crew.crew import Crew
+from liza.model.errors import LizaError, Missing, Refused
+from liza.model.model import SupervisorExit
+from liza.model.paths import Paths
+from liza.model.session_ends import StopReason
+from liza.model.statuses import AgentStatus
+from liza.model.up_command import restart_command_for
 from liza.programs.session import run_directory, session_process
 from liza.programs.session.run_directory import RunDir
-from liza.rules.errors import LizaError, Missing, Refused
-from liza.rules.model import SupervisorExit
-from liza.rules.paths import Paths
-from liza.rules.reports.up_command import restart_command_for
-from liza.rules.sessions.session_ends import StopReason
-from liza.rules.statuses import AgentStatus
 from liza.system import processes
 
 

@@ -6,15 +6,15 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from liza.crew import run_state
 from liza.crew.crew import Crew
-from liza.crew.session_usage import trusted_record
+from liza.model.errors import LizaError
+from liza.model.model import State
+from liza.model.paths import run_number
+from liza.programs import run_state
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, list_runs
-from liza.rules.errors import LizaError
-from liza.rules.model import State
-from liza.rules.paths import run_number
 from liza.system import proc_stat, processes
+from liza.usage.session_usage import trusted_record
 
 
 def find_unconcluded_run(crew: Crew, state: State, agent: str) -> RunDir | None:

@@ -9,21 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from liza.confinement import slot_directories
-from liza.confinement.box import Box, Mount, MountKind
-from liza.confinement.run_mounts import SESSION_SOCKET
+from liza.box import slot_directories
+from liza.box.box import Box, Mount, MountKind
+from liza.box.run_mounts import SESSION_SOCKET
 from liza.crew.crew import Crew
-from liza.crew.project.command_box import BoxUse, build_box
+from liza.git import commit_signing, run_git
+from liza.model.model import Config
+from liza.model.owned_work import CurrentWork
+from liza.model.paths import BoxPaths
+from liza.model.statuses import WorkKind
+from liza.model.value_classes import Value
 from liza.programs.hooks.hook_install import merge_objects
 from liza.programs.presets.preset import Preset
 from liza.programs.session import _session_socket, private_state
 from liza.programs.session.run_directory import RunDir
-from liza.repo import commit_signing, run_git
-from liza.rules.model import Config
-from liza.rules.owned_work import CurrentWork
-from liza.rules.paths import BoxPaths
-from liza.rules.statuses import WorkKind
-from liza.rules.value_classes import Value
+from liza.project.command_box import BoxUse, build_box
 from liza.system import atomic, boxed_calls, untrusted_files
 
 OWNER_FILE: Final = "owner"

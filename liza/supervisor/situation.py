@@ -10,29 +10,30 @@ from collections.abc import Callable
 from datetime import datetime
 
 from liza.board import signals
+from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
+from liza.briefs import inbox
+from liza.briefs.rules import message_rules
+from liza.briefs.rules.message_rules import DeliveryChannels
+from liza.config.rules import test_proof
 from liza.crew.crew import Crew
-from liza.crew.evidence import gather_evidence
-from liza.crew.merging import merge_turn
-from liza.programs.accounts.account_choice import describe_wait
-from liza.programs.accounts.account_file import ACCOUNTS_COMMAND
+from liza.git.merge.merges import find_blocking
+from liza.merging import merge_turn
+from liza.merging.rules import epic_rules
+from liza.model import spending, targets
+from liza.model.errors import LizaError
+from liza.model.model import Budget, State, Status
+from liza.model.owned_work import find_current_work
+from liza.model.paths import agent_of
+from liza.model.task_groups import tasks_with
+from liza.model.value_classes import replace
 from liza.programs.hooks.turn_phase import TurnPhase
-from liza.programs.messages import inbox
 from liza.programs.presets import command_line, sidecar_order
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.programs.session.run_directory import RunDir
-from liza.programs.usage import ledger
-from liza.repo.merge.merges import find_blocking
-from liza.rules.errors import LizaError
-from liza.rules.governance.breaker_trips import BREAKER_AUTHOR
-from liza.rules.merging import epic_rules, targets
-from liza.rules.model import Budget, State, Status
-from liza.rules.owned_work import find_current_work
-from liza.rules.paths import agent_of
-from liza.rules.project import test_proof
-from liza.rules.sessions import message_rules, spending
-from liza.rules.sessions.message_rules import DeliveryChannels
-from liza.rules.sessions.session_facts import (
+from liza.supervisor.memory import Memory
+from liza.supervisor.observe import MeterMaker, SessionObserver
+from liza.supervisor.rules.session_facts import (
     BudgetState,
     MergeFacts,
     SessionFacts,
@@ -40,12 +41,12 @@ from liza.rules.sessions.session_facts import (
     Situation,
     SupervisorFacts,
 )
-from liza.rules.tasks import picking
-from liza.rules.tasks.task_groups import tasks_with
-from liza.rules.value_classes import replace
-from liza.rules.worker_api.account_rules import NoneUsable
-from liza.supervisor.memory import Memory
-from liza.supervisor.observe import MeterMaker, SessionObserver
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.rules import picking
+from liza.usage import ledger
+from liza.usage.account_choice import describe_wait
+from liza.usage.account_file import ACCOUNTS_COMMAND
+from liza.usage.rules.account_rules import NoneUsable
 
 
 def gather_situation(

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from liza.crew.briefs.block_files import BlockSite, hide_from_git, place_block
+from liza.briefs import brief_writer, instructions_file
+from liza.briefs.block_files import BlockSite, hide_from_git, place_block
+from liza.briefs.brief_facts import gather_brief_facts
 from liza.crew.crew import Crew
-from liza.crew.liza_path import liza_path
-from liza.programs.brief import brief_writer, instructions_file
+from liza.git.hiding import brief_filter
+from liza.git.runner import Git
+from liza.model.model import State
+from liza.model.owned_work import CurrentWork
+from liza.model.value_classes import Value
 from liza.programs.hooks import hook_install as hooks
 from liza.programs.hooks.hook_install import InstalledHooks
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.repo.hiding import brief_filter
-from liza.repo.runner import Git
-from liza.rules.model import State
-from liza.rules.owned_work import CurrentWork
-from liza.rules.reports.narration import Detail
-from liza.rules.value_classes import Value
 from liza.system import crash_points
-from liza.worker.brief_facts import gather_brief_facts
+from liza.system.liza_path import liza_path
+from liza.tasks.rules.narration import Detail
 
 
 class LaunchInputs(Value):

@@ -19,7 +19,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from liza.rules.errors import BoardInconsistent, NotRegularFile, WriteFailed
+from liza.model.errors import BoardInconsistent, NotRegularFile, WriteFailed
 from liza.system import crash_points, untrusted_files
 
 MAX_BOARD_SIZE: Final = 16 << 20

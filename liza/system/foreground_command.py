@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from liza.rules.errors import Missing
+from liza.model.errors import Missing
 
 
 def run_command(command: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import Final
 
-from liza.rules.errors import NotRegularFile
+from liza.model.errors import NotRegularFile
 from liza.system import proc_stat, processes, untrusted_files
 
 _PROC = Path("/proc")

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from filelock import AcquireReturnProxy, BaseFileLock, Timeout
 
-from liza.rules.errors import LockTimeout, Refused
+from liza.model.errors import LockTimeout, Refused
 from liza.system import crash_points, files, lock_holders, untrusted_files
 
 DEFAULT_TIMEOUT: Final = 10.0

@@ -9,9 +9,9 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from liza.rules.errors import Refused
-from liza.rules.model import ProcessIdentity
-from liza.rules.value_classes import Value
+from liza.model.errors import Refused
+from liza.model.model import ProcessIdentity
+from liza.model.value_classes import Value
 from liza.system import ancestors, process_title, processes, socket_tables
 from liza.system.socket_tables import TcpEnds
 

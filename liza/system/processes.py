@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from liza.rules.model import ProcessIdentity
+from liza.model.model import ProcessIdentity
 from liza.system.ancestors import SHIM_PREFIX
 from liza.system.proc_stat import PARENT, START_TIME, is_ended, read_stat
 

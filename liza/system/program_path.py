@@ -13,7 +13,7 @@ import shutil
 from functools import lru_cache
 from pathlib import Path
 
-from liza.rules.errors import Missing
+from liza.model.errors import Missing
 
 _cache: dict[tuple[str, str], str | None] = {}
 

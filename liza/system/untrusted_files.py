@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from liza.rules.errors import NotRegularFile
+from liza.model.errors import NotRegularFile
 
 MAX_SIZE: Final = 64 << 20
 """Maximum size of a file by default, in bytes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from liza.rules.paths import Paths
+from liza.model.paths import Paths
 
 
 def wake_directory(paths: Paths) -> Path:

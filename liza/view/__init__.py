@@ -2,5 +2,5 @@
 
 `liza status`, `liza status --watch` and `liza status --short` draw from one `Picture`, so that they cannot disagree.
 
-Read `structs.py` first, then `picture.py`.
+Read `rules/structs.py` first, then `rules/picture.py`.
 """

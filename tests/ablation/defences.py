@@ -100,7 +100,7 @@ def _the_same(was: Callable[..., Any]) -> Callable[[Any], Any]:
 
 
 def _only_with_text(was: Callable[..., Any]) -> Any:
-    from liza.crew.merging import merge_outcomes
+    from liza.merging import merge_outcomes
 
     return lambda crew, by, task, failure: merge_outcomes.record_failure(crew, by, task, failure)
 
@@ -121,25 +121,25 @@ def _without_extension(was: Callable[..., Any]) -> Any:
 
 
 def _gives_push(was: Callable[..., Any]) -> Any:
-    from liza.rules.landing.push_rules import PushStep
+    from liza.landing.rules.push_rules import PushStep
 
     return lambda facts: PushStep.PUSH
 
 
 def _gives_green(was: Callable[..., Any]) -> Any:
-    from liza.crew.merging.candidate import CandidateResult
+    from liza.merging.candidate import CandidateResult
 
     return lambda crew, landing: CandidateResult(None, tested=True)
 
 
 def _pushes_always(was: Callable[..., Any]) -> Any:
-    from liza.rules.landing.push_rules import PushStep
+    from liza.landing.rules.push_rules import PushStep
 
     return lambda facts: PushStep.PUSH
 
 
 def _as_unsupervised(was: Callable[..., Any]) -> Any:
-    from liza.rules.value_classes import replace
+    from liza.model.value_classes import replace
 
     return lambda facts: was(replace(facts, agent=replace(facts.agent, is_supervised=False)))
 
@@ -149,7 +149,7 @@ def _heals_nothing(was: Callable[..., Any]) -> Any:
 
 
 def _without_grace(was: Callable[..., Any]) -> Any:
-    from liza.rules.value_classes import replace
+    from liza.model.value_classes import replace
 
     return lambda facts: was(replace(facts, closed_seconds=None))
 
@@ -277,15 +277,15 @@ def _lapsed_is_enough(was: Callable[..., Any]) -> Any:
 
 
 def _as_plain(was: Callable[..., Any]) -> Any:
-    from liza.rules.value_classes import replace
+    from liza.model.value_classes import replace
 
     return lambda *words: [replace(value, target=None) for value in was(*words)]
 
 
 def _blind_swap(was: Callable[..., Any]) -> Any:
     def advance(git: Any, branch: str, candidate: str, expected: str) -> Any:
-        from liza.repo.merge.branch_moves import MoveOutcome
-        from liza.repo.merge.merges import AdvanceResult
+        from liza.git.merge.branch_moves import MoveOutcome
+        from liza.git.merge.merges import AdvanceResult
 
         git.out("update-ref", f"refs/heads/{branch}", candidate)
         return AdvanceResult(MoveOutcome.MOVED)
@@ -302,7 +302,7 @@ def _printed_at_once(was: Callable[..., Any]) -> Any:
 
 def _printed_unguarded(was: Callable[..., Any]) -> Any:
     def call(self: Any, agent: str, text: str, when: Any) -> None:
-        from liza.cli.render import printing
+        from liza.printing import printing
 
         printing.print_row("", text)
 
@@ -367,7 +367,7 @@ def _always_empty(was: Callable[..., Any]) -> Any:
 
 def _whatever_waits(was: Callable[..., Any]) -> Any:
     def offer(paths: Any, agent: str, *rest: Any, **named: Any) -> Any:
-        from liza.programs.messages import inbox
+        from liza.briefs import inbox
 
         return inbox.list_pending(paths, agent)
 
@@ -396,7 +396,7 @@ def _among_the_files_of_the_run(was: Callable[..., Any]) -> Any:
 
 def _if_it_is_there(was: Callable[..., Any]) -> Any:
     def read_run_account(directory: Any) -> Any:
-        from liza.programs.accounts import run_account
+        from liza.usage import run_account
 
         return run_account.read_struct(run_account.run_account_path(directory), run_account.RunAccount)
 
@@ -422,7 +422,7 @@ def _no_lock_of_a_turn(was: Callable[..., Any]) -> Any:
 
 def _any_event(was: Callable[..., Any]) -> Any:
     def judge(*words: Any) -> Any:
-        from liza.rules.worker_api.lifecycle_rules import EventVerdict
+        from liza.programs.rules.lifecycle_rules import EventVerdict
 
         return EventVerdict(True)
 
@@ -438,13 +438,13 @@ def _kills_at_once(was: Callable[..., Any]) -> Any:
 
 
 def _uncleaned(was: Callable[..., Any]) -> Any:
-    from liza.rules.project.clean_environment import CleanEnvironment
+    from liza.model.clean_environment import CleanEnvironment
 
     return lambda variables, *rest: CleanEnvironment(dict(variables))
 
 
 def _always_proved(was: Callable[..., Any]) -> Any:
-    from liza.rules.project.test_proof import Proved
+    from liza.config.rules.test_proof import Proved
 
     return lambda *words: Proved()
 
@@ -535,7 +535,7 @@ TABLE: dict[str, Defence] = {
     ),
     "names of packs": Defence(
         "a name planted in the list of packs leads to no file elsewhere, and stops no joining",
-        {"liza.repo.history_packs:_is_joinable": _as_listed},
+        {"liza.git.history_packs:_is_joinable": _as_listed},
         (f"{RECORD}test_names_planted_in_the_list_of_packs_delete_no_file_and_no_object_and_stop_no_joining",),
     ),
     "journal of the spool": Defence(
@@ -553,7 +553,7 @@ TABLE: dict[str, Defence] = {
     ),
     "merge turn": Defence(
         "one supervisor at a time starts a merger",
-        {"liza.crew.merging.merge_turn:_try_until_held": gives(True)},
+        {"liza.merging.merge_turn:_try_until_held": gives(True)},
         ("tests/edges/test_merge_turn.py::test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer",),
     ),
     "guarded read": Defence(
@@ -584,7 +584,7 @@ TABLE: dict[str, Defence] = {
     # ── claims ──
     "reservation": Defence(
         "one owner for a task, with its worktree, whoever claims at once",
-        {"liza.rules.tasks.picking:claim_obstacle": _unreserved},
+        {"liza.tasks.rules.picking:claim_obstacle": _unreserved},
         (
             f"{CLAIMING}test_two_claimers_at_once_the_second_reservation_is_refused",
             f"{OWN}claim.py::test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree",
@@ -592,7 +592,7 @@ TABLE: dict[str, Defence] = {
     ),
     "run fence": Defence(
         "a session that lost its task says nothing about it any more",
-        {"liza.rules.tasks.claims:get_owned_task": _any_run},
+        {"liza.tasks.rules.claims:get_owned_task": _any_run},
         (
             f"{WORKING}test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume",
             f"{CLAIMING}test_a_takeover_fences_the_old_run_at_the_reservation_and_undo_puts_it_back",
@@ -600,7 +600,7 @@ TABLE: dict[str, Defence] = {
     ),
     "dead-proof": Defence(
         "no task is taken from a session that may still be at work",
-        {"liza.rules.tasks.picking:_lease_obstacle": _lapsed_is_enough},
+        {"liza.tasks.rules.picking:_lease_obstacle": _lapsed_is_enough},
         (
             f"{CLAIMING}test_taking_over_needs_a_lapsed_lease_a_free_lock_and_a_dead_session",
             f"{OWN}claim.py::test_a_lapsed_claim_is_not_taken_over_while_its_session_lives",
@@ -619,19 +619,19 @@ TABLE: dict[str, Defence] = {
     # ── worktrees ──
     "serialised add": Defence(
         "nobody removes a worktree that another git is still making",
-        {"liza.repo.slots.slot_emptying:lock_path": lambda was: _unlocked},
+        {"liza.git.slots.slot_emptying:lock_path": lambda was: _unlocked},
         (f"{TREES}test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends",),
     ),
     "half-made slots": Defence(
         "a killed worktree add stands in nobody's way",
-        {"liza.repo.slots.slot_records:is_half_made": gives(False)},
+        {"liza.git.slots.slot_records:is_half_made": gives(False)},
         (f"{TREES}test_what_a_killed_worktree_add_left_half_made_is_made_anew",),
     ),
     "salvage": Defence(
         "nothing is reset that was not saved",
         {
-            "liza.repo.slots.salvage:salvage_if_needed": gives(None),
-            "liza.repo.slots.salvage:salvage_new_changes": gives(None),
+            "liza.git.slots.salvage:salvage_if_needed": gives(None),
+            "liza.git.slots.salvage:salvage_new_changes": gives(None),
         },
         (
             f"{TREES}test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files",
@@ -641,33 +641,33 @@ TABLE: dict[str, Defence] = {
     "owner of a slot": Defence(
         "a slot that is given back goes to who had it before, and to nobody else",
         {
-            "liza.repo.slots.slot_records:read_owner": gives(None),
-            "liza.repo.slots.slot_records:find_owner": gives(None),
+            "liza.git.slots.slot_records:read_owner": gives(None),
+            "liza.git.slots.slot_records:find_owner": gives(None),
         },
         (f"{TREES}test_prepare_destroys_nothing_and_undo_gives_the_slot_back",),
     ),
     "files before a claim": Defence(
         "until a claim is finished, the files in its slot are those of the owner before",
-        {"liza.repo.slots.slot_records:content_owner": lambda was: lambda owner: owner},
+        {"liza.git.slots.slot_records:content_owner": lambda was: lambda owner: owner},
         (f"{TREES}test_after_a_claim_that_was_not_finished_the_files_of_the_owner_before_are_no_work_of_the_task",),
     ),
     "files of the task": Defence(
         "the files of an unknown owner become the work of no task",
-        {"liza.repo.slots.slot_records:is_linked": gives(True)},
+        {"liza.git.slots.slot_records:is_linked": gives(True)},
         (f"{TREES}test_the_files_in_a_slot_that_the_task_never_had_are_not_restored_as_its_earlier_work",),
     ),
     "known git directory": Defence(
         "a slot whose .git was taken away resets no other work tree",
         {
-            "liza.repo.slots.slot_emptying:SlotAccess.slot_git": _here,
-            "liza.repo.slots.slot_records:repair_gitfile": gives(None),
+            "liza.git.slots.slot_emptying:SlotAccess.slot_git": _here,
+            "liza.git.slots.slot_records:repair_gitfile": gives(None),
         },
         (f"{TREES}test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout",),
     ),
     "slots outside": Defence(
         "nothing of the person's checkout is found from a worktree",
         {
-            "liza.rules.project.slots_location:propose_directories": lambda was: (
+            "liza.git.rules.slots_location:propose_directories": lambda was: (
                 lambda root, home: iter([root / ".worktrees" / ".slots"])
             )
         },
@@ -678,12 +678,12 @@ TABLE: dict[str, Defence] = {
     ),
     "free directory": Defence(
         "worktrees are not laid into a directory that somebody else uses",
-        {"liza.rules.project.slots_location:directory_objection": gives(None)},
+        {"liza.git.rules.slots_location:directory_objection": gives(None)},
         (f"{PLACE}test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made",),
     ),
     "repaired records": Defence(
         "a repository that was moved goes on with its worktrees as they were",
-        {"liza.repo.slots.relocate:repair_records": gives(())},
+        {"liza.git.slots.relocate:repair_records": gives(())},
         (
             f"{MOVED}test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were",
             f"{MOVED}test_worktrees_inside_a_repository_move_with_it",
@@ -691,17 +691,17 @@ TABLE: dict[str, Defence] = {
     ),
     "separated records": Defence(
         "two worktrees that git has recorded at one path are separated, and the work of both is saved",
-        {"liza.repo.slots.relocate:separate_records": gives({})},
+        {"liza.git.slots.relocate:separate_records": gives({})},
         (f"{EARLIER}test_doctor_separates_two_worktrees_that_are_recorded_at_one_path_and_the_work_goes_on",),
     ),
     "slots of an earlier crew": Defence(
         "a purge saves the files in the worktrees of an earlier crew",
-        {"liza.crew.recovery.earlier_slots:remove_earlier_slots": gives(())},
+        {"liza.recovery.earlier_slots:remove_earlier_slots": gives(())},
         (f"{EARLIER}test_a_purge_saves_the_files_in_the_worktrees_of_an_earlier_crew_and_names_them",),
     ),
     "directory of one crew": Defence(
         "a copy of a repository does not work in the worktrees of its original",
-        {"liza.rules.project.slots_location:is_own_directory": _by_id},
+        {"liza.git.rules.slots_location:is_own_directory": _by_id},
         (f"{MOVED}test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original",),
     ),
     "moved under a crew": Defence(
@@ -727,19 +727,19 @@ TABLE: dict[str, Defence] = {
     ),
     "sessions of a former path": Defence(
         "a session that cannot find its crew any more is not adopted, and a copy ends no session of its original",
-        {"liza.crew.recovery.moved_repository:_release_sessions": gives(None)},
+        {"liza.crew.moved_repository:_release_sessions": gives(None)},
         (f"{MOVED}test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_a_copy",),
     ),
     "waits for the former crew": Defence(
         "the worktrees of a moved repository are left alone while a supervisor works at its former path",
-        {"liza.crew.recovery.moved_repository:_wait_for_supervisors": gives([])},
+        {"liza.crew.moved_repository:_wait_for_supervisors": gives([])},
         (
             f"{MOVED}test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_left_alone_and_status_says_why",
         ),
     ),
     "runs in use": Defence(
         "the directory of a run that a task names is not archived",
-        {"liza.rules.sessions.retention:runs_in_use": gives(frozenset())},
+        {"liza.recovery.rules.retention:runs_in_use": gives(frozenset())},
         (
             "tests/edges/test_old_runs.py::"
             "test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named_by_a_task",
@@ -747,17 +747,17 @@ TABLE: dict[str, Defence] = {
     ),
     "free branch": Defence(
         "a task whose branch git cannot make is given back and not claimed",
-        {"liza.repo.slots.pool:Worktrees._refuse_blocked": gives(None)},
+        {"liza.git.slots.pool:Worktrees._refuse_blocked": gives(None)},
         (f"{PLACE}test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back",),
     ),
     "no line break": Defence(
         "a path that git would write as two lines is refused",
-        {"liza.rules.project.slots_location:refuse_line_break": gives(None)},
+        {"liza.git.rules.slots_location:refuse_line_break": gives(None)},
         (f"{PLACE}test_a_line_break_in_the_path_is_refused_before_anything_is_made",),
     ),
     "programs of git": Defence(
         "hooks, monitors and signing programs that a repository names do not run in the git of Liza",
-        {"liza.repo.runner:_FIXED_CONFIG": lambda was: ()},
+        {"liza.git.runner:_FIXED_CONFIG": lambda was: ()},
         (
             "tests/edges/test_repo_runner.py::test_hooks_editors_and_signing_do_not_run_and_commits_bear_the_repositorys_"
             "identity",
@@ -784,12 +784,12 @@ TABLE: dict[str, Defence] = {
     ),
     "credentials of other accounts": Defence(
         "a session has the secret of its own account and of no other",
-        {"liza.programs.accounts.account_choice:_credential_variables": gives(frozenset())},
+        {"liza.usage.account_choice:_credential_variables": gives(frozenset())},
         ("tests/edges/test_accounts.py::test_a_session_gets_the_credentials_of_its_account_and_of_no_other",),
     ),
     "the persons own accounts": Defence(
         "no other user can make Liza run a command as the source of a secret",
-        {"liza.programs.accounts.account_file:_check_owner": gives(None)},
+        {"liza.usage.account_file:_check_owner": gives(None)},
         ("tests/edges/test_accounts.py::test_a_file_that_others_may_change_is_refused",),
     ),
     "programs outside the worktrees": Defence(
@@ -802,12 +802,12 @@ TABLE: dict[str, Defence] = {
     ),
     "modules outside the checkout": Defence(
         "no process of Liza imports what lies in the directory it is started in",
-        {"liza.crew.liza_path:liza_argv": lambda was: lambda: tuple(word for word in was() if word != "-P")},
+        {"liza.system.liza_path:liza_argv": lambda was: lambda: tuple(word for word in was() if word != "-P")},
         ("tests/journeys/test_lookup.py::test_a_module_in_the_persons_checkout_is_imported_by_no_process_of_liza",),
     ),
     "confirmed settings": Defence(
         "what tested means, and what agents may do and spend, is not changed by whoever can write the board",
-        {"liza.rules.settings:effective_config": lambda was: lambda config, known: config},
+        {"liza.config.rules.settings:effective_config": lambda was: lambda config, known: config},
         (
             "tests/journeys/test_settings.py::"
             "test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count",
@@ -815,7 +815,7 @@ TABLE: dict[str, Defence] = {
     ),
     "what took the place of the worktrees": Defence(
         "no task is laid out in a directory of somebody else, and no link leads there",
-        {"liza.repo.slots.slots_directory:foreign_error": gives(None)},
+        {"liza.git.slots.slots_directory:foreign_error": gives(None)},
         (
             PLACE
             + "test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there[a stranger's directory]",
@@ -823,7 +823,7 @@ TABLE: dict[str, Defence] = {
     ),
     "settings in the history": Defence(
         "a deleted .liza, or deleted pins, do not make a person's confirmation of whatever stands on the board",
-        {"liza.repo.board_history:read_settings": gives(b'{"integration_command": "true"}')},
+        {"liza.git.board_history:read_settings": gives(b'{"integration_command": "true"}')},
         (
             "tests/journeys/test_settings.py::"
             "test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either[all of .liza]",
@@ -831,7 +831,7 @@ TABLE: dict[str, Defence] = {
     ),
     "options for commits": Defence(
         "what a record that anybody can write names as a commit has git write over no file",
-        {"liza.repo.runner:_refuse_writing": gives(None)},
+        {"liza.git.runner:_refuse_writing": gives(None)},
         (
             "tests/edges/test_repo_runner.py::"
             "test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file[diff-tree]",
@@ -844,7 +844,7 @@ TABLE: dict[str, Defence] = {
     ),
     "lock of down": Defence(
         "up takes no agent that liza down stops for a lost one",
-        {"liza.up.foreground:is_under_way": gives(False)},
+        {"liza.supervisor.foreground:is_under_way": gives(False)},
         (
             "tests/journeys/test_up_in_a_pipe.py::"
             "test_a_crew_that_down_stops_tells_of_no_missing_agent_and_waits_for_nobody",
@@ -852,23 +852,23 @@ TABLE: dict[str, Defence] = {
     ),
     "work in submodules": Defence(
         "no slot is removed with the only copy of what is in its submodules",
-        {"liza.repo.slots.salvage_submodules:salvage_submodules": gives(None)},
+        {"liza.git.slots.salvage_submodules:salvage_submodules": gives(None)},
         (f"{TREES}test_work_in_a_submodule_is_saved_before_the_slot_is_removed",),
     ),
     "work in submodules of a reused slot": Defence(
         "no submodule is reset with the only copy of what is in it",
-        {"liza.repo.slots.slot_emptying:salvage_before_reset": gives(None)},
+        {"liza.git.slots.slot_emptying:salvage_before_reset": gives(None)},
         (f"{TREES}test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it[claim]",),
     ),
     "reset of submodules": Defence(
         "a task sees nothing of what an earlier one changed in a submodule",
-        {"liza.repo.slots.slot_setup:empty_submodules": gives(None)},
+        {"liza.git.slots.slot_setup:empty_submodules": gives(None)},
         (f"{TREES}test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it[claim]",),
     ),
     # ── briefs ──
     "index only if equal": Defence(
         "settling the index stages no work of an agent",
-        {"liza.repo.hiding.brief_filter:refresh_index_entry": _always_settled},
+        {"liza.git.hiding.brief_filter:refresh_index_entry": _always_settled},
         (
             f"{FILTER}test_the_index_is_settled_only_where_it_has_exactly_the_text_outside_the_block",
             f"{FILTER}test_a_conflict_in_the_file_is_not_resolved",
@@ -876,12 +876,12 @@ TABLE: dict[str, Defence] = {
     ),
     "complete blocks": Defence(
         "the clean filter takes out nothing but complete blocks",
-        {"liza.rules.brief_marks:_find_mark": _to_the_end},
+        {"liza.text.brief_marks:_find_mark": _to_the_end},
         ("tests/unit/test_repo_filter.py::test_a_block_without_its_end_is_text_and_nothing_after_it_is_lost",),
     ),
     "defused texts": Defence(
         "no text of a task ends a brief or begins one",
-        {"liza.programs.brief.quoting:sanitize": lambda was: lambda text: text},
+        {"liza.briefs.quoting:sanitize": lambda was: lambda text: text},
         ("tests/unit/test_programs_brief.py::test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal",),
     ),
     # ── terminals ──
@@ -916,7 +916,7 @@ TABLE: dict[str, Defence] = {
     ),
     "once": Defence(
         "what was typed is not brought by a hook as well",
-        {"liza.programs.messages.inbox:claim_for_hook": _whatever_waits},
+        {"liza.briefs.inbox:claim_for_hook": _whatever_waits},
         (
             f"{HOOKS}test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_it_and_not_brought_again",
         ),
@@ -938,7 +938,7 @@ TABLE: dict[str, Defence] = {
     ),
     "guards": Defence(
         "a tool that a rule denies does not run",
-        {"liza.programs.guards.session_guards:judge_tool": _never_denied},
+        {"liza.guards.session_guards:judge_tool": _never_denied},
         (
             f"{AUTHORIZE}test_writes_are_judged_by_the_path",
             f"{AUTHORIZE}test_a_push_is_denied_and_recorded_and_a_commit_is_not",
@@ -946,7 +946,7 @@ TABLE: dict[str, Defence] = {
     ),
     "guards that fail": Defence(
         "a tool that cannot be judged does not run",
-        {"liza.programs.guards.session_guards:judge_tool": _allowed_if_unjudged},
+        {"liza.guards.session_guards:judge_tool": _allowed_if_unjudged},
         (f"{AUTHORIZE}test_what_cannot_be_judged_is_denied_unless_the_crew_allows_it",),
     ),
     "rights of a project's file": Defence(
@@ -956,7 +956,7 @@ TABLE: dict[str, Defence] = {
     ),
     "place of a command": Defence(
         "a command that runs in the person's checkout is not taken for one in the agent's worktree",
-        {"liza.rules.guards.acts:GuardFacts.area_of": gives("own")},
+        {"liza.guards.rules.acts:GuardFacts.area_of": gives("own")},
         (
             f"{COMMANDS}['tools-in-own-worktree'-'cd /home/ann/shop && npm install']",
             f"{COMMANDS}['tools-in-own-worktree'-'make -C /home/ann/shop']",
@@ -965,12 +965,12 @@ TABLE: dict[str, Defence] = {
     ),
     "commands in commands": Defence(
         "a command behind a wrapper, in a substitution or in the script of a shell is judged",
-        {"liza.rules.guards.script_acts:ScriptReader._run_inner": gives(None)},
+        {"liza.guards.rules.script_acts:ScriptReader._run_inner": gives(None)},
         (f"{COMMANDS}['no-push'-'env git push']", f"{COMMANDS}['no-push'-\"bash -c 'git push'\"]"),
     ),
     "requests to a forge": Defence(
         "an agent that calls the API of a forge itself merges, approves and publishes nothing",
-        {"liza.rules.guards.script_acts:_method": gives("GET")},
+        {"liza.guards.rules.script_acts:_method": gives("GET")},
         ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
     ),
     "reports switched off": Defence(
@@ -988,23 +988,23 @@ TABLE: dict[str, Defence] = {
         "a reader of `up` that goes away ends its output and nothing else",
         {
             "liza.commands.up:Steps.__call__": _printed_unguarded,
-            "liza.up.feed:Feed.__call__": _printed_at_once,
+            "liza.supervisor.feed:Feed.__call__": _printed_at_once,
         },
         (f"{PIPES}test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c",),
     ),
     "reader that is stopped": Defence(
         "what `up` cannot print holds up neither its supervisors nor signals",
-        {"liza.up.feed:Feed.__call__": _printed_at_once},
+        {"liza.supervisor.feed:Feed.__call__": _printed_at_once},
         (f"{PIPES}test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term",),
     ),
     "output without a lock": Defence(
         "a line that nobody takes keeps no lock that the end of the command needs",
-        {"liza.cli.render.printing:_write_unbuffered": _through_the_buffer},
+        {"liza.printing.printing:_write_unbuffered": _through_the_buffer},
         (f"{PIPES}test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term",),
     ),
     "third Ctrl+C": Defence(
         "the third Ctrl+C ends what no longer answers",
-        {"liza.up.foreground:_kill_crew": gives(None)},
+        {"liza.supervisor.foreground:_kill_crew": gives(None)},
         (
             f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_and_supervisors_that_are_stopped",
         ),
@@ -1017,7 +1017,7 @@ TABLE: dict[str, Defence] = {
     ),
     "tasks without blame": Defence(
         "a model that does not answer blocks no task and uses up no try",
-        {"liza.rules.tasks.coding:OUTCOME_RULES": _blamed("unanswered")},
+        {"liza.tasks.rules.coding:OUTCOME_RULES": _blamed("unanswered")},
         (f"{MODELS}test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task",),
     ),
     "waiting is not starting": Defence(
@@ -1029,13 +1029,13 @@ TABLE: dict[str, Defence] = {
     ),
     "no endless retries": Defence(
         "a program that repeats a failing request without end is ended",
-        {"liza.rules.sessions.model_silence:MAX_RETRIES": lambda was: 1 << 30},
+        {"liza.programs.rules.model_silence:MAX_RETRIES": lambda was: 1 << 30},
         (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
     ),
     # ── loops and budgets ──
     "endless loop": Defence(
         "a session that calls the same tool without end is noticed",
-        {"liza.rules.sessions.loop_detection:check_progress": gives(None)},
+        {"liza.breaker.rules.loop_detection:check_progress": gives(None)},
         (
             "tests/unit/test_looping.py::test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again",
             "tests/unit/test_looping.py::test_whatever_came_before_a_quick_cycle_of_any_length_is_found",
@@ -1048,28 +1048,28 @@ TABLE: dict[str, Defence] = {
     ),
     "estimated use": Defence(
         "a program that tells nothing of what it uses is held by a budget of tokens all the same",
-        {"liza.programs.usage.meter:estimate_usage": gives(None)},
+        {"liza.usage.meter:estimate_usage": gives(None)},
         ("tests/unit/test_meter.py::test_what_nobody_tells_is_estimated_after_a_few_calls_and_said_to_be_an_estimate",),
     ),
     "conversation by name": Defence(
         "what a session calls its conversation leads to no file outside the program's own journals",
-        {"liza.programs.usage.usage_report:_ID": lambda was: re.compile("(?s).*")},
+        {"liza.programs.usage_report:_ID": lambda was: re.compile("(?s).*")},
         ("tests/unit/test_meter.py::test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else",),
     ),
     "pins of another kind": Defence(
         "a damaged value among the confirmed settings stops no command that only reads",
-        {"liza.rules.settings:are_valid": gives(True)},
+        {"liza.config.rules.settings:are_valid": gives(True)},
         ("tests/edges/test_confirmed.py::test_settings_in_the_history_that_can_be_none_are_not_confirmed_again",),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(
         "nobody approves work of their own",
-        {"liza.rules.tasks.picking:authors": gives(frozenset()), "liza.rules.invariants:check_entry": gives(())},
+        {"liza.tasks.rules.picking:authors": gives(frozenset()), "liza.model.invariants:check_entry": gives(())},
         (f"{WORKING}test_a_coder_cannot_approve_its_own_work_under_any_name",),
     ),
     "approval in the history": Defence(
         "a board that merely says APPROVED moves integration nowhere",
-        {"liza.rules.merging.merge_rules:merge_obstacle": gives(None)},
+        {"liza.merging.rules.merge_rules:merge_obstacle": gives(None)},
         (
             f"{WORKING}test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged",
             f"{WORKING}test_a_verdict_on_another_commit_lets_nothing_be_merged",
@@ -1078,12 +1078,12 @@ TABLE: dict[str, Defence] = {
     ),
     "no symbolic ref is followed": Defence(
         "to delete a symbolic branch of Liza's moves no branch of the person",
-        {"liza.repo.runner:_add_safe_switches": lambda was: list},
+        {"liza.git.runner:_add_safe_switches": lambda was: list},
         (f"{SYMBOLIC}test_a_purge_deletes_a_symbolic_integration_branch_and_leaves_its_target",),
     ),
     "symbolic refs are refused": Defence(
         "a branch that Liza moves and that is symbolic is refused",
-        {"liza.repo.symbolic_refs:read_refs": _as_plain},
+        {"liza.git.symbolic_refs:read_refs": _as_plain},
         (
             f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[merge]",
             f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[sync]",
@@ -1091,7 +1091,7 @@ TABLE: dict[str, Defence] = {
     ),
     "expected old value": Defence(
         "integration moves only from the commit that the candidate was tested on",
-        {"liza.repo.merge.merges:advance_branch": _blind_swap},
+        {"liza.git.merge.merges:advance_branch": _blind_swap},
         (
             f"{MERGES}test_a_branch_that_nobody_has_checked_out_moves_and_a_second_swap_is_lost",
             f"{MERGES}test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_reverts_nothing",
@@ -1099,12 +1099,12 @@ TABLE: dict[str, Defence] = {
     ),
     "merge intent": Defence(
         "a merger that died after integration moved has merged, once",
-        {"liza.rules.merging.merge_rules:begin_merge": lambda was: lambda state, task_id, merging: state},
+        {"liza.merging.rules.merge_rules:begin_merge": lambda was: lambda state, task_id, merging: state},
         (f"{OWN}merge.py::test_a_merger_killed_when_integration_had_moved_has_merged_once",),
     ),
     "recovered mergers": Defence(
         "what a dead merger left is settled before anything else is merged",
-        {"liza.crew.merging.dead_mergers:recover_dead_merger": gives(None)},
+        {"liza.merging.dead_mergers:recover_dead_merger": gives(None)},
         (
             f"{FAILURES}test_a_green_result_that_stands_in_one_place_only_merges_nothing",
             f"{FAILURES}test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_before_it_is_offered",
@@ -1113,7 +1113,7 @@ TABLE: dict[str, Defence] = {
     # ── what tests test ──
     "clean environment": Defence(
         "tests, set-up and sessions use nothing of the person's checkout",
-        {"liza.rules.project.clean_environment:clean_variables": _uncleaned},
+        {"liza.model.clean_environment:clean_variables": _uncleaned},
         (
             "tests/edges/test_commands.py::"
             "test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_that_is_activated",
@@ -1122,7 +1122,7 @@ TABLE: dict[str, Defence] = {
     ),
     "no checkout in the environment": Defence(
         "an environment that imports the checkout itself is not used",
-        {"liza.crew.project.environments:find_checkout_links": gives(())},
+        {"liza.project.environments:find_checkout_links": gives(())},
         (
             f"{PROOF}test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_checkout_in_it_does_not",
             f"{PROOF}test_each_way_to_install_a_checkout_is_found[egg-link]",
@@ -1130,7 +1130,7 @@ TABLE: dict[str, Defence] = {
     ),
     "proof of the tests": Defence(
         "no crew begins with tests that test another checkout",
-        {"liza.rules.project.test_proof:judge_proof": _always_proved},
+        {"liza.config.rules.test_proof:judge_proof": _always_proved},
         (
             f"{PROOF}test_tests_that_import_the_persons_checkout_are_refused_with_what_and_by_whom",
             f"{PROOF}test_tests_that_import_an_installed_copy_are_refused",
@@ -1139,7 +1139,7 @@ TABLE: dict[str, Defence] = {
     ),
     "copies in the green run": Defence(
         "an installed copy counts though a part of the tests is red with failing sources",
-        {"liza.crew.project.import_traces:_CopyDetector.is_copy": gives(False)},
+        {"liza.project.import_traces:_CopyDetector.is_copy": gives(False)},
         (
             f"{PROOF}test_an_installed_copy_counts_though_another_part_of_the_tests_is_red[beside]",
             f"{PROOF}test_tests_that_import_an_installed_copy_are_refused",
@@ -1148,8 +1148,8 @@ TABLE: dict[str, Defence] = {
     "loads that are not noted": Defence(
         "red tests prove nothing where their loads may come from the person's checkout and are not noted",
         {
-            "liza.crew.project.import_traces:_untraced_python": gives(()),
-            "liza.crew.project.import_traces:_untraced_node": gives(()),
+            "liza.project.import_traces:_untraced_python": gives(()),
+            "liza.project.import_traces:_untraced_node": gives(()),
         },
         (
             f"{PROOF}test_loads_that_are_not_noted_prove_nothing_where_the_environment_leads_to_the_persons_checkout"
@@ -1159,7 +1159,7 @@ TABLE: dict[str, Defence] = {
     ),
     "proof of a changed command": Defence(
         "nothing is merged by tests that were changed and test another checkout",
-        {"liza.crew.project.proof_runner:require_proof": gives(None)},
+        {"liza.merging.proof_runner:require_proof": gives(None)},
         (
             f"{PROOF}test_a_test_command_that_changed_is_proved_before_it_counts_"
             "and_one_of_another_checkout_stops_merging",
@@ -1167,17 +1167,17 @@ TABLE: dict[str, Defence] = {
     ),
     "parts that stay green": Defence(
         "nothing is merged while a part of the tests stays green when all sources fail, and no person accepted it",
-        {"liza.rules.project.test_proof:unaccepted_parts": gives(())},
+        {"liza.config.rules.test_proof:unaccepted_parts": gives(())},
         (f"{PROOF}test_merges_wait_for_a_person_while_a_part_is_untested",),
     ),
     "failing sources are committed": Defence(
         "tests that see only uncommitted changes are not proved",
-        {"liza.crew.project.broken_runs:BrokenRuns._check_out": _uncommitted},
+        {"liza.project.broken_runs:BrokenRuns._check_out": _uncommitted},
         (f"{PROOF}test_a_green_part_is_untested_and_its_cause_is_named[uncommitted]",),
     ),
     "lost exit statuses": Defence(
         "a part whose exit status a later one replaces is untested",
-        {"liza.rules.project.command_parts:lost_statements": gives(())},
+        {"liza.project.rules.command_parts:lost_statements": gives(())},
         (
             f"{PROOF}test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail"
             "[sh tests/a.sh; echo done-green5]",
@@ -1185,22 +1185,22 @@ TABLE: dict[str, Defence] = {
     ),
     "tests of the last commit": Defence(
         "candidates are merged one by one by tests that examine the last commit only",
-        {"liza.rules.project.test_proof:reads_last_commit": gives(False)},
+        {"liza.config.rules.test_proof:reads_last_commit": gives(False)},
         (f"{PROOF}test_tests_of_the_last_commit_are_found_and_candidates_merged_one_by_one[hidden]",),
     ),
     "a set-up that builds": Defence(
         "a set-up that builds what the tests use runs for each candidate",
-        {"liza.rules.project.test_proof:is_setup_due_for_each": gives(False)},
+        {"liza.config.rules.test_proof:is_setup_due_for_each": gives(False)},
         (f"{PROOF}test_a_set_up_that_builds_runs_for_each_candidate[builds]",),
     ),
     "an old proof": Defence(
         "a merge that changes what the tests mean makes the proof old",
-        {"liza.crew.project.proof_runner:note_changed_definitions": gives(None)},
+        {"liza.merging.proof_runner:note_changed_definitions": gives(None)},
         (f"{PROOF}test_a_merge_that_changes_what_tests_mean_makes_the_proof_old",),
     ),
     "recorded green": Defence(
         "a candidate is published, and MERGED after a crash, only if its green result was recorded in both places",
-        {"liza.crew.merging.dead_mergers:_is_recorded_tested": gives(True)},
+        {"liza.merging.dead_mergers:_is_recorded_tested": gives(True)},
         (
             f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
             f"{FAILURES}test_a_green_result_that_stands_in_one_place_only_merges_nothing",
@@ -1209,52 +1209,52 @@ TABLE: dict[str, Defence] = {
     ),
     "integration given back": Defence(
         "tests that delete integration, or move it back, stop no other task",
-        {"liza.rules.merging.merge_rules:is_branch_rewound": gives(False)},
+        {"liza.merging.rules.merge_rules:is_branch_rewound": gives(False)},
         (f"{FAILURES}test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged",),
     ),
     "own moves": Defence(
         "a move of integration that Liza records during a look for drift is no drift",
-        {"liza.crew.drift.drift:is_last_tip": gives(True)},
+        {"liza.recovery.drift:is_last_tip": gives(True)},
         ("tests/edges/test_integration.py::test_no_sync_looks_like_a_move_from_outside[git.for-each-ref#3]",),
     ),
     "any bytes on the board": Defence(
         "a name that is not UTF-8 can be recorded",
-        {"liza.rules.formatting.undecoded:escape_undecoded": _the_same},
+        {"liza.text.undecoded:escape_undecoded": _the_same},
         ("tests/edges/test_odd_bytes.py::test_a_conflict_in_any_file_returns_its_task_and_merges_the_next[latin-1]",),
     ),
     "entries that cannot be changed": Defence(
         "a task whose entry cannot be changed on the board stops no other",
-        {"liza.verbs.merge:_MAX_UNWRITABLE": lambda was: 1},
+        {"liza.merging.merge:_MAX_UNWRITABLE": lambda was: 1},
         (f"{FAILURES}test_a_task_that_cannot_be_written_to_the_board_stops_no_other",),
     ),
     "texts that cannot be written": Defence(
         "a failure that cannot be written is recorded without its text",
-        {"liza.crew.merging.merge_outcomes:_record_or_shorten": _only_with_text},
+        {"liza.merging.merge_outcomes:_record_or_shorten": _only_with_text},
         (f"{FAILURES}test_a_failure_that_cannot_be_written_is_recorded_without_its_text",),
     ),
     "commits without blame": Defence(
         "a coder may submit again the commit that an outside cause made red",
-        {"liza.rules.merging.merge_failures:is_last_return_cleared": gives(False)},
+        {"liza.model.merge_failures:is_last_return_cleared": gives(False)},
         (f"{FAILURES}test_a_coder_submits_again_what_an_outside_cause_made_red",),
     ),
     "limit of failed merges": Defence(
         "a task whose merge fails again and again is blocked, and stops nobody else",
-        {"liza.rules.merging.merge_failures:count_in_a_row": gives(0)},
+        {"liza.model.merge_failures:count_in_a_row": gives(0)},
         (f"{FAILURES}test_a_task_that_never_merges_stops_alone",),
     ),
     "evidence of a common cause": Defence(
         "what is at fault for every merge blames no task",
-        {"liza.repo.merge.merges:require_movable": gives(None)},
+        {"liza.git.merge.merges:require_movable": gives(None)},
         (f"{FAILURES}test_what_is_at_fault_for_every_merge_blames_no_task[two-checkouts]",),
     ),
     "no link for a slot": Defence(
         "what tests put in the place of the merger's slot is removed, and never followed",
-        {"liza.repo.slots.stuck_slots:clear_slot_path": gives(False)},
+        {"liza.git.slots.stuck_slots:clear_slot_path": gives(False)},
         (f"{FAILURES}test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_followed",),
     ),
     "put back": Defence(
         "integration does not stay on a candidate that no test has passed",
-        {"liza.repo.merge.merges:move_branch_back": gives(False)},
+        {"liza.git.merge.merges:move_branch_back": gives(False)},
         (
             f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
             f"{FAILURES}test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_integration_goes_back",
@@ -1262,7 +1262,7 @@ TABLE: dict[str, Defence] = {
     ),
     "marked failures": Defence(
         "a merge that fails is marked on its task, so that the next one is merged",
-        {"liza.crew.merging.merge_outcomes:record_errors": gives(False)},
+        {"liza.merging.merge_outcomes:record_errors": gives(False)},
         (
             f"{FAILURES}test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merged",
             f"{FAILURES}test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged",
@@ -1271,12 +1271,12 @@ TABLE: dict[str, Defence] = {
     ),
     "genuine batches": Defence(
         "a batch that an agent wrote onto the board and into the refs is not published",
-        {"liza.crew.merging.dead_mergers:_is_genuine": gives(True)},
+        {"liza.merging.dead_mergers:_is_genuine": gives(True)},
         (f"{BATCHES}test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published[tip]",),
     ),
     "foreign servers": Defence(
         "tests that may have asked a server of another checkout say nothing about the candidate",
-        {"liza.crew.project.listeners:find_servers": gives(None)},
+        {"liza.project.listeners:find_servers": gives(None)},
         (
             f"{FOREIGN}test_a_server_of_the_checkout_makes_a_merge_untested",
             f"{FOREIGN}test_a_server_of_another_slot_or_worktree_makes_a_merge_untested",
@@ -1285,52 +1285,52 @@ TABLE: dict[str, Defence] = {
     ),
     "retries": Defence(
         "a task is not blamed for a gate that passes when it is repeated",
-        {"liza.rules.merging.gates:allowed_retries": gives(0)},
+        {"liza.model.gates:allowed_retries": gives(0)},
         (f"{BATCHES}test_a_red_gate_that_passes_again_is_merged_reported_as_flaky_and_repeated_more_often",),
     ),
     "files of a person": Defence(
         "changed files of a person hold up the task that changes them, and not its batch",
-        {"liza.crew.merging.batches:_Chain._is_blocked": gives(False)},
+        {"liza.merging.batches:_Chain._is_blocked": gives(False)},
         (f"{BATCHES}test_files_of_a_person_hold_up_the_task_that_changes_them_and_no_other_of_its_batch",),
     ),
     "alone after a death": Defence(
         "a task whose merger died shares no batch again",
-        {"liza.rules.merging.merge_queue:is_alone": gives(False)},
+        {"liza.merging.rules.merge_queue:is_alone": gives(False)},
         (f"{BATCHES}test_gates_of_a_merger_that_is_killed_end_and_its_batch_is_merged_by_the_next[9]",),
     ),
     "genuine landings": Defence(
         "a landing of an epic that an agent wrote onto the board is not taken for one",
-        {"liza.crew.merging.epic_merges:_is_genuine": gives(True)},
+        {"liza.merging.epic_merges:_is_genuine": gives(True)},
         (f"{EPICS}test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed[not the epic]",),
     ),
     "recovered landings": Defence(
         "a landing whose merger died is completed or undone",
-        {"liza.crew.merging.epic_merges:recover_epics": gives(None)},
+        {"liza.merging.epic_merges:recover_epics": gives(None)},
         (f"{EPICS}test_a_landing_that_no_test_has_passed_does_not_stay_on_integration",),
     ),
     "work in an epic": Defence(
         "a task outside of an epic does not begin before the epic has landed",
-        {"liza.rules.merging.targets:is_in_base": gives(True)},
+        {"liza.model.targets:is_in_base": gives(True)},
         (f"{EPICS}test_a_task_outside_waits_until_the_epic_has_landed",),
     ),
     "loops through epics": Defence(
         "no task waits for itself through an epic",
-        {"liza.rules.merging.targets:_needed": lambda was: lambda task, epics, open_tasks: iter(task.depends_on)},
+        {"liza.model.targets:_needed": lambda was: lambda task, epics, open_tasks: iter(task.depends_on)},
         (f"{EPICS}test_tasks_that_would_wait_for_each_other_through_an_epic_are_refused",),
     ),
     "slots in use": Defence(
         "a slot that a task has is not removed",
-        {"liza.rules.project.slot_states:find_user_task": gives(None)},
+        {"liza.git.rules.slot_states:find_user_task": gives(None)},
         (f"{SLOTS}test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use",),
     ),
     "landing tested": Defence(
         "a red integration is not landed",
-        {"liza.verbs.land:run_landing_gates": _gives_green},
+        {"liza.landing.land:run_landing_gates": _gives_green},
         (f"{LANDING}test_a_red_integration_is_not_landed",),
     ),
     "accepted origin": Defence(
         "nothing is pushed to an address that no person has accepted",
-        {"liza.rules.landing.push_address:find_change": gives(None)},
+        {"liza.landing.rules.push_address:find_change": gives(None)},
         (
             f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[url]",
             f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[pushInsteadOf]",
@@ -1338,42 +1338,42 @@ TABLE: dict[str, Defence] = {
     ),
     "named remote": Defence(
         "a push moves no remote branch of the person",
-        {"liza.crew.landing.remote_branches:_name_remote": lambda was: lambda git, url: (git, "origin")},
+        {"liza.landing.remote_branches:_name_remote": lambda was: lambda git, url: (git, "origin")},
         (f"{ORIGIN}test_a_push_moves_no_remote_branch_and_runs_no_hook_of_the_person",),
     ),
     "pushed branches of others": Defence(
         "no commit that others pushed to the branch of a task is overwritten",
-        {"liza.rules.landing.push_rules:decide_push": _gives_push},
+        {"liza.landing.rules.push_rules:decide_push": _gives_push},
         (f"{BACKUP}test_a_rebased_branch_replaces_its_own_push_and_no_commit_of_others",),
     ),
     "begun pushes": Defence(
         "a push that was killed after it reached origin is continued",
-        {"liza.rules.landing.backup_rules:TaskTips.own_tip": lambda was: lambda self, task, tip: self.pushed.get(task)},
+        {"liza.landing.rules.backup_rules:TaskTips.own_tip": lambda was: lambda self, task, tip: self.pushed.get(task)},
         (f"{BACKUP}test_a_push_whose_end_is_unknown_is_the_crews_own",),
     ),
     "push setting": Defence(
         "an agent cannot have branches pushed",
-        {"liza.rules.settings:NEEDS_CONFIRMATION": lambda was: tuple(name for name in was if name != "push")},
+        {"liza.config.rules.settings:NEEDS_CONFIRMATION": lambda was: tuple(name for name in was if name != "push")},
         (f"{BACKUP}test_a_setting_that_an_agent_wrote_pushes_nothing",),
     ),
     "push repeats": Defence(
         "a push that dies without a record is not started again at once",
-        {"liza.crew.landing.branch_pusher:BranchPusher._has_repeated": gives(False)},
+        {"liza.landing.branch_pusher:BranchPusher._has_repeated": gives(False)},
         (f"{BACKUP}test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died",),
     ),
     "tasks of a request": Defence(
         "a pull request names archived tasks, too",
-        {"liza.crew.archive.archived_tasks:read_merged": gives(())},
+        {"liza.board.archived_tasks:read_merged": gives(())},
         (f"{REQUESTS}test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated",),
     ),
     "request tested": Defence(
         "a red integration is not pushed",
-        {"liza.verbs.land:run_landing_gates": _gives_green},
+        {"liza.landing.land:run_landing_gates": _gives_green},
         (f"{REQUESTS}test_a_red_integration_is_not_pushed_and_hooks_of_the_repository_do_not_run",),
     ),
     "pushes of others": Defence(
         "a commit that another person pushed is not overwritten",
-        {"liza.rules.landing.push_rules:decide_push": _pushes_always},
+        {"liza.landing.rules.push_rules:decide_push": _pushes_always},
         (
             f"{REQUESTS}test_a_branch_that_others_pushed_is_not_overwritten_until_it_is_synced",
             f"{REQUEST_RULES}test_only_what_the_crew_pushed_or_contains_is_replaced",
@@ -1381,17 +1381,17 @@ TABLE: dict[str, Defence] = {
     ),
     "texts in a request": Defence(
         "no text of an agent mentions a person or closes an issue",
-        {"liza.rules.landing.request_text:_ESCAPES": lambda was: {}},
+        {"liza.landing.rules.request_text:_ESCAPES": lambda was: {}},
         (f"{REQUEST_RULES}test_the_text_has_tasks_verdicts_and_gates_and_mentions_nobody",),
     ),
     "credentials of the remote": Defence(
         "no message has the credentials in the address of the remote",
-        {"liza.rules.landing.remote_urls:hide_credentials": lambda was: lambda url: url},
+        {"liza.git.rules.remote_urls:hide_credentials": lambda was: lambda url: url},
         (f"{REQUEST_RULES}test_an_address_is_shown_without_credentials",),
     ),
     "stop by a person": Defence(
         "a crew that a person ended at once is not started again",
-        {"liza.up.foreground:_record_stop": gives(None)},
+        {"liza.supervisor.foreground:_record_stop": gives(None)},
         (
             f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_"
             "and_supervisors_that_are_stopped",
@@ -1399,7 +1399,7 @@ TABLE: dict[str, Defence] = {
     ),
     "crashes of one task": Defence(
         "a task whose sessions crash stops no other",
-        {"liza.rules.tasks.picking:crashes_in_a_row": gives(0)},
+        {"liza.tasks.rules.picking:crashes_in_a_row": gives(0)},
         (
             f"{CRASHED}test_a_task_that_crashed_comes_after_healthy_tasks",
             "tests/journeys/test_stops.py::test_a_task_whose_sessions_crash_is_blocked_and_stops_no_other",
@@ -1407,12 +1407,12 @@ TABLE: dict[str, Defence] = {
     ),
     "sleeping sessions": Defence(
         "a session that sleeps and looks again and again is hung",
-        {"liza.rules.sessions.session_watch:BUSY_SHARE": lambda was: 0.0},
+        {"liza.supervisor.rules.session_watch:BUSY_SHARE": lambda was: 0.0},
         (f"{WATCHING}test_a_silent_session_that_burns_cpu_is_active_and_a_sleeping_one_is_not",),
     ),
     "stopped processes": Defence(
         "a supervisor or `liza up` that is stopped does not look idle",
-        {"liza.crew.serving.stopped_processes:_is_stopped": gives(False)},
+        {"liza.recovery.stopped_processes:_is_stopped": gives(False)},
         (
             "tests/journeys/test_stopped_processes.py::"
             "test_status_names_stopped_processes_and_one_command_that_continues_them",
@@ -1420,7 +1420,7 @@ TABLE: dict[str, Defence] = {
     ),
     "healing": Defence(
         "a supervisor that was killed is started again",
-        {"liza.up.healing:Healer.look": _heals_nothing},
+        {"liza.supervisor.healing:Healer.look": _heals_nothing},
         (f"{HEALED}test_up_starts_a_killed_supervisor_again_and_its_task_is_finished",),
     ),
     "supervisors without their up": Defence(
@@ -1430,17 +1430,17 @@ TABLE: dict[str, Defence] = {
     ),
     "healing after down": Defence(
         "no supervisor is started again after `liza down`",
-        {"liza.up.keeper_process:Keeper._last_down": gives(None)},
+        {"liza.supervisor.keeper_process:Keeper._last_down": gives(None)},
         (f"{HEALED}test_after_down_no_killed_supervisor_is_started_again",),
     ),
     "restarts of supervisors": Defence(
         "a supervisor that is killed again and again is told of, and not started for ever",
-        {"liza.rules.sessions.healing_rules:MAX_RESTARTS": lambda was: 99},
+        {"liza.supervisor.rules.healing_rules:MAX_RESTARTS": lambda was: 99},
         (f"{HEALING}test_an_agent_is_healed_by_its_facts",),
     ),
     "agents with a supervisor": Defence(
         "an agent is left to its own supervisor",
-        {"liza.rules.sessions.healing_rules:decide_healing": _as_unsupervised},
+        {"liza.supervisor.rules.healing_rules:decide_healing": _as_unsupervised},
         (
             f"{HEALING}test_an_agent_is_healed_by_its_facts",
             f"{HEALING}test_no_session_with_work_is_ended_and_no_supervised_agent_is_touched",
@@ -1448,84 +1448,84 @@ TABLE: dict[str, Defence] = {
     ),
     "grace without a supervisor": Defence(
         "a session that has closed its work has time to exit",
-        {"liza.rules.sessions.healing_rules:decide_healing": _without_grace},
+        {"liza.supervisor.rules.healing_rules:decide_healing": _without_grace},
         (f"{HEALING}test_an_agent_is_healed_by_its_facts",),
     ),
     "hand-offs without end": Defence(
         "a task is not handed over for ever",
-        {"liza.rules.tasks.picking:max_tries": gives(99)},
+        {"liza.tasks.rules.picking:max_tries": gives(99)},
         (f"{WORKING}test_a_hand_off_after_a_commit_is_no_try_and_one_without_or_beyond_as_many_as_tries_is",),
     ),
     "planning at a signal": Defence(
         "a signal of a person and a budget that is used up stop planners, too",
-        {"liza.rules.sessions.decide:_may_plan_at_checkpoint": _plans_at_any_signal},
+        {"liza.supervisor.rules.decide:_may_plan_at_checkpoint": _plans_at_any_signal},
         (f"{DECIDING}test_at_a_checkpoint_of_the_circuit_breaker_a_planner_is_woken_for_the_trip_and_nothing_else",),
     ),
     "repeated reports": Defence(
         "one agent cannot stop the crew by repeating a report",
-        {"liza.rules.governance.watched_events:normalize_text": _counts_repeated_texts},
+        {"liza.breaker.rules.watched_events:normalize_text": _counts_repeated_texts},
         (f"{BREAKER}test_a_pattern_trips_at_its_threshold_and_not_below[one run that repeats itself]",),
     ),
     "session in a slot": Defence(
         "a slot is not removed while a session may still write into it",
-        {"liza.crew.run_state:is_session_living": gives(False)},
+        {"liza.programs.run_state:is_session_living": gives(False)},
         (f"{SLOTS}test_the_slot_of_a_released_task_is_removed_and_the_next_claim_has_its_work_in_a_new_one",),
     ),
     "time of a preference": Defence(
         "a task that is kept for one agent goes to others after a while",
-        {"liza.rules.tasks.routing:PREFERENCE_SECONDS": lambda was: 1_000_000},
+        {"liza.tasks.rules.routing:PREFERENCE_SECONDS": lambda was: 1_000_000},
         (f"{ROUTING}test_a_task_is_kept_for_the_coder_that_fits_best_and_then_for_nobody",),
     ),
     "preference for the present": Defence(
         "no task waits for an agent that is absent, busy or may not take it",
-        {"liza.rules.tasks.picking:_may_take": gives(True)},
+        {"liza.tasks.rules.picking:_may_take": gives(True)},
         (f"{ROUTING}test_no_task_waits_for_a_coder_that_cannot_take_it_or_is_not_better",),
     ),
     "red branch": Defence(
         "a cause outside of all tasks is charged to one task at most",
-        {"liza.rules.merging.batch_search:last_blamed": gives(None)},
+        {"liza.merging.rules.batch_search:last_blamed": gives(None)},
         (f"{FAILURES}test_an_outside_cause_is_charged_to_one_task_at_most",),
     ),
     "planning rounds": Defence(
         "planners do not add tasks for ever without a person",
-        {"liza.rules.tasks.planning:checkpoint_reason": gives(None)},
+        {"liza.tasks.rules.planning:checkpoint_reason": gives(None)},
         (f"{PLANNING}test_planners_that_add_tasks_three_times_wait_for_a_person",),
     ),
     "returned to the present": Defence(
         "a returned task waits for no coder that has other work",
-        {"liza.rules.tasks.picking:_waits_for_coder": gives(True)},
+        {"liza.tasks.rules.picking:_waits_for_coder": gives(True)},
         (f"{CLAIMING}test_a_returned_task_waits_for_no_coder_with_other_work",),
     ),
     "archived records": Defence(
         "what an agent did still counts after its tasks were archived",
-        {"liza.crew.evidence:_read_archived": gives(())},
+        {"liza.tasks.evidence:_read_archived": gives(())},
         (f"{RECORDS}test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before_also_if_that_is_archived",),
     ),
     "merge rounds": Defence(
         "a merger gives up a task that integration runs away from",
-        {"liza.rules.merging.merge_rules:MAX_CANDIDATES": lambda was: 9},
+        {"liza.merging.rules.merge_rules:MAX_CANDIDATES": lambda was: 9},
         (f"{FAILURES}test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told",),
     ),
     "moved refs": Defence(
         "refs that tests move are reported by name",
-        {"liza.rules.merging.merge_rules:refs_moved_by_tests": gives(())},
+        {"liza.merging.rules.merge_rules:refs_moved_by_tests": gives(())},
         (f"{FAILURES}test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_and_are_reported",),
     ),
     "review refs": Defence(
         "the commit under review is not collected",
-        {"liza.repo.merge.merge_refs:write_review_ref": gives(None)},
+        {"liza.git.merge.merge_refs:write_review_ref": gives(None)},
         (f"{FAILURES}test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_closed",),
     ),
     "merge base": Defence(
         "work that can never be merged is refused when it is submitted",
-        {"liza.repo.merge.merge_refs:find_merge_base": gives("")},
+        {"liza.git.merge.merge_refs:find_merge_base": gives("")},
         (
             f"{FAILURES}test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_refused_with_the_way_on",
         ),
     ),
     "clean slot": Defence(
         "what a red candidate left does not make the next one green",
-        {"liza.repo.slots.slot_setup:remove_leftovers": gives(None)},
+        {"liza.git.slots.slot_setup:remove_leftovers": gives(None)},
         (
             f"{FAILURES}test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone",
             f"{LEFTOVERS}test_what_tests_left_does_not_make_the_next_gate_green[1]",
@@ -1533,12 +1533,12 @@ TABLE: dict[str, Defence] = {
     ),
     "set-up for its inputs": Defence(
         "a dependency that a candidate drops is missing when it is tested",
-        {"liza.repo.slots.slot_setup:_digest_inputs": gives("unchanged")},
+        {"liza.git.slots.slot_setup:_digest_inputs": gives("unchanged")},
         (f"{LEFTOVERS}test_a_dependency_that_a_candidate_drops_is_missing_in_its_test",),
     ),
     "hidden files of the set-up": Defence(
         "what the set-up left does not come into the work of an agent",
-        {"liza.repo.hiding.slot_excludes:write_excludes": gives(None)},
+        {"liza.git.hiding.slot_excludes:write_excludes": gives(None)},
         (
             f"{LEFTOVERS}test_git_of_a_session_does_not_add_what_the_set_up_left",
             f"{UNTRACKED}test_a_virtual_environment_of_the_set_up_is_never_merged",
@@ -1546,34 +1546,34 @@ TABLE: dict[str, Defence] = {
     ),
     "variables that stop the tests": Defence(
         "tests that are red where CI is set go on without it",
-        {"liza.crew.project.proof:ProofPlan": _never_drops_variables},
+        {"liza.project.proof:ProofPlan": _never_drops_variables},
         (f"{VARIABLES}test_tests_that_are_red_with_ci_go_on_without_it",),
     ),
     "names of variables": Defence(
         "no setting redirects git or the home directory of the tests",
-        {"liza.rules.project.gate_variables:find_refused": gives(())},
+        {"liza.model.gate_variables:find_refused": gives(())},
         (f"{VARIABLES}test_a_variable_that_would_redirect_git_is_refused",),
     ),
     "no environments submitted": Defence(
         "a virtual environment in a commit is not merged",
-        {"liza.rules.project.submitted_files:find_no_work": gives(None)},
+        {"liza.tasks.rules.submitted_files:find_no_work": gives(None)},
         (f"{UNTRACKED}test_a_submission_with_an_environment_is_refused_and_its_hint_leads_out",),
     ),
     "submodules of the slot": Defence(
         "what tests changed in a submodule makes no later candidate green",
-        {"liza.repo.slots.slot_setup:empty_submodules": gives(None)},
+        {"liza.git.slots.slot_setup:empty_submodules": gives(None)},
         (f"{FAILURES}test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_next_candidate",),
     ),
     "absent checkouts": Defence(
         "a checkout of integration that was away does not revert what was merged meanwhile",
-        {"liza.repo.merge.absent_checkouts:record_absent": gives(None)},
+        {"liza.git.merge.absent_checkouts:record_absent": gives(None)},
         (f"{FAILURES}test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along_when_it_is_back",),
     ),
     "stuck slots": Defence(
         "a slot that cannot be emptied stops no merge",
         {
-            "liza.repo.slots.stuck_slots:loosen_permissions": gives(False),
-            "liza.repo.slots.stuck_slots:is_stuck": gives(False),
+            "liza.git.slots.stuck_slots:loosen_permissions": gives(False),
+            "liza.git.slots.stuck_slots:is_stuck": gives(False),
         },
         (f"{FAILURES}test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate",),
     ),
@@ -1587,7 +1587,7 @@ TABLE: dict[str, Defence] = {
     ),
     "recorded move": Defence(
         "the history has the files of a move to the archive with the revision that moved the tasks",
-        {"liza.crew.archive.recorded_archive:end_move": gives(None)},
+        {"liza.board.recorded_archive:end_move": gives(None)},
         (f"{ARCHIVE}test_the_history_has_the_files_of_a_move_that_a_kill_interrupted[renamed.state.yaml#1]",),
     ),
     "text of the archive's intent": Defence(
@@ -1602,7 +1602,7 @@ TABLE: dict[str, Defence] = {
     ),
     "archived ids": Defence(
         "the id of an archived task is not used again, and a dependency on it is known",
-        {"liza.crew.archive.archived_tasks:find_outcomes": gives({})},
+        {"liza.board.archived_tasks:find_outcomes": gives({})},
         (
             f"{ARCHIVE}test_the_id_of_an_archived_task_cannot_be_used_again",
             f"{ARCHIVE}test_a_dependency_on_an_archived_merged_task_is_met_and_one_on_a_dropped_task_is_not",
@@ -1615,7 +1615,7 @@ TABLE: dict[str, Defence] = {
     ),
     "good version of an archive file": Defence(
         "an archive file that lost entries is never recorded over its good version",
-        {"liza.crew.archive.recorded_archive:find_losses": gives({})},
+        {"liza.board.recorded_archive:find_losses": gives({})},
         (
             f"{ARCHIVE}test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is_restored[empty]",
             f"{ARCHIVE}test_a_move_beside_a_damaged_file_counts_its_tasks_and_leaves_it[deleted entry]",
@@ -1623,12 +1623,12 @@ TABLE: dict[str, Defence] = {
     ),
     "ids in a damaged archive": Defence(
         "no id is used again that may be that of a task in a damaged archive file",
-        {"liza.crew.archive.archive_damage:refuse_damaged": gives(None)},
+        {"liza.board.archive_damage:refuse_damaged": gives(None)},
         (f"{ARCHIVE}test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is_restored[empty]",),
     ),
     "recorded archive files": Defence(
         "no task is archived while a recorded file of the archive is missing: the board would forget its tasks",
-        {"liza.crew.archive.archive_moves:_refuse_missing_files": gives(None)},
+        {"liza.board.archive_moves:_refuse_missing_files": gives(None)},
         (f"{ARCHIVE}test_no_task_is_archived_while_one_of_several_recorded_files_is_missing",),
     ),
     "numbers of unreadable entries": Defence(
@@ -1643,7 +1643,7 @@ TABLE: dict[str, Defence] = {
     ),
     "unreadable outcome": Defence(
         "the outcome of an archived task that cannot be read is not guessed",
-        {"liza.crew.archive.archived_tasks:_known_outcome": gives("ABANDONED")},
+        {"liza.board.archived_tasks:_known_outcome": gives("ABANDONED")},
         (f"{ARCHIVE}test_a_dependency_on_an_archived_task_that_cannot_be_read_is_not_guessed",),
     ),
     "archive directory": Defence(
@@ -1663,17 +1663,17 @@ TABLE: dict[str, Defence] = {
     ),
     "incomplete archive": Defence(
         "a task of a missing or unreadable archive file is not called unknown without the reason",
-        {"liza.crew.archive.archived_tasks:_refuse_incomplete": gives(None)},
+        {"liza.board.archived_tasks:_refuse_incomplete": gives(None)},
         (f"{ARCHIVE}test_a_task_of_a_missing_or_unreadable_file_is_not_called_unknown_without_a_reason",),
     ),
     "open runs": Defence(
         "a task stays on the board until the session that worked on it is concluded",
-        {"liza.crew.archive.archive_moves:_find_open_runs": gives(frozenset())},
+        {"liza.board.archive_moves:_find_open_runs": gives(frozenset())},
         (f"{ARCHIVE}test_a_task_stays_while_the_session_of_its_run_is_not_concluded",),
     ),
     "links below .liza": Defence(
         "gc deletes nothing behind a symbolic link",
-        {"liza.verbs.gc:_entries": _behind_links},
+        {"liza.recovery.gc:_entries": _behind_links},
         (f"{GARBAGE}test_what_is_behind_a_link_is_neither_found_nor_changed",),
     ),
     "logs in use": Defence(
@@ -1684,7 +1684,7 @@ TABLE: dict[str, Defence] = {
     # ── the worker API ──
     "each turn once": Defence(
         "a turn that a runtime reports again is not counted again",
-        {"liza.programs.usage.telemetry_log:_event_key": _always_new},
+        {"liza.usage.telemetry_log:_event_key": _always_new},
         (
             f"{TELEMETRY}test_a_turn_is_counted_once_by_its_id_or_by_its_content_also_after_a_restart",
             f"{TELEMETRY}test_many_processes_and_threads_that_send_the_same_turns_count_each_once",
@@ -1692,17 +1692,17 @@ TABLE: dict[str, Defence] = {
     ),
     "late events": Defence(
         "a late or repeated event changes nothing",
-        {"liza.rules.worker_api.lifecycle_rules:judge_event": _any_event},
+        {"liza.programs.rules.lifecycle_rules:judge_event": _any_event},
         (f"{LIFECYCLE}test_a_late_event_is_answered_and_changes_nothing",),
     ),
     "lock of a turn": Defence(
         "hooks and reports of a runtime do not overwrite each other's record",
-        {"liza.worker.lifecycle:_lock_turn": _no_lock_of_a_turn},
+        {"liza.api.lifecycle:_lock_turn": _no_lock_of_a_turn},
         (f"{LIFECYCLE}test_hooks_and_reports_take_the_same_lock_of_the_turn",),
     ),
     "stuck turns": Defence(
         "a process that keeps the lock of a turn delays the session once, and is reported once",
-        {"liza.worker.lifecycle:mark_stuck": gives(True)},
+        {"liza.api.lifecycle:mark_stuck": gives(True)},
         (
             f"{LIFECYCLE}test_a_stopped_process_that_holds_the_lock_is_reported_once_"
             "and_lets_messages_and_refusals_through",
@@ -1710,22 +1710,22 @@ TABLE: dict[str, Defence] = {
     ),
     "prompts after a crash": Defence(
         "a prompt that was recorded and perhaps not sent is sent again",
-        {"liza.rules.worker_api.prompt_rules:list_unreceived": gives(())},
+        {"liza.briefs.rules.prompt_rules:list_unreceived": gives(())},
         (f"{STREAM}test_killed_between_the_record_and_the_sending_a_prompt_is_delivered_by_the_next_process",),
     ),
     "prompts in their time": Defence(
         "a prompt that waits for the end of a turn is not sent during it",
-        {"liza.rules.worker_api.prompt_rules:select_for_stream": _all_at_once},
+        {"liza.briefs.rules.prompt_rules:select_for_stream": _all_at_once},
         (f"{STREAM}test_a_stream_delivers_by_priority_and_state_and_after_a_reconnect_nothing_twice",),
     ),
     "right token": Defence(
         "only the token of a run gives its identity",
-        {"liza.worker.identity:_is_digest_of": gives(True)},
+        {"liza.api.identity:_is_digest_of": gives(True)},
         (f"{IDENTITY}test_a_token_that_is_none_is_refused",),
     ),
     "full windows": Defence(
         "sessions whose context window is full again and again use up their tries",
-        {"liza.rules.tasks.claims:_last_ends": gives([])},
+        {"liza.tasks.rules.claims:_last_ends": gives([])},
         (
             f"{WINDOW}test_the_next_session_continues_the_try_with_a_new_conversation_and_a_second_end_in_a_row_is_a_try",
         ),
@@ -1733,12 +1733,12 @@ TABLE: dict[str, Defence] = {
     # ── the server of the worker API ──
     "years of times": Defence(
         "a time that some time zone cannot show is refused, and is no bug",
-        {"liza.rules.worker_api.lifecycle_rules:check_year": gives(None)},
+        {"liza.programs.rules.lifecycle_rules:check_year": gives(None)},
         ("tests/unit/test_lifecycle_rules.py::test_a_time_that_no_time_zone_can_show_is_refused",),
     ),
     "alarms of unread messages": Defence(
         "a thousand unread messages are one alarm, and not a thousand",
-        {"liza.rules.sessions.message_rules:_seconds_to_next_alarm": gives(0.0)},
+        {"liza.briefs.rules.message_rules:_seconds_to_next_alarm": gives(0.0)},
         (
             "tests/unit/test_delivering.py"
             "::test_many_messages_go_into_the_brief_in_one_step_and_make_one_alarm_at_a_time",
@@ -1746,7 +1746,7 @@ TABLE: dict[str, Defence] = {
     ),
     "web pages": Defence(
         "a page in the person's browser cannot call the worker API",
-        {"liza.server.callers:refuse_web_pages": gives(None)},
+        {"liza.api.callers:refuse_web_pages": gives(None)},
         (f"{SERVER}test_a_request_from_a_web_page_is_refused_even_with_a_token",),
     ),
     "sessions at the socket": Defence(
@@ -1766,7 +1766,7 @@ TABLE: dict[str, Defence] = {
     ),
     "place of an account record": Defence(
         "no session gets the secret of another account by a file that it writes",
-        {"liza.programs.accounts.run_account:run_account_path": _among_the_files_of_the_run},
+        {"liza.usage.run_account:run_account_path": _among_the_files_of_the_run},
         (
             f"{CREDENTIALS}test_no_file_that_a_session_writes_decides_whose_secret_it_gets[script]",
             f"{CREDENTIALS}test_no_file_that_a_session_writes_decides_whose_secret_it_gets[claude]",
@@ -1774,7 +1774,7 @@ TABLE: dict[str, Defence] = {
     ),
     "accounts on record": Defence(
         "a worker whose account is not on record is told so, and does not go on with another login",
-        {"liza.programs.accounts.run_account:read_run_account": _if_it_is_there},
+        {"liza.usage.run_account:read_run_account": _if_it_is_there},
         (
             f"{CREDENTIALS}test_a_worker_whose_account_is_not_on_record_is_told_and_gets_no_other",
             f"{ACCOUNTS}test_a_session_whose_account_is_not_on_record_has_none_and_is_not_continued",
@@ -1782,7 +1782,7 @@ TABLE: dict[str, Defence] = {
     ),
     "accounts of an earlier crew": Defence(
         "a session gets no account that was recorded for a run of the same id",
-        {"liza.programs.accounts.run_account:forget_run_account": gives(None)},
+        {"liza.usage.run_account:forget_run_account": gives(None)},
         (f"{ACCOUNTS}test_a_session_without_an_account_does_not_get_that_of_an_earlier_crew_at_its_path",),
     ),
     "shells with the name of an agent": Defence(
@@ -1795,68 +1795,68 @@ TABLE: dict[str, Defence] = {
     ),
     "shared backoff of the server": Defence(
         "the supervisors of a crew do not start in turns a server that cannot start",
-        {"liza.crew.serving.server_failure:seconds_to_retry": gives(0.0)},
+        {"liza.api.server_failure:seconds_to_retry": gives(0.0)},
         (f"{STARTS}test_a_start_that_failed_for_one_supervisor_is_waited_for_by_all_of_them",),
     ),
     "runs of tokens": Defence(
         "the token of a run opens no other run",
-        {"liza.server.callers:require_own_run": gives(None)},
+        {"liza.api.callers:require_own_run": gives(None)},
         (f"{SERVER}test_a_token_opens_no_other_run",),
     ),
     "crew of a server": Defence(
         "a server that its supervisors left ends",
-        {"liza.crew.serving.api_server:has_supervisor": gives(True)},
+        {"liza.api.api_server:has_supervisor": gives(True)},
         (f"{SERVED}test_the_server_goes_with_its_crew[kill -9 of everything but the server]",),
     ),
     # ── programs started by hand ──
     "supervisors beside a person": Defence(
         "no program is started by hand where a supervisor starts the sessions",
-        {"liza.supervisor.by_hand.program_run:holding_agent": _holds_nothing},
+        {"liza.supervisor.program_run:holding_agent": _holds_nothing},
         (f"{BY_HAND}test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a_supervisor",),
     ),
     "abandoned contexts": Defence(
         "the context of a killed program does not stay in the person's checkout",
-        {"liza.crew.briefs.checkout_brief:remove_abandoned": gives(())},
+        {"liza.briefs.checkout_brief:remove_abandoned": gives(())},
         (f"{BY_HAND}test_what_a_killed_run_leaves_in_a_checkout_is_removed_when_its_program_has_ended[command0]",),
     ),
     "one writer of a checkout": Defence(
         "the recovery of one command does not remove the context that another one is writing",
-        {"liza.crew.briefs.checkout_brief:_changing_checkout": gives(nullcontext())},
+        {"liza.briefs.checkout_brief:_changing_checkout": gives(nullcontext())},
         (f"{CHECKOUT}test_while_one_command_writes_the_file_another_one_waits",),
     ),
     "sparse checkouts": Defence(
         "a file that a person's sparse checkout leaves out is not deleted for git",
-        {"liza.repo.hiding.brief_filter:is_left_out": gives(False)},
+        {"liza.git.hiding.brief_filter:is_left_out": gives(False)},
         (f"{CHECKOUT}test_a_file_that_could_not_be_restored_is_not_written[sparse]",),
     ),
     "secrets of notices": Defence(
         "a bug report has no credential of the addresses and the command of the notices",
-        {"liza.verbs.bug_report:_private_texts": gives(())},
+        {"liza.recovery.bug_report:_private_texts": gives(())},
         ("tests/journeys/test_bug_report.py::test_a_report_has_what_a_developer_needs_and_no_secret",),
     ),
     "loops of reports": Defence(
         "an agent that reports without an end neither fills the board nor wakes planners without an end",
-        {"liza.rules.governance.board_reports:_check_count": gives(None)},
+        {"liza.breaker.rules.board_reports:_check_count": gives(None)},
         ("tests/unit/test_board_reports.py::test_a_run_reports_twenty_times_at_most_and_a_person_without_a_limit",),
     ),
     "long reports": Defence(
         "a report does not make each verb of the crew write megabytes",
-        {"liza.rules.governance.board_reports:_check_size": gives(None)},
+        {"liza.breaker.rules.board_reports:_check_size": gives(None)},
         ("tests/unit/test_board_reports.py::test_the_texts_of_an_anomaly_are_bounded",),
     ),
     "failed checks of strangers": Defence(
         "a run that does not hold a task writes nothing into its hand-off",
-        {"liza.rules.tasks.coding:is_held_by": gives(True)},
+        {"liza.tasks.rules.coding:is_held_by": gives(True)},
         (f"{CLAIMING}test_a_failed_check_is_added_to_the_note_of_the_task_once_and_only_by_the_run_that_holds_it",),
     ),
     "extensions shortened": Defence(
         "a renewal does not shorten an extended lease of a review",
-        {"liza.rules.tasks.claims:_later": _without_extension},
+        {"liza.tasks.rules.claims:_later": _without_extension},
         (f"{CLAIMING}test_a_review_is_extended_as_a_task_is",),
     ),
     "limits of settings": Defence(
         "a number that no clock can add stops no claim and no supervisor",
-        {"liza.rules.project.setting_limits:find_excesses": gives(())},
+        {"liza.model.setting_limits:find_excesses": gives(())},
         (
             "tests/journeys/test_setting_limits.py::test_settings_that_no_clock_can_add_are_violations_and_stop_neither_"
             "a_claim_nor_a_supervisor",
@@ -1864,12 +1864,12 @@ TABLE: dict[str, Defence] = {
     ),
     "copied packages": Defence(
         "an edit of a dependency in a slot does not reach the person's environment",
-        {"liza.rules.project.slot_states:COPY_VARIABLES": lambda was: {}},
+        {"liza.git.rules.slot_states:COPY_VARIABLES": lambda was: {}},
         (f"{PACKAGES}test_set_up_and_tests_of_each_slot_copy_packages",),
     ),
     "records of packages": Defence(
         "the packages that tests use are as they were installed",
-        {"liza.crew.project.installed_packages:find_changed_files": gives(())},
+        {"liza.project.installed_packages:find_changed_files": gives(())},
         (
             f"{PACKAGES}test_a_dependency_edited_in_the_merge_slot_is_installed_again",
             f"{PACKAGES}test_a_dependency_that_the_set_up_changes_waits_for_a_person",
@@ -1878,12 +1878,12 @@ TABLE: dict[str, Defence] = {
     ),
     "shared environments": Defence(
         "an agent installs no packages into an environment that others use",
-        {"liza.rules.guards.script_acts:ScriptReader._has_own_environment": gives(True)},
+        {"liza.guards.rules.script_acts:ScriptReader._has_own_environment": gives(True)},
         ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
     ),
     "list of packages": Defence(
         "packages that changed in the activated environment are reported, and the tests are proved again",
-        {"liza.crew.project.installed_packages:list_packages": gives(())},
+        {"liza.project.installed_packages:list_packages": gives(())},
         (f"{PACKAGES}test_new_packages_in_the_activated_environment_are_reported_and_proved",),
     ),
     "open files of a lock": Defence(
@@ -1896,7 +1896,7 @@ TABLE: dict[str, Defence] = {
     ),
     "first use of a type": Defence(
         "threads that decode a type for the first time at once do not end the process",
-        {"liza.rules.value_classes:decodable": _the_same},
+        {"liza.model.value_classes:decodable": _the_same},
         (
             "tests/edges/test_decoding_threads.py::test_threads_that_decode_a_type_for_the_first_time_at_once_do_not_end_"
             "the_process",
@@ -1905,7 +1905,7 @@ TABLE: dict[str, Defence] = {
     # ── what a test says of a commit ──
     "tracked files of a candidate": Defence(
         "a candidate whose tests change what they test is red",
-        {"liza.rules.project.tree_changes:judge_changes": gives(())},
+        {"liza.git.rules.tree_changes:judge_changes": gives(())},
         (
             f"{TESTED}test_a_candidate_that_its_own_tests_change_is_red"
             "[rm code.py-the tests change code.py (it is gone)]",
@@ -1914,54 +1914,54 @@ TABLE: dict[str, Defence] = {
     ),
     "full checkout": Defence(
         "a candidate is tested with all its files",
-        {"liza.repo.sparse_checkout:make_full": gives(None)},
+        {"liza.git.sparse_checkout:make_full": gives(None)},
         (f"{TESTED}test_a_candidate_is_tested_with_the_files_that_the_person_left_out",),
     ),
     "gates of a result": Defence(
         "a result counts only for the gates that ran",
-        {"liza.rules.merging.gates:gates_digest": gives("")},
+        {"liza.model.gates:gates_digest": gives("")},
         (f"{TESTED}test_a_result_counts_only_for_the_gates_that_ran",),
     ),
     # ── what a box shows ──
     "sockets in sight": Defence(
         "a box hides the sockets that it would show",
-        {"liza.confinement.surroundings:_list_sockets": gives(())},
+        {"liza.box.surroundings:_list_sockets": gives(())},
         (f"{BOX}test_each_action_from_inside_is_done_or_refused_as_expected[ordinary]",),
     ),
     "tokens of npm": Defence(
         "a box shows the registries of npm without tokens",
-        {"liza.confinement.slot_directories:_without_secrets": _the_same},
+        {"liza.box.slot_directories:_without_secrets": _the_same},
         (f"{BOX}test_each_action_from_inside_is_done_or_refused_as_expected[ordinary]",),
     ),
     "links of an earlier box": Defence(
         "what a box left in its /tmp is gone before the next session",
-        {"liza.confinement.slot_directories:remove_tree": gives(None)},
+        {"liza.box.slot_directories:remove_tree": gives(None)},
         (f"{BOX}test_a_link_in_the_private_directories_leads_the_next_box_nowhere[ordinary]",),
     ),
     # ── sessions over ACP ──
     "prompts shown read": Defence(
         "a message is acknowledged only when the program showed that it works on it",
-        {"liza.sidecar.session_driver:SessionDriver._end_turn": _read_when_ended},
+        {"liza.api.acp.session_driver:SessionDriver._end_turn": _read_when_ended},
         (f"{SIDECAR}test_a_message_in_a_turn_that_failed_waits_for_the_next_session",),
     ),
     "interrupted prompts": Defence(
         "a message whose turn was interrupted unread is given again",
-        {"liza.sidecar.prompt_queue:PromptQueue.give_back": gives(None)},
+        {"liza.api.acp.prompt_queue:PromptQueue.give_back": gives(None)},
         (f"{SIDECAR}test_a_message_whose_turn_was_interrupted_before_any_answer_is_given_again",),
     ),
     "groups of programs": Defence(
         "a program that ignores the end of its input leaves nothing behind",
-        {"liza.sidecar.agent_process:AgentProcess.end": _only_program},
+        {"liza.api.acp.agent_process:AgentProcess.end": _only_program},
         (f"{SIDECAR}test_sigterm_cancels_the_turn_closes_stdin_and_leaves_no_program[switches1]",),
     ),
     "order of the end": Defence(
         "an error of the sidecar ends its program too",
-        {"liza.sidecar.session_driver:SessionDriver.run": _without_order},
+        {"liza.api.acp.session_driver:SessionDriver.run": _without_order},
         (f"{SIDECAR}test_an_error_of_the_inbox_ends_the_program_in_order_and_loses_no_message",),
     ),
     "usage of a session": Defence(
         "usage that a program sums over its session is counted once",
-        {"liza.rules.acp.usage_counts:share_of_turn": _as_reported},
+        {"liza.api.rules.usage_counts:share_of_turn": _as_reported},
         (f"{SIDECAR}test_the_usage_of_each_turn_is_counted_once[session-wanted1]",),
     ),
 }

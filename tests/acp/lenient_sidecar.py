@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from liza.api.acp.__main__ import main
+from liza.api.acp.surfaces import WorkerSurfaces, connect_surfaces
+from liza.api.api_answers import AuthorizeAnswer
+from liza.api.api_requests import AuthorizeRequest
+from liza.model.value_classes import replace
 from liza.programs.session.run_directory import RunDir
-from liza.rules.value_classes import replace
-from liza.sidecar.__main__ import main
-from liza.sidecar.surfaces import WorkerSurfaces, connect_surfaces
-from liza.worker.api_answers import AuthorizeAnswer
-from liza.worker.api_requests import AuthorizeRequest
 
 
 def connect(run_dir: RunDir, directory: str) -> WorkerSurfaces:

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from liza.programs.messages import inbox
+from liza.briefs import inbox
+from liza.model.paths import Paths
 from liza.programs.presets import sidecar_order
 from liza.programs.presets.acp_settings import AcpSettings
 from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.rules.paths import Paths
 from tests.conftest import until
 
 AGENT = Path(__file__).with_name("agent.py")

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterator
 
 from liza.board.spool import FULL_TEXT_INTERVAL
-from liza.rules.model import FINAL_STATUSES, State, Status
-from liza.rules.paths import HISTORY_REF
+from liza.model.model import FINAL_STATUSES, State, Status
+from liza.model.paths import HISTORY_REF
 from tests.campaign.consistency import commits_of_everyone, problems
 from tests.campaign.crew_run import World, lines
 from tests.conftest import git

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from liza.crew.crew import find_crew
-from liza.rules.errors import LizaError
-from liza.rules.model import FINAL_STATUSES, State, Status
+from liza.model.errors import LizaError
+from liza.model.model import FINAL_STATUSES, State, Status
 from tests.campaign.scripts import AGENT, CHECK, CLOCK
 from tests.conftest import git
 from tests.journeys.crews import BIN, Crew, processes_of

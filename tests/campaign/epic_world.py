@@ -6,11 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 from liza.crew.crew import find_crew
-from liza.rules.errors import Refused
-from liza.rules.model import Epic, Status
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.merge import merge
-from liza.verbs.task import add
+from liza.merging.merge import merge
+from liza.model.errors import Refused
+from liza.model.model import Epic, Status
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
 from tests.campaign.consistency import problems
 from tests.campaign.merge_world import CHECK, Setting, World
 from tests.conftest import git

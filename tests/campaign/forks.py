@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from liza.rules.errors import LizaError
+from liza.model.errors import LizaError
 from liza.system import crash_points
 
 BROKEN = 99

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from liza.crew.crew import find_crew
-from liza.crew.recovery.recover import recover_crew
-from liza.repo.merge import merge_refs
-from liza.rules.errors import Refused
-from liza.rules.model import Status
+from liza.git.merge import merge_refs
+from liza.landing.sync import sync
+from liza.merging.merge import merge
+from liza.model.errors import Refused
+from liza.model.model import Status
+from liza.recovery.recover import recover_crew
 from liza.system.locks import Lock
-from liza.verbs.claim import claim
-from liza.verbs.merge import merge
-from liza.verbs.submit import submit
-from liza.verbs.sync import sync
-from liza.verbs.verdict import verdict
+from liza.tasks.claim import claim
+from liza.tasks.submit import submit
+from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.conftest import git

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from liza.crew.crew import Crew as Verbs
 from liza.crew.crew import open_crew
-from liza.rules.model import State
-from liza.rules.tasks.backlog import TaskFields
+from liza.model.model import State
 from liza.system.clock import SystemClock
-from liza.verbs import claim, task
-from liza.verbs.claim_review import claim_review
+from liza.tasks import claim, task
+from liza.tasks.claim_review import claim_review
+from liza.tasks.rules.backlog import TaskFields
 from tests.conftest import git, worktree_of
 from tests.journeys.crews import Crew
 

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board import write_intent
+from liza.board import recorder, write_intent
 from liza.board.store import Board
+from liza.config import confirmed_settings
 from liza.crew.crew import Crew
-from liza.crew.drift import confirmed_settings
-from liza.crew.recovery import recorder as recorder
-from liza.repo import board_history
-from liza.rules.errors import LizaError
-from liza.rules.model import HumanNote, State
-from liza.rules.paths import Paths
+from liza.git import board_history
+from liza.model.errors import LizaError
+from liza.model.model import HumanNote, State
+from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.campaign.forks import arm
 from tests.conftest import git

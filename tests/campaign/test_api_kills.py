@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.messages import inbox
-from liza.programs.usage.telemetry_log import TelemetryLog
+from liza.briefs import inbox
 from liza.system import wake_up
+from liza.usage.telemetry_log import TelemetryLog
 from tests.conftest import until
 from tests.edges.api_worker import Api, Stream, Worker, now, serving
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.board import recorder
 from liza.board.store import Board
-from liza.crew.recovery import recorder as recorder
-from liza.rules.paths import Paths
+from liza.model.paths import Paths
 from tests.campaign.small_board import (
     FIRST,
     beat,
@@ -332,7 +332,7 @@ say(long_lived, "one")
 os.chdir(root)
 
 def refused(work):
-    from liza.rules.errors import LizaError
+    from liza.model.errors import LizaError
     try:
         work()
     except LizaError as error:

@@ -20,8 +20,8 @@ import msgspec
 import pytest
 
 from liza.board import revision_journal, write_intent
-from liza.rules.errors import LizaError
-from liza.rules.paths import Paths
+from liza.model.errors import LizaError
+from liza.model.paths import Paths
 from tests.campaign.small_board import (
     FIRST,
     check,

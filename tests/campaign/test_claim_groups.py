@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.recovery.doctor import doctor
 from liza.system import processes
-from liza.verbs import claim, task
-from liza.verbs.doctor import doctor
+from liza.tasks import claim, task
 from tests.campaign import forks
 from tests.campaign.consistency import commits_of_everyone, problems
 from tests.campaign.scenes import add, fresh

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.crew.recovery.recorder import record_history
-from liza.crew.recovery.recover import recover_crew
+from liza.board.recorder import record_history
+from liza.recovery.doctor import doctor
+from liza.recovery.recover import recover_crew
 from liza.system import processes
-from liza.verbs import claim
-from liza.verbs.doctor import doctor
+from liza.tasks import claim
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.scenes import SCENES, TASK, add, fresh, lapsed, new_slot, used_slot

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.recovery.recorder import record_history
-from liza.rules.paths import Paths
-from liza.verbs.doctor import doctor
+from liza.board.recorder import record_history
+from liza.model.paths import Paths
+from liza.recovery.doctor import doctor
 from tests.campaign import forks
 from tests.campaign.consistency import commits_of_everyone, problems
 from tests.campaign.scenes import SCENES, TASK, Scene, fresh

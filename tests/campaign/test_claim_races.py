@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.recovery.recorder import record_history
-from liza.rules.model import State
-from liza.rules.paths import TASK_LINKS
-from liza.verbs import claim, task
+from liza.board.recorder import record_history
+from liza.model.model import State
+from liza.model.paths import TASK_LINKS
+from liza.tasks import claim, task
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.scenes import add, fresh

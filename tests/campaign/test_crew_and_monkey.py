@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.model import Status
+from liza.model.model import Status
 from tests.campaign.crew_judge import losses, recorded
 from tests.campaign.crew_run import Person, World, begin, is_quiet, report, world
 from tests.campaign.monkey import Tally, rampage

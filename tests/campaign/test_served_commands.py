@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from liza.board.store import Board
-from liza.rules.model import State, Status, Task
-from liza.rules.paths import Paths
+from liza.model.model import State, Status, Task
+from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.conftest import GIT_CONFIG, git
 from tests.journeys.crews import BIN, project

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
-from liza.crew.evidence import gather_evidence
-from liza.crew.recovery.recover import recover_crew
+from liza.model.value_classes import replace
 from liza.programs.session.run_directory import RunRecord
-from liza.rules.tasks.planning import claim_planning
-from liza.rules.value_classes import replace
-from liza.verbs.block import BlockRequest, block
-from liza.verbs.claim import claim
-from liza.verbs.handoff import HandoffRequest, handoff
-from liza.verbs.submit import submit
-from liza.verbs.verdict import verdict
+from liza.recovery.recover import recover_crew
+from liza.tasks.block import BlockRequest, block
+from liza.tasks.claim import claim
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.handoff import HandoffRequest, handoff
+from liza.tasks.rules.planning import claim_planning
+from liza.tasks.submit import submit
+from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.worlds import World

@@ -16,11 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from liza.api import api_server, identity
 from liza.crew.crew import find_crew
-from liza.crew.serving import api_server
+from liza.model.paths import agent_of
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.rules.paths import agent_of
-from liza.worker import identity
 from tests.conftest import LONG, until
 from tests.journeys.crews import BIN, Crew, started
 

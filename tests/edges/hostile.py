@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 
+from liza.board.recorder import record_history
 from liza.crew.crew import Crew, find_crew
-from liza.crew.recovery.recorder import record_history
-from liza.repo.hiding import brief_filter
-from liza.rules.errors import LizaError
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.claim import claim
-from liza.verbs.diff import diff
-from liza.verbs.doctor import doctor
-from liza.verbs.down import purge
-from liza.verbs.history import history
-from liza.verbs.init import InitOptions, init
-from liza.verbs.merge import merge
-from liza.verbs.submit import submit
-from liza.verbs.sync import sync
-from liza.verbs.task import add, release
-from liza.verbs.verdict import verdict
+from liza.git.hiding import brief_filter
+from liza.landing.sync import sync
+from liza.merging.merge import merge
+from liza.model.errors import LizaError
+from liza.project.init import InitOptions, init
+from liza.recovery.doctor import doctor
+from liza.supervisor.down import purge
+from liza.tasks.claim import claim
+from liza.tasks.diff import diff
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.submit import submit
+from liza.tasks.task import add, release
+from liza.tasks.verdict import verdict
+from liza.view.history import history
 from tests.conftest import KEY, git
 
 TEXT = "".join(f"{number}\n" for number in range(20))

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.alarms.current_alarms import find_alarms
 from liza.crew.crew import Crew, find_crew
-from liza.crew.current_alarms import find_alarms
-from liza.crew.evidence import gather_evidence
-from liza.rules.errors import LizaError
-from liza.rules.model import Task
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.claim import claim
-from liza.verbs.init import InitOptions, init
-from liza.verbs.merge import merge
-from liza.verbs.submit import submit
-from liza.verbs.task import add
-from liza.verbs.verdict import verdict
+from liza.merging.merge import merge
+from liza.model.errors import LizaError
+from liza.model.model import Task
+from liza.project.init import InitOptions, init
+from liza.tasks.claim import claim
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.submit import submit
+from liza.tasks.task import add
+from liza.tasks.verdict import verdict
 from tests.conftest import GIT_CONFIG, git
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from liza.config import confirmed_settings
 from liza.crew.crew import find_crew
-from liza.crew.drift import confirmed_settings
-from liza.crew.landing.accepted_origin import accept_origin, find_accepted_origin
-from liza.rules.errors import LizaError, Refused, UsageError
-from liza.verbs.init import InitOptions, init
-from liza.verbs.land_request import land_pr
-from liza.verbs.push import push_tasks
+from liza.landing.accepted_origin import accept_origin, find_accepted_origin
+from liza.landing.land_request import land_pr
+from liza.landing.push import push_tasks
+from liza.model.errors import LizaError, Refused, UsageError
+from liza.project.init import InitOptions, init
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, copied
 

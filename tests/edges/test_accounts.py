@@ -12,10 +12,23 @@ import pytest
 
 from liza.commands.programs import format_accounts
 from liza.crew.crew import Crew
-from liza.programs.accounts import account_file, account_records, secret_source, session_results
-from liza.programs.accounts.account_choice import AccountChooser
-from liza.programs.accounts.account_file import Account
-from liza.programs.accounts.run_account import (
+from liza.model.errors import LizaError, Missing, NoAccount, UsageError
+from liza.model.paths import Paths
+from liza.model.session_ends import SessionOutcome
+from liza.programs.presets import preset_table
+from liza.programs.presets.preset import Preset
+from liza.programs.session.outcomes import SessionEnd
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.supervisor.launch import Launcher
+from liza.supervisor.memory import AccountWatch
+from liza.system.clock import SystemClock
+from liza.usage import account_file, account_records, secret_source, session_results
+from liza.usage.account_choice import AccountChooser
+from liza.usage.account_file import Account
+from liza.usage.program_accounts import find_account_findings, show_accounts
+from liza.usage.rules import account_rules
+from liza.usage.rules.account_rules import AccountOrder, AccountRecord, Obstacle
+from liza.usage.run_account import (
     RunAccount,
     account_of,
     has_run_account,
@@ -23,19 +36,6 @@ from liza.programs.accounts.run_account import (
     session_environ,
     write_run_account,
 )
-from liza.programs.presets import preset_table
-from liza.programs.presets.preset import Preset
-from liza.programs.session.outcomes import SessionEnd
-from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.rules.errors import LizaError, Missing, NoAccount, UsageError
-from liza.rules.paths import Paths
-from liza.rules.sessions.session_ends import SessionOutcome
-from liza.rules.worker_api import account_rules
-from liza.rules.worker_api.account_rules import AccountOrder, AccountRecord, Obstacle
-from liza.supervisor.launch import Launcher
-from liza.supervisor.memory import AccountWatch
-from liza.system.clock import SystemClock
-from liza.verbs.program_accounts import find_account_findings, show_accounts
 from tests.conftest import FakeClock, until
 
 PRESET = Preset(name="prog", config_dir_env="PROG_HOME", credential_env="PROG_KEY")

@@ -10,19 +10,19 @@ import msgspec
 import pytest
 from msgspec.structs import asdict, replace
 
-from liza.cli.render.render_crew import format_agents
-from liza.cli.render.render_task import format_agent
+from liza.api import agent_list
 from liza.crew.crew import Crew
+from liza.model.model import Status
+from liza.model.paths import Paths
+from liza.model.state_words import AgentWord
+from liza.printing.render_crew import format_agents
+from liza.printing.render_task import format_agent
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import RunningSession
-from liza.rules.model import Status
-from liza.rules.paths import Paths
-from liza.rules.state_words import AgentWord
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
-from liza.verbs.agents import list_agents
-from liza.verbs.status import status
-from liza.worker import agent_list
+from liza.view.agents import list_agents
+from liza.view.status import status
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 

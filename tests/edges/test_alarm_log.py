@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from liza.alarms import alarm_log
+from liza.alarms.alarm_log import check_alarms
 from liza.crew.crew import Crew
-from liza.rules.alarm_kinds import AlarmKind
-from liza.rules.model import Agent
-from liza.rules.paths import Paths
-from liza.rules.tasks.backlog import TaskFields
-from liza.rules.value_classes import replace
-from liza.supervisor import alarm_log
-from liza.supervisor.alarm_log import check_alarms
+from liza.model.alarm_kinds import AlarmKind
+from liza.model.model import Agent
+from liza.model.paths import Paths
+from liza.model.value_classes import replace
+from liza.project.init import InitOptions, init
 from liza.system.locks import Lock
-from liza.verbs.init import InitOptions, init
-from liza.verbs.status import status
-from liza.verbs.task import add
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
+from liza.view.status import status
 from tests.campaign import forks
 from tests.conftest import FakeClock, git
 

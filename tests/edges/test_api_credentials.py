@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.accounts import account_file
-from liza.programs.accounts.account_choice import AccountChooser
-from liza.programs.accounts.run_account import run_account_path
+from liza.api import identity
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.worker import identity
+from liza.usage import account_file
+from liza.usage.account_choice import AccountChooser
+from liza.usage.run_account import run_account_path
 from tests.conftest import until, variant
 from tests.edges.api_worker import Api, Stream, Worker, now, serving
 from tests.journeys.crews import bytes_of_files, bytes_of_history, bytes_of_processes

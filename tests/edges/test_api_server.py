@@ -21,14 +21,12 @@ from typing import Any
 
 import pytest
 
+from liza.api import api_server, identity, listener
 from liza.crew.crew import find_crew
-from liza.crew.serving import api_server
+from liza.model.model import Agent
 from liza.programs.session.run_directory import RunDir
-from liza.rules.model import Agent
-from liza.server import listener
+from liza.recovery.doctor import doctor
 from liza.system.locks import lock_path
-from liza.verbs.doctor import doctor
-from liza.worker import identity
 from tests.conftest import until, worktree_of
 from tests.edges.api_worker import JSON, Api, Worker, connect_unix, now, serving
 from tests.journeys.crews import started
@@ -364,7 +362,7 @@ def test_the_openapi_document_is_the_committed_one(shared: Api) -> None:
     copy = Path(__file__).parent.parent.parent / "specs" / "worker-api.openapi.json"
     reply = shared.get("/openapi.json")
     assert reply.data == json.loads(copy.read_text()), (
-        "python -m liza.server.operations.operation_table > specs/worker-api.openapi.json"
+        "python -m liza.api.operation_table > specs/worker-api.openapi.json"
     )
 
 

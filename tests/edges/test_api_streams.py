@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from liza.api import serve
+from liza.briefs import inbox
+from liza.briefs.rules.message_rules import LIZA
 from liza.crew.crew import Crew
-from liza.programs.messages import inbox
-from liza.rules.paths import Paths
-from liza.rules.sessions.message_rules import LIZA
-from liza.server import serve
+from liza.model.paths import Paths
 from liza.system import wake_up
 from liza.system.clock import SystemClock
 from tests.conftest import LONG, until

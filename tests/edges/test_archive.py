@@ -12,26 +12,25 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.board import archive_files
+from liza.board import archive_damage, archive_files, archive_moves, archived_tasks, recorded_archive, recorder
 from liza.board.archive_index import ArchiveIndex
 from liza.board.text import document
-from liza.crew.archive import archive_damage, archive_moves, archived_tasks, recorded_archive
-from liza.crew.recovery import findings, recorder
-from liza.repo import board_history
-from liza.rules import invariants
-from liza.rules.errors import BoardInconsistent, GitFailed, Refused, UnknownId, UsageError
-from liza.rules.model import ArchiveSummary, Event, Status, Task
-from liza.rules.paths import Paths
-from liza.rules.tasks import backlog, picking
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.transitions import Invocation
+from liza.git import board_history
+from liza.model import invariants
+from liza.model.errors import BoardInconsistent, GitFailed, Refused, UnknownId, UsageError
+from liza.model.model import ArchiveSummary, Event, Status, Task
+from liza.model.paths import Paths
+from liza.model.transitions import Invocation
+from liza.recovery import findings
+from liza.recovery import restore as restore_verb
+from liza.recovery import validate as validate_verb
 from liza.system.clock import SystemClock
-from liza.verbs import archive
-from liza.verbs import archive as archive_verb
-from liza.verbs import restore as restore_verb
-from liza.verbs import status as status_verb
-from liza.verbs import task as task_verb
-from liza.verbs import validate as validate_verb
+from liza.tasks import archive
+from liza.tasks import archive as archive_verb
+from liza.tasks import task as task_verb
+from liza.tasks.rules import backlog, picking
+from liza.tasks.rules.backlog import RequestContext, TaskFields
+from liza.view import status as status_verb
 from tests.campaign.small_board import FIRST, check, child, crew_of, killed, opened, passed, repository, say
 from tests.conftest import git, variant
 

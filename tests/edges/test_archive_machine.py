@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
+from liza.board import archive_moves, archived_tasks
 from liza.board.archive_index import ArchiveIndex
-from liza.crew.archive import archive_moves, archived_tasks
-from liza.rules import invariants
-from liza.rules.model import FINAL_STATUSES, Status
-from liza.rules.paths import Paths
-from liza.rules.tasks import backlog, picking
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.transitions import Invocation
+from liza.model import invariants
+from liza.model.model import FINAL_STATUSES, Status
+from liza.model.paths import Paths
+from liza.model.transitions import Invocation
 from liza.system.clock import SystemClock
+from liza.tasks.rules import backlog, picking
+from liza.tasks.rules.backlog import RequestContext, TaskFields
 from tests.campaign.small_board import FIRST, child, crew_of, killed, opened, repository
 
 ME = "human:me"

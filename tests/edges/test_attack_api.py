@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from liza.programs.messages import inbox
+from liza.briefs import inbox
 from tests.edges.api_worker import Api, now, serving
 from tests.journeys.crews import BIN
 
@@ -66,8 +66,8 @@ def test_a_run_whose_inbox_is_locked_does_not_stop_the_other_runs(api: Api) -> N
 
 
 def test_a_directory_in_place_of_a_port_file_does_not_keep_the_other_runs_from_theirs(tmp_path: Path) -> None:
-    from liza.rules.paths import Paths
-    from liza.server import sockets
+    from liza.api import sockets
+    from liza.model.paths import Paths
 
     paths = Paths(tmp_path)
     paths.runs.mkdir(parents=True)

@@ -6,14 +6,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from liza.model.paths import Paths
 from liza.programs.presets.acp_session import CALLS, USAGE
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.usage.meter import Meter
-from liza.programs.usage.telemetry_log import TelemetryLog
-from liza.programs.usage.usage_report import ReportedUsage
-from liza.rules.paths import Paths
-from liza.rules.worker_api.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
+from liza.programs.usage_report import ReportedUsage
+from liza.usage.meter import Meter
+from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
+from liza.usage.telemetry_log import TelemetryLog
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from liza.programs.guards import guard_files
+from liza.api.api_answers import AuthorizeAnswer
+from liza.api.api_requests import AuthorizeRequest, ToolContext
+from liza.api.hook import Hook
+from liza.guards import guard_files
+from liza.guards.authorize import GuardsCache, authorize
+from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_FILE
+from liza.model.errors import UsageError
+from liza.model.paths import Paths
+from liza.model.session_ends import StopReason
+from liza.model.value_classes import replace
 from liza.programs.hooks.hook_templates import HookMeaning, list_providers, load_template
 from liza.programs.presets import preset_files
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.rules.errors import UsageError
-from liza.rules.guards.guard_rules import DENIALS_FILE, GUARDS_FILE
-from liza.rules.paths import Paths
-from liza.rules.sessions.session_ends import StopReason
-from liza.rules.value_classes import replace
-from liza.verbs.hook import Hook
-from liza.worker.api_answers import AuthorizeAnswer
-from liza.worker.api_requests import AuthorizeRequest, ToolContext
-from liza.worker.authorize import GuardsCache, authorize
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PUSH = {"command": "cd src && git push"}

@@ -12,14 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from liza.cli import entry_points
-from liza.crew.merging import gate_log
-from liza.crew.recovery.recover import recover_crew
-from liza.rules.errors import LizaError, Refused
-from liza.rules.merging.gates import GateOutcome, GateRun
-from liza.rules.model import Gate, QueueSettings
-from liza.verbs import queue as queue_verbs
-from liza.verbs.merge import merge
-from liza.verbs.task import drop
+from liza.merging import gate_log
+from liza.merging import queue as queue_verbs
+from liza.merging.merge import merge
+from liza.model.errors import LizaError, Refused
+from liza.model.gates import GateOutcome, GateRun
+from liza.model.model import Gate, QueueSettings
+from liza.recovery.recover import recover_crew
+from liza.tasks.task import drop
 from tests.campaign import forks
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges

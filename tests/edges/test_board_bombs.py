@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from liza.board import write_intent
-from liza.rules.errors import LizaError
-from liza.rules.paths import Paths
+from liza.model.errors import LizaError
+from liza.model.paths import Paths
 from liza.system import files
 from tests.campaign.small_board import FIRST, messages, opened, repository, say
 

@@ -11,8 +11,8 @@ import pytest
 
 from liza.board import events, signals
 from liza.board.events import BoardChanged, FileChanged, SignalChanged, WatchLost
-from liza.rules.errors import UsageError
-from liza.rules.paths import Paths
+from liza.model.errors import UsageError
+from liza.model.paths import Paths
 from liza.system import wake_up
 
 

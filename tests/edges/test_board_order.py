@@ -33,7 +33,7 @@ import pytest
 
 from liza.board import revision_journal, write_intent
 from liza.board.store import Board
-from liza.rules.paths import Paths
+from liza.model.paths import Paths
 from tests.campaign.small_board import FIRST, check, history_of, messages, opened, recorded, repository, say
 from tests.conftest import variant
 

@@ -28,9 +28,9 @@ from liza.board import commit_steps, revision_journal, write_intent
 from liza.board.spool import RecordedRevisions
 from liza.board.store import Board, Transaction
 from liza.board.text import parse
-from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
-from liza.rules.model import Agent, Event, Handoff, HumanNote, State, Status, Task
-from liza.rules.paths import Paths
+from liza.model.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
+from liza.model.model import Agent, Event, Handoff, HumanNote, State, Status, Task
+from liza.model.paths import Paths
 from liza.system import proc_stat
 from liza.system.locks import Lock
 from tests.campaign.small_board import FIRST
@@ -757,8 +757,8 @@ WRITER = """
     from pathlib import Path
     import msgspec
     from liza.board.store import Board
-    from liza.rules.model import HumanNote
-    from liza.rules.paths import Paths
+    from liza.model.model import HumanNote
+    from liza.model.paths import Paths
     from tests.conftest import FakeClock
     board = Board(Paths(Path(sys.argv[1])), FakeClock())
     for number in range(int(sys.argv[3])):

@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 import pytest
 
-from liza.confinement import slot_directories, support, surroundings
-from liza.confinement.box import Box, Mount, MountKind
-from liza.confinement.run_mounts import build_slot_box
-from liza.confinement.support import Support
-from liza.repo.run_git import make_run_git
-from liza.repo.runner import Git
-from liza.rules.paths import Paths
+from liza.box import slot_directories, support, surroundings
+from liza.box.box import Box, Mount, MountKind
+from liza.box.run_mounts import build_slot_box
+from liza.box.support import Support
+from liza.git.run_git import make_run_git
+from liza.git.runner import Git
+from liza.model.paths import Paths
 from liza.system import socket_tables
 from tests.conftest import git
 
@@ -508,7 +508,7 @@ def test_what_is_in_the_place_of_a_private_directory_is_removed(site: Site) -> N
 
 def machine(words: Sequence[str], program: str = "") -> Support:
     """What the probe finds in another process, which starts with these words."""
-    code = "import sys; from liza.confinement.support import probe; found = probe(sys.argv[1]); "
+    code = "import sys; from liza.box.support import probe; found = probe(sys.argv[1]); "
     code += "print(found.cause, found.remedy, sep='\\n')"
     program = program or str(Path(support.find_program() or "").resolve())
     done = subprocess.run([*words, sys.executable, "-c", code, program], capture_output=True, text=True, timeout=60)

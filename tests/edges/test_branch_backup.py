@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.landing import backup_record, remote_branches
-from liza.crew.landing.accepted_origin import accept_origin, find_accepted_origin
-from liza.crew.landing.branch_backup import find_due_tasks
-from liza.crew.landing.branch_pusher import BranchPusher
-from liza.crew.landing.remote_branches import BranchPush
-from liza.rules.errors import LizaError
-from liza.verbs.push import push_tasks
-from liza.verbs.verdict import verdict
+from liza.landing import backup_record, remote_branches
+from liza.landing.accepted_origin import accept_origin, find_accepted_origin
+from liza.landing.branch_backup import find_due_tasks
+from liza.landing.branch_pusher import BranchPusher
+from liza.landing.push import push_tasks
+from liza.landing.remote_branches import BranchPush
+from liza.model.errors import LizaError
+from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, until, variant
 from tests.edges.merge_crew import Merges, copied

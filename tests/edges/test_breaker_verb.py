@@ -12,24 +12,23 @@ from pathlib import Path
 
 import pytest
 
+from liza.alarms import alarm_log
 from liza.board import signals
+from liza.breaker import breaker
+from liza.breaker.breaker_signals import check_breaker, clear_signals
+from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.commands.breaker import format_breaker
-from liza.crew import usage_summary
-from liza.crew.breaker_signals import check_breaker, clear_signals
 from liza.crew.crew import Crew
-from liza.crew.merging.logged_alarms import alerts_lock
-from liza.programs.usage import ledger
-from liza.rules.errors import LockTimeout, Refused, UsageError
-from liza.rules.governance.breaker_trips import BREAKER_AUTHOR
-from liza.rules.model import Agent, BreakerSettings, Event, PlanningClaim, State
-from liza.rules.paths import Paths
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage
-from liza.rules.value_classes import replace
-from liza.supervisor import alarm_log
+from liza.crew.logged_alarms import alerts_lock
+from liza.model.errors import LockTimeout, Refused, UsageError
+from liza.model.model import Agent, BreakerSettings, Event, PlanningClaim, State
+from liza.model.paths import Paths
+from liza.model.spending import LedgerEntry, TokenUsage
+from liza.model.value_classes import replace
+from liza.project.init import InitOptions, init
 from liza.system.locks import Lock
-from liza.verbs import breaker
-from liza.verbs.init import InitOptions, init
-from liza.verbs.pause import checkpoint, pause, resume
+from liza.tasks.pause import checkpoint, pause, resume
+from liza.usage import ledger, usage_summary
 from tests.conftest import FakeClock
 from tests.unit.boards import task
 
@@ -237,8 +236,8 @@ import sys
 from pathlib import Path
 from liza.crew.crew import Crew
 from liza.system.clock import SystemClock
-from liza.rules.paths import Paths
-from liza.verbs import breaker
+from liza.model.paths import Paths
+from liza.breaker import breaker
 breaker.resolve(Crew(Paths(Path(sys.argv[1])), SystemClock()), "cause")
 """
 

@@ -13,33 +13,33 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from liza.cli.render import render_crew
-from liza.cli.render.columns import strip_controls
+from liza.briefs.note import note as send_note
 from liza.crew.crew import Crew
+from liza.model.errors import BoardUnreadable, Refused
+from liza.model.model import Budget, Status
+from liza.model.paths import Paths
+from liza.model.rests import ClockWatch
+from liza.model.spending import LedgerEntry, TokenUsage
+from liza.printing import render_crew
+from liza.printing.columns import strip_controls
 from liza.programs.presets.preset import Preset, UsageFormat
 from liza.programs.session.run_directory import Gauge, RunRecord
 from liza.programs.session.session_process import RunningSession
-from liza.programs.usage import ledger
-from liza.rules.errors import BoardUnreadable, Refused
-from liza.rules.model import Budget, Status
-from liza.rules.paths import Paths
-from liza.rules.sessions import actions
-from liza.rules.sessions.rests import ClockWatch
-from liza.rules.sessions.session_facts import BudgetState
-from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage
-from liza.rules.tasks import planning
+from liza.recovery.validate import validate
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.memory import Memory, SessionMemory
-from liza.supervisor.metering import TELL_AT, MeterThread
+from liza.supervisor.rules import actions
+from liza.supervisor.rules.session_facts import BudgetState
+from liza.supervisor.rules.session_watch import ActivityWatch, SessionTimes
 from liza.supervisor.situation import compute_budget_state
 from liza.system import processes
 from liza.system.locks import Lock
-from liza.verbs.edit import edit
-from liza.verbs.note import note as send_note
-from liza.verbs.pause import pause, resume
-from liza.verbs.status import look, status
-from liza.verbs.validate import validate
+from liza.tasks.edit import edit
+from liza.tasks.pause import pause, resume
+from liza.tasks.rules import planning
+from liza.usage import ledger
+from liza.usage.metering import TELL_AT, MeterThread
+from liza.view.status import look, status
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.briefs import checkout_brief
+from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
+from liza.git.hiding import brief_filter
+from liza.model.errors import NotRegularFile
+from liza.model.paths import Paths
 from liza.programs.presets.preset import Preset
-from liza.repo.hiding import brief_filter
-from liza.rules.errors import NotRegularFile
-from liza.rules.paths import Paths
-from liza.verbs.init import InitOptions, init
+from liza.project.init import InitOptions, init
 from tests.conftest import KEY, FakeClock, git
 
 PRESET = Preset(name="tidy", command="tidy", instructions=("AGENTS.md",))

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.project import command_box, commands
-from liza.crew.project.commands import CommandOutcome
-from liza.repo.runner import Git
-from liza.repo.slots.pool import Worktrees
-from liza.rules.model import Config, Confinement, Network
-from liza.rules.paths import Paths
+from liza.git.runner import Git
+from liza.git.slots.pool import Worktrees
+from liza.model.model import Config, Confinement, Network
+from liza.model.paths import Paths
+from liza.project import command_box, commands
+from liza.project.commands import CommandOutcome
 from tests.conftest import git, until
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -156,11 +156,11 @@ def test_what_a_command_started_is_over_with_it(place: Worktrees, run: Run, end:
 def test_a_command_whose_caller_was_killed_is_ended(place: Worktrees, tmp_path: Path) -> None:
     words = f"""
 from pathlib import Path
-from liza.crew.project import command_box, commands
-from liza.repo.runner import Git
-from liza.repo.slots.pool import Worktrees
-from liza.rules.model import Config, Confinement
-from liza.rules.paths import Paths
+from liza.project import command_box, commands
+from liza.git.runner import Git
+from liza.git.slots.pool import Worktrees
+from liza.model.model import Config, Confinement
+from liza.model.paths import Paths
 root = Path({str(place.paths.root)!r})
 place = Worktrees(Paths(root, Path({str(place.paths.slots)!r})), Git(root), "main")
 slot = place.slot_git("merge")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from liza import command_socket
+from liza.system import command_socket
 from tests.command_servers import BIN
 from tests.conftest import git, variant
 
@@ -267,13 +267,13 @@ def test_a_link_in_the_place_of_the_socket_is_not_used(server: Server) -> None:
 def copy_liza(tmp_path: Path, *left_out: str) -> Callable[[str], list[str]]:
     """Copy the package; return how to run a line of code with the copy."""
     ignored = shutil.ignore_patterns("__pycache__", *left_out)
-    shutil.copytree(Path(command_socket.__file__).parent, tmp_path / "copy" / "liza", ignore=ignored)
+    shutil.copytree(Path(command_socket.__file__).parent.parent, tmp_path / "copy" / "liza", ignore=ignored)
     path = f"import sys; sys.path.insert(0, {str(tmp_path / 'copy')!r}); "
     return lambda code: [sys.executable, "-c", path + code]
 
 
 RUN = "sys.argv[0] = 'liza'; from liza.client import main; sys.exit(main())"
-SERVE = "from pathlib import Path; from liza.command_server import server; server.run_server(Path(sys.argv[1]))"
+SERVE = "from pathlib import Path; from liza.cli.server import server; server.run_server(Path(sys.argv[1]))"
 
 
 def test_a_server_whose_installation_changed_runs_no_command_and_ends(repo: Path, tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def record(self, key):
     return lookup(self, key)
 os._Environ.__getitem__ = record
 from liza.cli import app
-import liza.command_server.server
+import liza.cli.server.server
 app.load_all_commands()
 print(sorted(reads))
 print(threading.active_count(), sorted(os.listdir("/proc/self/fd")))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.project import commands
 from liza.programs.session.guarded_command import GUARD_SCRIPT, start_guarded
+from liza.project import commands
 from liza.system import processes
 from tests.conftest import until
 
@@ -93,7 +93,7 @@ def test_whoever_ends_the_commands_of_a_killed_merger_waits_for_their_guards(tmp
 def test_a_command_whose_caller_was_killed_is_ended_by_its_guard(tmp_path: Path) -> None:
     words = f"""
 from pathlib import Path
-from liza.crew.project import commands
+from liza.project import commands
 from tests.conftest import until
 here = Path({str(tmp_path)!r})
 commands.run_command("setsid env -i sh -c 'echo $$ > {tmp_path}/pid; exec {SLEEP}'", here, here / "log", 60, here)

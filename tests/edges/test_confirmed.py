@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from liza.config import confirmed_settings
 from liza.crew.crew import find_crew
-from liza.crew.drift import confirmed_settings
-from liza.rules.errors import Missing
-from liza.verbs.doctor import accept_drift, doctor
-from liza.verbs.status import status
+from liza.model.errors import Missing
+from liza.recovery.doctor import accept_drift, doctor
+from liza.view.status import status
 from tests.edges.test_slots_place import begun
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from liza.rules.value_classes import decodable
+from liza.model.value_classes import decodable
 
 THREADS, KINDS = 8, 40
 TEXT = b'{"a": 1, "b": "x", "c": null, "d": {"k": [1]}, "e": "y", "f": [1]}'

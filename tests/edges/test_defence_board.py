@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from liza.board.store import Board
-from liza.rules.model import HumanNote
-from liza.rules.paths import Paths
+from liza.model.model import HumanNote
+from liza.model.paths import Paths
 from tests.campaign import forks
 from tests.conftest import FakeClock
 from tests.edges.test_board_store import FIRST, NOW, messages, say

@@ -15,9 +15,9 @@ import pytest
 from liza.board.revision_journal import iter_newest_first
 from liza.board.text import document, splitter
 from liza.crew.crew import find_crew
-from liza.rules.errors import Refused, TakenMeanwhile
+from liza.model.errors import Refused, TakenMeanwhile
 from liza.system import processes
-from liza.verbs.claim import claim_task
+from liza.tasks.claim import claim_task
 from tests.conftest import worktree_of
 from tests.journeys.crews import BIN, Crew, started
 

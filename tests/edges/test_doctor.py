@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.briefs import inbox
+from liza.config import confirmed_settings
 from liza.crew.crew import Crew
-from liza.crew.drift import confirmed_settings
-from liza.crew.recovery.findings import Finding
-from liza.programs.messages import inbox
+from liza.git.merge.branch_moves import BranchMove
+from liza.model.errors import LizaError, Missing
+from liza.model.model import Agent
+from liza.model.value_classes import asdict
 from liza.programs.session.run_directory import RunRecord
-from liza.repo.merge.branch_moves import BranchMove
-from liza.rules.errors import LizaError, Missing
-from liza.rules.model import Agent
-from liza.rules.tasks.backlog import TaskFields
-from liza.rules.value_classes import asdict
+from liza.project.init import InitOptions, init
+from liza.recovery.doctor import doctor
+from liza.recovery.findings import Finding
 from liza.system.locks import Lock
-from liza.verbs.claim import claim
-from liza.verbs.doctor import doctor
-from liza.verbs.init import InitOptions, init
-from liza.verbs.task import add
+from liza.tasks.claim import claim
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
 from tests.conftest import FakeClock, git
 from tests.edges.test_integration import crew, made  # noqa: F401  # one preparation serves both files
 

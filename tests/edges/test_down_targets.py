@@ -16,9 +16,9 @@ import pytest
 from liza.crew.crew import Crew
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.supervisor.down import down
 from liza.system import lock_holders, processes
 from liza.system.locks import Lock
-from liza.verbs.down import down
 from tests.edges.test_integration import crew, made  # noqa: F401  # one preparation serves both files
 
 HOLD = """

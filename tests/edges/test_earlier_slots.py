@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from liza.board.recorder import record_history
 from liza.crew.crew import Crew, find_crew
-from liza.crew.recovery.recorder import record_history
-from liza.repo.slots import slots_directory
-from liza.rules.errors import Refused
-from liza.rules.project.slots_location import SlotsRecord
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.claim import claim
-from liza.verbs.doctor import doctor
-from liza.verbs.down import purge
-from liza.verbs.init import InitOptions, init
-from liza.verbs.restore import find_crew_or_lost, restore
-from liza.verbs.task import add
+from liza.git.rules.slots_location import SlotsRecord
+from liza.git.slots import slots_directory
+from liza.model.errors import Refused
+from liza.project.init import InitOptions, init
+from liza.recovery.doctor import doctor
+from liza.recovery.restore import find_crew_or_lost, restore
+from liza.supervisor.down import purge
+from liza.tasks.claim import claim
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
 from tests.conftest import git, variant, worktree_of
 
 

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.crew.recovery.recover import recover_crew
-from liza.rules.errors import LizaError, Refused
-from liza.rules.model import Epic, EpicMerge, EpicStep, Gate
-from liza.rules.tasks.backlog import TaskFields
+from liza.landing.sync import sync
+from liza.merging import epics as epic_verbs
+from liza.merging.merge import merge
+from liza.model.errors import LizaError, Refused
+from liza.model.model import Epic, EpicMerge, EpicStep, Gate
+from liza.recovery.recover import recover_crew
+from liza.supervisor.down import purge
 from liza.system import processes
-from liza.verbs import epics as epic_verbs
-from liza.verbs.claim import claim
-from liza.verbs.down import purge
-from liza.verbs.merge import merge
-from liza.verbs.sync import sync
-from liza.verbs.task import add, drop
-from liza.verbs.verdict import verdict
+from liza.tasks.claim import claim
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add, drop
+from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from liza.api import identity
 from liza.programs.session.reported_health import read_reported_health
-from liza.worker import identity
 from tests.conftest import until
 from tests.edges.api_worker import now, serving
 

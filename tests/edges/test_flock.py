@@ -13,7 +13,7 @@ from types import FrameType
 
 import pytest
 
-from liza.rules.errors import LockTimeout, NotRegularFile
+from liza.model.errors import LockTimeout, NotRegularFile
 from liza.system.locks import lock_path
 
 

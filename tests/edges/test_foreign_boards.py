@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from liza.cli import app, entry_points
-from liza.rules.paths import HISTORY_REF
-from liza.verbs.init import InitOptions, init
+from liza.model.paths import HISTORY_REF
+from liza.project.init import InitOptions, init
 from tests.conftest import git, variant
 
 COMMANDS = (

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.project import listeners
-from liza.crew.serving import api_server, server_start
-from liza.rules.errors import Refused
-from liza.rules.project.slot_states import slot_ports
+from liza.api import api_server, server_start
+from liza.git.rules.slot_states import slot_ports
+from liza.landing.land import land_merge
+from liza.landing.sync import sync
+from liza.merging.merge import merge
+from liza.model.errors import Refused
+from liza.project import listeners
 from liza.system import lock_holders, processes, socket_tables
-from liza.verbs.land import land_merge
-from liza.verbs.merge import merge
-from liza.verbs.sync import sync
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, copied, prepared
 from tests.servers import SERVE, Servers, choose_port, copy_python

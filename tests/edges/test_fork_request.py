@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.landing.accepted_origin import record_first_origin
-from liza.crew.landing.remote_branches import find_remote
-from liza.rules.errors import LizaError, Refused
-from liza.verbs.land_request import land_pr, preview_push
-from liza.verbs.sync_request import sync_request
+from liza.landing.accepted_origin import record_first_origin
+from liza.landing.land_request import land_pr, preview_push
+from liza.landing.remote_branches import find_remote
+from liza.landing.sync_request import sync_request
+from liza.model.errors import LizaError, Refused
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn
 from tests.edges.gitlab_stand_in import GitLabStandIn

@@ -14,10 +14,10 @@ import pytest
 
 from liza.crew.crew import Crew
 from liza.programs.session import run_archive
-from liza.rules.sessions import retention
+from liza.recovery.gc import OLD_AGE, gc
+from liza.recovery.rules import retention
 from liza.system import untrusted_files
 from liza.system.locks import Lock
-from liza.verbs.gc import OLD_AGE, gc
 from tests.campaign.small_board import child, killed, passed
 from tests.edges.test_old_runs import numbers, ran
 from tests.edges.test_slots_place import begun, drafted

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.errors import Refused
-from liza.verbs.claim import claim
-from liza.verbs.ready import ready
-from liza.verbs.submit import submit
-from liza.verbs.task import release
+from liza.briefs.ready import ready
+from liza.model.errors import Refused
+from liza.tasks.claim import claim
+from liza.tasks.submit import submit
+from liza.tasks.task import release
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
 

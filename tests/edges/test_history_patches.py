@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from liza.board.recorder import record_history
 from liza.crew.crew import Crew
-from liza.crew.recovery.recorder import record_history
-from liza.rules.model import HumanNote
-from liza.rules.paths import Paths
-from liza.rules.value_classes import replace
+from liza.model.model import HumanNote
+from liza.model.paths import Paths
+from liza.model.value_classes import replace
+from liza.project.init import InitOptions, init
 from liza.system.locks import Lock
-from liza.verbs import history
-from liza.verbs.init import InitOptions, init
+from liza.view import history
 from tests.conftest import FakeClock
 
 

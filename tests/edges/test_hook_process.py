@@ -15,15 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.guards import guard_files
-from liza.programs.messages import inbox
+from liza.api.api_requests import LifecycleRequest
+from liza.api.hook import Hook
+from liza.api.lifecycle import TURN_LOCK, report_lifecycle
+from liza.briefs import inbox
+from liza.guards import guard_files
+from liza.guards.rules.guard_rules import DENIALS_FILE
+from liza.model.paths import Paths
+from liza.programs.rules.lifecycle_rules import LifecycleEvent
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn, TurnSource
-from liza.rules.guards.guard_rules import DENIALS_FILE
-from liza.rules.paths import Paths
 from liza.system.locks import lock_path
-from liza.verbs.hook import Hook
-from liza.worker.api_requests import LifecycleEvent, LifecycleRequest
-from liza.worker.lifecycle import TURN_LOCK, report_lifecycle
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 LOOK = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "ls"}}

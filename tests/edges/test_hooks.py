@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from liza.api.hook import MOST_CALLS, Hook
+from liza.briefs import inbox
+from liza.briefs.quoting import BLOCK_BEGIN, BLOCK_END
+from liza.briefs.rules.message_rules import Message
 from liza.commands import hook as hook_command
-from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END
+from liza.model.paths import Paths
 from liza.programs.hooks.hook_events import NO_REPLY
 from liza.programs.hooks.hook_install import InstalledHooks, blank_comments, install_hooks, remove_hooks
 from liza.programs.hooks.hook_templates import list_providers, load_template
-from liza.programs.messages import inbox
 from liza.programs.presets import sidecar_order
 from liza.programs.presets.acp_settings import AcpSettings
 from liza.programs.presets.preset import HookSettings, Preset
 from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord
-from liza.programs.usage.meter import Meter
-from liza.rules.brief_marks import strip_blocks
-from liza.rules.paths import Paths
-from liza.rules.sessions.message_rules import Message
-from liza.verbs.hook import MOST_CALLS, Hook
+from liza.text.brief_marks import strip_blocks
+from liza.usage.meter import Meter
 from tests.conftest import FakeClock
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

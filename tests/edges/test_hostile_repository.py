@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.errors import LizaError
-from liza.verbs.init import InitOptions, init
+from liza.model.errors import LizaError
+from liza.project.init import InitOptions, init
 from tests.conftest import git
 from tests.edges.hostile import Place, copied, fingerprint, prepared, project, sweep
 

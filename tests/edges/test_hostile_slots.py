@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from liza.briefs import instructions_file
+from liza.config.confirmed_settings import load_pins
 from liza.crew.crew import find_crew
-from liza.crew.drift.confirmed_settings import load_pins
-from liza.programs.brief import instructions_file
+from liza.git.hiding import marked_sections
+from liza.git.runner import Git
+from liza.git.slots import slot_records
+from liza.git.slots.salvage import salvage_if_needed
+from liza.model.errors import GitFailed, LizaError, NotRegularFile
+from liza.model.paths import Paths
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.repo.hiding import marked_sections
-from liza.repo.runner import Git
-from liza.repo.slots import slot_records
-from liza.repo.slots.salvage import salvage_if_needed
-from liza.rules.brief_marks import begin_mark, strip_blocks
-from liza.rules.errors import GitFailed, LizaError, NotRegularFile
-from liza.rules.paths import Paths
+from liza.text.brief_marks import begin_mark, strip_blocks
 from tests.conftest import KEY, git, hidden_block, worktree_of
 from tests.edges import hostile
 from tests.edges.hostile import Place, copied, fingerprint, sweep
@@ -227,7 +227,7 @@ def test_a_run_directory_that_is_a_link_is_refused(place: Place) -> None:
 
 
 def test_lost_pins_stop_everything_until_a_person_mends_them(place: Place) -> None:
-    from liza.verbs.doctor import doctor
+    from liza.recovery.doctor import doctor
 
     place.crew.paths.pins.unlink()
     for step in (hostile._diff, hostile._merge, hostile._release):

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import run_git, run_import
-from liza.repo.run_refs import ImportRefused
-from liza.rules.value_classes import replace as vary
+from liza.git import run_git, run_import
+from liza.git.run_refs import ImportRefused
+from liza.model.value_classes import replace as vary
 from tests.boxed_slots import BoxedSlots
 from tests.conftest import git
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from liza.cli.entry_points import run_command
-from liza.rules.errors import Missing, Refused, UsageError
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.import_issue import add_from_issue
+from liza.landing.import_issue import add_from_issue
+from liza.model.errors import Missing, Refused, UsageError
+from liza.tasks.rules.backlog import TaskFields
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn
 from tests.edges.merge_crew import Merges, prepared

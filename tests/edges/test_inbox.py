@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.briefs import delivery_log, inbox
+from liza.briefs.note import send_note
+from liza.briefs.rules.message_rules import DeliveryEvent, MessageChannel, MessageStage
 from liza.crew.crew import Crew
-from liza.crew.usage_summary import delivery_statistics
-from liza.programs.messages import delivery_log, inbox
-from liza.rules.errors import LizaError, NotRegularFile, UsageError
-from liza.rules.model import Agent
-from liza.rules.paths import Paths
-from liza.rules.sessions.message_rules import DeliveryEvent, MessageChannel, MessageStage
-from liza.verbs.note import send_note
+from liza.model.errors import LizaError, NotRegularFile, UsageError
+from liza.model.model import Agent
+from liza.model.paths import Paths
+from liza.usage.usage_summary import delivery_statistics
 from tests.campaign import forks
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -48,8 +48,8 @@ def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gon
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     said = (
         "from pathlib import Path; from datetime import datetime, UTC; from liza.programs.messages import inbox;"
-        "from liza.rules.sessions.message_rules import MessageChannel;"
-        "from liza.rules.paths import Paths;"
+        "from liza.briefs.rules.message_rules import MessageChannel;"
+        "from liza.model.paths import Paths;"
         f"inbox.acknowledge(Paths(Path({str(paths.root)!r})), 'coder-1', ({one.id!r},), 'coder-1.1', 'hook',"
         " datetime(2026, 1, 1, 12, tzinfo=UTC), MessageChannel.HOOK)"
     )

@@ -14,16 +14,16 @@ from ruamel.yaml import YAML
 
 from liza.cli import app
 from liza.crew.crew import find_crew
-from liza.crew.project.commands import COMMAND_RUN
-from liza.crew.project.detect import read_project
-from liza.repo.runner import Git
-from liza.repo.slots import slots_directory
-from liza.rules.errors import Missing, Refused, UsageError
-from liza.rules.paths import Paths
+from liza.git.runner import Git
+from liza.git.slots import slots_directory
+from liza.model.errors import Missing, Refused, UsageError
+from liza.model.paths import Paths
+from liza.project.commands import COMMAND_RUN
+from liza.project.detect import read_project
+from liza.project.init import InitOptions, init
+from liza.recovery.doctor import doctor
 from liza.system import processes
 from liza.system.locks import lock_path
-from liza.verbs.doctor import doctor
-from liza.verbs.init import InitOptions, init
 from tests.conftest import git
 from tests.journeys.crews import BIN
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.errors import LizaError, Refused
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.claim import claim
-from liza.verbs.doctor import doctor
-from liza.verbs.init import InitOptions, init
-from liza.verbs.task import add
+from liza.model.errors import LizaError, Refused
+from liza.project.init import InitOptions, init
+from liza.recovery.doctor import doctor
+from liza.tasks.claim import claim
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges
 from tests.journeys.crews import BIN

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.project import commands, installed_packages
-from liza.repo.runner import Git
-from liza.rules.project.package_records import packages_digest
-from liza.verbs.init import InitOptions, init
-from liza.verbs.verdict import verdict
+from liza.git.runner import Git
+from liza.project import commands, installed_packages
+from liza.project.init import InitOptions, init
+from liza.project.rules.package_records import packages_digest
+from liza.tasks.verdict import verdict
 from tests.edges.merge_crew import Merges, prepared
 
 SITE = "lib/python3.11/site-packages"

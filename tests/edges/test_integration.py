@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from liza.alarms.rules.drift_alarms import RepositoryDrift
 from liza.crew.crew import Crew, find_crew
-from liza.crew.drift import drift
-from liza.crew.recovery.recover import recover_crew
-from liza.rules.errors import Missing, Refused
-from liza.rules.reports.drift_alarms import RepositoryDrift
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.claim import claim
-from liza.verbs.diff import diff
-from liza.verbs.merge import merge
-from liza.verbs.submit import submit
-from liza.verbs.sync import sync
-from liza.verbs.task import add
-from liza.verbs.verdict import verdict
+from liza.landing.sync import sync
+from liza.merging.merge import merge
+from liza.model.errors import Missing, Refused
+from liza.recovery import drift
+from liza.recovery.recover import recover_crew
+from liza.tasks.claim import claim
+from liza.tasks.diff import diff
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.submit import submit
+from liza.tasks.task import add
+from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, variant
 from tests.edges.merge_crew import prepared
@@ -228,11 +228,11 @@ def test_a_look_costs_no_git_while_nothing_has_changed_and_none_is_kept_on_a_dis
     commit = tip(crew)
     git(crew.paths.root, "branch", "-f", "integration", "main")
     with monkeypatch.context() as patch:
-        patch.setattr("liza.crew.drift.drift_cache.write_cache", _full)
+        patch.setattr("liza.recovery.drift_cache.write_cache", _full)
         assert looked(crew).lost == ("a", "b")
     first = looked(crew)
     with monkeypatch.context() as patch:
-        patch.setattr("liza.repo.runner.Git.run", _no_git)
+        patch.setattr("liza.git.runner.Git.run", _no_git)
         assert drift.current_drift(find_crew(crew.paths.root), crew.board.read()) == first
     git(crew.paths.root, "branch", "-f", "integration", commit)
     assert looked(crew) == RepositoryDrift()

@@ -9,7 +9,7 @@ import pytest
 
 from liza.board import revision_journal
 from liza.board.revision_journal import RevisionRecord
-from liza.rules.paths import Paths
+from liza.model.paths import Paths
 from tests.campaign.small_board import FIRST, child, killed, messages, opened, passed, recorded, repository, say
 
 

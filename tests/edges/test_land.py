@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
-from liza.crew.recovery.recover import recover_crew
-from liza.rules.errors import LizaError, NoCrew, Refused, UnknownId
-from liza.verbs.down import purge
-from liza.verbs.land import describe_landing, land_merge
-from liza.verbs.sync import sync
-from liza.verbs.verdict import verdict
+from liza.landing.land import describe_landing, land_merge
+from liza.landing.sync import sync
+from liza.model.errors import LizaError, NoCrew, Refused, UnknownId
+from liza.recovery.recover import recover_crew
+from liza.supervisor.down import purge
+from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, copied

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.archive.archive_moves import archive_closed
-from liza.crew.landing import forge_program, remote_branches
-from liza.crew.landing.accepted_origin import accept_origin
-from liza.crew.landing.remote_branches import find_remote
-from liza.rules.errors import LizaError, Refused, UsageError
-from liza.verbs.land import describe_landing, land_merge
-from liza.verbs.land_request import land_pr
-from liza.verbs.sync import sync
+from liza.board.archive_moves import archive_closed
+from liza.landing import forge_program, remote_branches
+from liza.landing.accepted_origin import accept_origin
+from liza.landing.land import describe_landing, land_merge
+from liza.landing.land_request import land_pr
+from liza.landing.remote_branches import find_remote
+from liza.landing.sync import sync
+from liza.model.errors import LizaError, Refused, UsageError
 from tests.campaign import forks
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.merge.landed_work import find_landed
-from liza.repo.runner import Git
+from liza.git.merge.landed_work import find_landed
+from liza.git.runner import Git
 from tests.conftest import git, variant
 
 BASE = "\n".join(map(str, range(20))) + "\n"

@@ -10,21 +10,21 @@ from functools import partial
 
 import pytest
 
-from liza.cli.render.render_task import format_task
+from liza.briefs.ready import ready
 from liza.crew.crew import Crew
+from liza.model.errors import NotOwner, Refused, UsageError
+from liza.model.model import Status, Task
+from liza.model.statuses import StartupCheck, WorkKind
+from liza.model.value_classes import replace
+from liza.printing.render_task import format_task
 from liza.programs.session.run_directory import RunRecord
-from liza.rules.errors import NotOwner, Refused, UsageError
-from liza.rules.model import Status, Task
-from liza.rules.statuses import StartupCheck, WorkKind
-from liza.rules.tasks import claims
-from liza.rules.value_classes import replace
 from liza.system.locks import Lock
-from liza.verbs.claim import claim
-from liza.verbs.claim_review import claim_review
-from liza.verbs.heartbeat import HeartbeatRequest, heartbeat
-from liza.verbs.ready import ready
-from liza.verbs.show_task import show_task
-from liza.verbs.submit import submit
+from liza.tasks.claim import claim
+from liza.tasks.claim_review import claim_review
+from liza.tasks.heartbeat import HeartbeatRequest, heartbeat
+from liza.tasks.rules import claims
+from liza.tasks.submit import submit
+from liza.view.show_task import show_task
 from tests.conftest import git
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.usage import ledger
-from liza.rules.errors import LizaError
-from liza.rules.paths import Paths
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage
+from liza.model.errors import LizaError
+from liza.model.paths import Paths
+from liza.model.spending import LedgerEntry, TokenUsage
+from liza.usage import ledger
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

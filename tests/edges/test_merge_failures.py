@@ -15,31 +15,32 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.alarms.alarm_log import check_alarms
 from liza.board.text.values import to_plain
-from liza.cli.render import render_task
-from liza.crew import draft_specs
+from liza.config import confirmed_settings
+from liza.crew import logged_alarms
 from liza.crew.crew import Crew, find_crew
-from liza.crew.drift import confirmed_settings
-from liza.crew.merging import candidate, logged_alarms, merge_outcomes
-from liza.crew.recovery.recover import recover_crew
-from liza.repo.merge import merge_refs, merges
-from liza.repo.runner import Git
-from liza.rules.alarm_kinds import Alarm, AlarmKind
-from liza.rules.errors import GitFailed, LizaError, LockTimeout, NotRegularFile, Refused, WriteFailed
-from liza.rules.merging import epic_rules
-from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import State
-from liza.supervisor.alarm_log import check_alarms
+from liza.git.merge import merge_refs, merges
+from liza.git.runner import Git
+from liza.landing.sync import sync
+from liza.merging import candidate, merge_outcomes
+from liza.merging.merge import merge
+from liza.merging.rules import epic_rules
+from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
+from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.errors import GitFailed, LizaError, LockTimeout, NotRegularFile, Refused, WriteFailed
+from liza.model.model import State
+from liza.printing import render_task
+from liza.recovery.doctor import doctor
+from liza.recovery.recover import recover_crew
 from liza.system import files
 from liza.system.files import MAX_BOARD_SIZE
 from liza.system.locks import Lock
-from liza.verbs import show_task
-from liza.verbs.claim import claim
-from liza.verbs.diff import diff
-from liza.verbs.doctor import doctor
-from liza.verbs.merge import merge
-from liza.verbs.sync import sync
-from liza.verbs.verdict import verdict
+from liza.tasks import draft_specs
+from liza.tasks.claim import claim
+from liza.tasks.diff import diff
+from liza.tasks.verdict import verdict
+from liza.view import show_task
 from tests.campaign import forks
 from tests.conftest import FakeClock, git, variant, worktree_of
 from tests.edges.merge_crew import Merges, prepared
@@ -337,7 +338,7 @@ def test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_bef
 ) -> None:
     from msgspec.structs import replace
 
-    from liza.rules.model import MergeInProgress
+    from liza.model.model import MergeInProgress
 
     crew.tests("exit 1")
     crew.approved("a")
@@ -625,9 +626,9 @@ def test_git_says_the_cause_and_no_advice_on_grafts(repo: Path) -> None:
 
 
 def test_a_claim_whose_worktree_cannot_be_laid_out_leaves_the_task_unclaimed(crew: Merges) -> None:
-    from liza.rules.tasks.backlog import TaskFields
-    from liza.verbs.claim import claim
-    from liza.verbs.task import add
+    from liza.tasks.claim import claim
+    from liza.tasks.rules.backlog import TaskFields
+    from liza.tasks.task import add
 
     add(crew.crew, [TaskFields("a", "Write", "it is there", "a.txt", "README.md")])
     # No branch task/… can be made beside a branch of that name.
@@ -987,9 +988,9 @@ def _bug(*_: object) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "liza.repo.merge.merges.build_candidate",
-        variant("liza.crew.merging.candidate.run_candidate_tests"),
-        variant("liza.repo.merge.merges.advance_branch"),
+        "liza.git.merge.merges.build_candidate",
+        variant("liza.merging.candidate.run_candidate_tests"),
+        variant("liza.git.merge.merges.advance_branch"),
     ],
 )
 def test_a_bug_in_one_merge_sets_its_task_aside_with_its_traceback(

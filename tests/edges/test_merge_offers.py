@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from liza.crew.crew import find_crew
-from liza.rules.model import MergeInProgress
-from liza.verbs.merge import merge
+from liza.merging.merge import merge
+from liza.model.model import MergeInProgress
 from tests.campaign import forks
 from tests.conftest import git
 from tests.journeys.crews import Crew, started

@@ -15,30 +15,30 @@ from typing import Any
 
 import pytest
 
-from liza.crew import current_alarms
+from liza.alarms import current_alarms
+from liza.crew import merge_lock
 from liza.crew.crew import Crew, find_crew
-from liza.crew.evidence import gather_evidence
-from liza.crew.merging import merge_lock, merge_turn
-from liza.crew.project.proof_runner import prove_now
-from liza.crew.recovery import findings
+from liza.landing.sync import sync
+from liza.merging import merge_turn
+from liza.merging.proof_runner import prove_now
+from liza.merging.rules import merge_rules
+from liza.model.alarm_kinds import Alarm
+from liza.model.errors import BoardInconsistent, GitFailed
+from liza.model.model import State
+from liza.model.rests import ClockWatch
 from liza.programs.presets import preset_table
-from liza.rules.alarm_kinds import Alarm
-from liza.rules.errors import BoardInconsistent, GitFailed
-from liza.rules.merging import merge_rules
-from liza.rules.model import State
-from liza.rules.reports.narration import Detail
-from liza.rules.sessions import actions
-from liza.rules.sessions.rests import ClockWatch
-from liza.rules.sessions.session_facts import JobKind
-from liza.supervisor import action_runner, jobs
+from liza.project.init import InitOptions, init
+from liza.recovery import findings
+from liza.supervisor import action_runner, down, jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
+from liza.supervisor.rules import actions
+from liza.supervisor.rules.session_facts import JobKind
 from liza.system import lock_holders, locks, proc_stat, wake_up
 from liza.system.locks import Lock
-from liza.verbs import down
-from liza.verbs.init import InitOptions, init
-from liza.verbs.sync import sync
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.rules.narration import Detail
 from tests.conftest import until, variant
 from tests.journeys.crews import Crew as Project
 from tests.journeys.crews import started

@@ -11,17 +11,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from liza.model.errors import LizaError, NotRegularFile, UsageError
+from liza.model.paths import Paths
+from liza.model.session_ends import SessionOutcome
+from liza.model.spending import LedgerEntry
+from liza.programs import usage_report
 from liza.programs.presets import preset_files, preset_table
 from liza.programs.presets.preset import UsageFormat as Form
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import EndedSession
-from liza.programs.usage import ledger, usage_report
-from liza.rules.errors import LizaError, NotRegularFile, UsageError
-from liza.rules.paths import Paths
-from liza.rules.sessions.session_ends import SessionOutcome
-from liza.rules.sessions.spending import LedgerEntry
 from liza.supervisor.conclude import conclude_session
 from liza.system import untrusted_files
+from liza.usage import ledger
 from tests.edges.test_slots_place import begun, drafted
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

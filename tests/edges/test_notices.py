@@ -18,18 +18,18 @@ from typing import Any
 
 import pytest
 
+from liza.alarms import deliveries
+from liza.alarms.child_run import ChildRunner
+from liza.alarms.current_alarms import find_alarms
+from liza.alarms.deliveries import Limits
+from liza.alarms.notice_senders import NoticeSenders, Timing
+from liza.alarms.notice_targets import NoticeTarget, require_target
+from liza.alarms.rules.notice_rules import MAX_TRIES, build_notice
 from liza.crew.crew import Crew
-from liza.crew.current_alarms import find_alarms
-from liza.crew.evidence import gather_evidence
-from liza.crew.notices import deliveries
-from liza.crew.notices.child_run import ChildRunner
-from liza.crew.notices.deliveries import Limits
-from liza.crew.notices.notice_senders import NoticeSenders, Timing
-from liza.crew.notices.notice_targets import NoticeTarget, require_target
-from liza.rules.alarm_kinds import Alarm
-from liza.rules.errors import Missing, UsageError
-from liza.rules.notices.notice_rules import MAX_TRIES, build_notice
-from liza.rules.notices.quiet_hours import parse_quiet_hours
+from liza.model.alarm_kinds import Alarm
+from liza.model.errors import Missing, UsageError
+from liza.model.quiet_hours import parse_quiet_hours
+from liza.tasks.evidence import gather_evidence
 from tests.edges.test_slots_place import begun
 
 ASKS = Alarm("blocked", "t1", "t1 is blocked and asks: which port?", 'liza answer t1 "…"')
@@ -326,9 +326,9 @@ KILLED_SENDER = """
 import sys, time
 from pathlib import Path
 from liza.crew.crew import find_crew
-from liza.crew.notices.notice_senders import NoticeSenders
-from liza.crew.notices.notice_targets import NoticeTarget
-from liza.rules.alarm_kinds import Alarm
+from liza.alarms.notice_senders import NoticeSenders
+from liza.alarms.notice_targets import NoticeTarget
+from liza.model.alarm_kinds import Alarm
 with NoticeSenders(find_crew(Path(sys.argv[1])), [NoticeTarget(sys.argv[2])]) as senders:
     senders.update([Alarm("blocked", "t1", "asks", "liza answer t1")])
     time.sleep(30)
@@ -351,7 +351,7 @@ def test_a_kill_between_delivery_and_record_repeats_one_notice_at_most_once(crew
 KILLED_AT_WORK = """
 import sys
 from pathlib import Path
-from liza.crew.notices.child_run import ChildRunner
+from liza.alarms.child_run import ChildRunner
 ChildRunner().run(["/bin/sh", "-c", sys.argv[1]], b"", 60.0, Path("/"))
 """
 
@@ -405,12 +405,12 @@ import subprocess, sys
 from pathlib import Path
 service = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, text=True)
 service.stdout.readline()
-from liza.crew.notices import deliveries
-from liza.crew.notices.child_run import ChildRunner
-from liza.crew.notices.deliveries import Limits
-from liza.crew.notices.notice_targets import NoticeTarget, require_target
-from liza.rules.alarm_kinds import Alarm
-from liza.rules.notices.notice_rules import build_notice
+from liza.alarms import deliveries
+from liza.alarms.child_run import ChildRunner
+from liza.alarms.deliveries import Limits
+from liza.alarms.notice_targets import NoticeTarget, require_target
+from liza.model.alarm_kinds import Alarm
+from liza.alarms.rules.notice_rules import build_notice
 target = NoticeTarget("desktop")
 require_target(target)
 alarm = Alarm("blocked", "t1", "asks: is 'a' < \\"b\\" \\\\ <b>bold</b> & so?", "liza answer t1")

@@ -12,17 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from liza.crew.crew import Crew
-from liza.crew.recovery.run_cleanup import archive_old_runs
+from liza.model.errors import LizaError, Refused
+from liza.programs.rules.session_events import ModelText
 from liza.programs.session import run_archive
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import RunningSession
-from liza.rules.errors import LizaError, Refused
-from liza.rules.sessions import retention
-from liza.rules.sessions.session_events import ModelText
+from liza.recovery.doctor import doctor
+from liza.recovery.rules import retention
+from liza.recovery.run_cleanup import archive_old_runs
 from liza.system import processes
-from liza.verbs import all_logs, session_log
-from liza.verbs.doctor import doctor
-from liza.verbs.logs import read_notes
+from liza.view import all_logs, session_log
+from liza.view.logs import read_notes
 from tests.edges.test_slots_place import begun, drafted
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -12,11 +12,11 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from liza.programs.usage import otel_export
-from liza.rules.errors import Missing
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage
+from liza.model.errors import Missing
+from liza.model.spending import LedgerEntry, TokenUsage
 from liza.system import installation
 from liza.system.locks import try_lock_path
+from liza.usage import otel_export
 from tests.conftest import FakeClock
 
 

@@ -32,7 +32,7 @@ SERVER = (
     f"ASK = {ASK!r}"
     + """
 import json, os, socket, subprocess, sys
-from liza.rules.errors import Refused
+from liza.model.errors import Refused
 from liza.system import ancestors, peers, process_title
 
 def answer(connection, sent):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from liza.model.paths import Paths
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import LoginSigns, Preset, StateDirectory
 from liza.programs.presets.preset_files import find_errors
 from liza.programs.session.program_faults import FaultKind, ProgramFault, find_faults, list_logins
-from liza.rules.paths import Paths
 
 SAYS = (
     'case "$1" in auth) echo "$ANSWER";; sandbox) echo; echo "bwrap: no namespace $ANSWER"; exit "${CODE:-0}";; esac\n'

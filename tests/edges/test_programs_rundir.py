@@ -14,6 +14,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.model.errors import LizaError, NotRegularFile, Refused, UsageError
+from liza.model.model import ProcessIdentity, SupervisorExit
+from liza.model.paths import Paths
+from liza.model.session_ends import StopReason
 from liza.programs.session import log_file, run_directory
 from liza.programs.session.run_directory import (
     POSTPONED_LIMIT,
@@ -24,10 +28,6 @@ from liza.programs.session.run_directory import (
     StopNote,
     list_runs,
 )
-from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
-from liza.rules.model import ProcessIdentity, SupervisorExit
-from liza.rules.paths import Paths
-from liza.rules.sessions.session_ends import StopReason
 from liza.system import processes
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

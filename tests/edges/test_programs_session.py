@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from liza.model.errors import LizaError, Refused
+from liza.model.paths import Paths
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import (
@@ -23,8 +25,6 @@ from liza.programs.session.session_process import (
     StartFailed,
     VanishedSession,
 )
-from liza.rules.errors import LizaError, Refused
-from liza.rules.paths import Paths
 from liza.system import ancestors, processes
 from tests.conftest import LONG, until
 
@@ -148,7 +148,7 @@ def test_of_many_starters_of_one_run_at_once_one_wins(crew: Crew) -> None:
         import sys
         from pathlib import Path
         from liza.programs.session import session_process as session
-        from liza.rules.errors import Refused
+        from liza.model.errors import Refused
         try:
             started = session.start(Path(sys.argv[1]), ["sleep", "60"], Path("/"), {"PATH": sys.argv[2]})
         except Refused:

@@ -14,17 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.api.api_requests import AcknowledgeRequest, PromptMetadata, PromptRequest
+from liza.api.prompts import acknowledge_prompts, submit_prompt
+from liza.briefs import inbox
+from liza.briefs.inbox_reader import InboxReader
+from liza.briefs.prompt_stream import PromptStream
+from liza.briefs.rules import prompt_rules
+from liza.briefs.rules.prompt_rules import PromptPriority
 from liza.crew.crew import Crew
-from liza.programs.messages import inbox
-from liza.programs.messages.inbox_reader import InboxReader
-from liza.programs.messages.prompt_stream import PromptStream
+from liza.model.errors import QueueFull, RunIsOver, UsageError
+from liza.model.paths import Paths
+from liza.model.session_ends import StopReason
 from liza.programs.session.run_directory import RunDir, RunRecord, Turn, TurnSource
-from liza.rules.errors import QueueFull, RunIsOver, UsageError
-from liza.rules.paths import Paths
-from liza.rules.sessions.session_ends import StopReason
-from liza.rules.worker_api import prompt_rules
-from liza.worker.api_requests import AcknowledgeRequest, PromptMetadata, PromptPriority, PromptRequest
-from liza.worker.prompts import acknowledge_prompts, submit_prompt
 from tests.conftest import FakeClock
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -137,9 +138,9 @@ def test_killed_between_the_record_and_the_sending_a_prompt_is_delivered_by_the_
 ) -> None:
     name = submit(crew, "a")
     code = (
-        "from pathlib import Path; from datetime import datetime, UTC; from liza.rules.paths import Paths\n"
+        "from pathlib import Path; from datetime import datetime, UTC; from liza.model.paths import Paths\n"
         "from liza.programs.session.run_directory import RunDir\n"
-        "from liza.programs.messages.prompt_stream import PromptStream\n"
+        "from liza.briefs.prompt_stream import PromptStream\n"
         f"PromptStream(RunDir(Paths(Path({str(crew.paths.root)!r})), 'coder-1.1')).next_prompts(datetime.now(UTC))"
     )
     env = {**os.environ, "LIZA_FAULT": "stream.recorded"}

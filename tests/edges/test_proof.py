@@ -15,27 +15,27 @@ from types import MappingProxyType
 import pytest
 from msgspec.structs import replace
 
+from liza.config.config import set_setting
 from liza.crew.crew import Crew, find_crew
-from liza.crew.project import environments
-from liza.crew.recovery.findings import Finding
 from liza.crew.result import Result
-from liza.repo.runner import Git
-from liza.repo.slots import slot_setup
-from liza.rules.errors import Missing, Refused
-from liza.rules.merging import merge_queue, merge_rules
-from liza.rules.model import Config, Gate, Status
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.claim import claim
-from liza.verbs.config import set_setting
-from liza.verbs.doctor import doctor
-from liza.verbs.init import InitOptions, init
-from liza.verbs.merge import merge
-from liza.verbs.queue import show_queue
-from liza.verbs.status import status
-from liza.verbs.submit import submit
-from liza.verbs.sync import sync
-from liza.verbs.task import add
-from liza.verbs.verdict import verdict
+from liza.git.runner import Git
+from liza.git.slots import slot_setup
+from liza.landing.sync import sync
+from liza.merging.merge import merge
+from liza.merging.queue import show_queue
+from liza.merging.rules import merge_queue, merge_rules
+from liza.model.errors import Missing, Refused
+from liza.model.model import Config, Gate, Status
+from liza.project import environments
+from liza.project.init import InitOptions, init
+from liza.recovery.doctor import doctor
+from liza.recovery.findings import Finding
+from liza.tasks.claim import claim
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.submit import submit
+from liza.tasks.task import add
+from liza.tasks.verdict import verdict
+from liza.view.status import status
 from tests.conftest import git, variant
 from tests.edges.test_merge_failures import needs_setpriv, unprivileged
 

@@ -10,14 +10,13 @@ import pytest
 
 from liza.commands.down import format_purge
 from liza.crew.crew import Crew
-from liza.crew.drift import drift
-from liza.crew.recovery import saved_specs
-from liza.rules.errors import Refused
-from liza.rules.tasks.backlog import TaskFields
+from liza.model.errors import Refused
+from liza.recovery import drift, saved_specs
+from liza.supervisor.down import PurgeResult, purge
 from liza.system.locks import Lock
-from liza.verbs.claim import claim
-from liza.verbs.down import PurgeResult, purge
-from liza.verbs.task import add, release
+from liza.tasks.claim import claim
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add, release
 from tests.conftest import git, variant
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 from tests.journeys.crews import BIN

@@ -13,27 +13,26 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.board import revision_journal
-from liza.crew import current_alarms
-from liza.crew.archive import archive_damage
+from liza.alarms import current_alarms
+from liza.board import archive_damage, recorder, revision_journal
 from liza.crew.crew import Crew, find_crew
-from liza.crew.evidence import gather_evidence
-from liza.crew.recovery import findings, recorder
-from liza.repo import board_history, history_packs
-from liza.repo.board_history import NewRevision
-from liza.repo.runner import Git
-from liza.rules.alarm_kinds import Alarm, AlarmKind
-from liza.rules.errors import GitFailed, NoCrew, Refused, WriteFailed
-from liza.rules.model import Agent
-from liza.rules.paths import HISTORY_REF, Paths
-from liza.rules.tasks.backlog import TaskFields
+from liza.git import board_history, history_packs
+from liza.git.board_history import NewRevision
+from liza.git.runner import Git
+from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.errors import GitFailed, NoCrew, Refused, WriteFailed
+from liza.model.model import Agent
+from liza.model.paths import HISTORY_REF, Paths
+from liza.project.init import InitOptions, init
+from liza.recovery import findings
+from liza.recovery.restore import find_crew_or_lost, restore
+from liza.supervisor.down import purge
 from liza.system import untrusted_files
 from liza.system.locks import Lock
-from liza.verbs.down import purge
-from liza.verbs.history import history as shown
-from liza.verbs.init import InitOptions, init
-from liza.verbs.restore import find_crew_or_lost, restore
-from liza.verbs.task import add
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
+from liza.view.history import history as shown
 from tests.campaign import forks
 from tests.conftest import FakeClock, git, variant
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import ref_names
-from liza.repo.runner import Git, find_remedy
-from liza.rules.errors import Refused, UnknownId
-from liza.verbs.diff import diff
-from liza.verbs.land import describe_landing, land_merge
-from liza.verbs.sync import sync
+from liza.git import ref_names
+from liza.git.runner import Git, find_remedy
+from liza.landing.land import describe_landing, land_merge
+from liza.landing.sync import sync
+from liza.model.errors import Refused, UnknownId
+from liza.tasks.diff import diff
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, copied
 

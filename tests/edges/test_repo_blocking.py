@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.merge import merges
-from liza.repo.merge.branch_moves import MoveOutcome
-from liza.repo.runner import Git
+from liza.git.merge import merges
+from liza.git.merge.branch_moves import MoveOutcome
+from liza.git.runner import Git
 from tests.campaign import forks
 from tests.conftest import git, variant
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.hiding import _filter, brief_filter, marked_sections, slot_excludes
-from liza.repo.runner import Git
-from liza.rules.errors import Refused
-from liza.rules.paths import Paths
+from liza.git.hiding import _filter, brief_filter, marked_sections, slot_excludes
+from liza.git.runner import Git
+from liza.model.errors import Refused
+from liza.model.paths import Paths
 from tests.conftest import KEY, git, hidden_block
 
 BLOCK = hidden_block("coder-1.7")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import board_history
-from liza.repo.board_history import NewRevision
-from liza.repo.runner import Git
-from liza.rules.errors import GitFailed
+from liza.git import board_history
+from liza.git.board_history import NewRevision
+from liza.git.runner import Git
+from liza.model.errors import GitFailed
 from tests.conftest import git
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

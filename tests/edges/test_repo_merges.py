@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.merge import absent_checkouts, merge_refs, merges
-from liza.repo.merge.branch_moves import MoveOutcome
-from liza.repo.merge.merges import AdvanceResult
-from liza.repo.runner import Git, GitResult
-from liza.rules.errors import GitFailed, MergeConflict, Missing, Refused
-from liza.rules.merging import targets
+from liza.git.merge import absent_checkouts, merge_refs, merges
+from liza.git.merge.branch_moves import MoveOutcome
+from liza.git.merge.merges import AdvanceResult
+from liza.git.runner import Git, GitResult
+from liza.model import targets
+from liza.model.errors import GitFailed, MergeConflict, Missing, Refused
 from liza.system import untrusted_files
 from tests.conftest import git
 

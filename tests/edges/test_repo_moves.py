@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import stale_locks
-from liza.repo.merge import branch_moves, merges
-from liza.repo.merge.branch_moves import MoveOutcome
-from liza.repo.runner import Git
-from liza.rules.errors import GitFailed, Refused
-from liza.rules.value_classes import asdict
+from liza.git import stale_locks
+from liza.git.merge import branch_moves, merges
+from liza.git.merge.branch_moves import MoveOutcome
+from liza.git.runner import Git
+from liza.model.errors import GitFailed, Refused
+from liza.model.value_classes import asdict
 from tests.campaign import forks
 from tests.conftest import git, variant
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.merge import merges
-from liza.repo.runner import FALLBACK_IDENTITY, Git
-from liza.repo.survey import read_work_tree, survey
-from liza.rules.errors import GitFailed, Missing
+from liza.git.merge import merges
+from liza.git.runner import FALLBACK_IDENTITY, Git
+from liza.git.survey import read_work_tree, survey
+from liza.model.errors import GitFailed, Missing
 from tests.conftest import git
 
 
@@ -139,7 +139,7 @@ def test_the_survey_says_what_git_refuses_in_a_repository_that_is_there(repo: Pa
 def test_git_has_none_of_the_callers_git_variables(repo: Path) -> None:
     code = (
         "from pathlib import Path\n"
-        "from liza.repo.runner import Git\n"
+        "from liza.git.runner import Git\n"
         "print(Git(Path.cwd()).run('-c', 'alias.show-env=!env', 'show-env').stdout.decode())"
     )
     env = {**os.environ, "GIT_DIR": "/elsewhere", "GIT_EXEC_PATH_": "x", "GIT_PYTHON_REFRESH": "raise"}
@@ -154,7 +154,7 @@ def test_the_import_of_the_runner_starts_no_program(tmp_path: Path) -> None:
     planted.write_text("#!/bin/sh\ntouch started\n")
     planted.chmod(0o755)
     env = {**os.environ, "PATH": f":{os.environ['PATH']}"}
-    subprocess.run([sys.executable, "-c", "import liza.repo.runner"], cwd=tmp_path, env=env, check=True)
+    subprocess.run([sys.executable, "-c", "import liza.git.runner"], cwd=tmp_path, env=env, check=True)
     assert not (tmp_path / "started").exists()
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.runner import Git
-from liza.repo.slots import slot_setup
-from liza.rules.errors import Refused, UsageError
-from liza.rules.model import Config, Confinement, TestProof
-from liza.rules.paths import Paths
-from liza.rules.value_classes import replace
+from liza.git.runner import Git
+from liza.git.slots import slot_setup
+from liza.model.errors import Refused, UsageError
+from liza.model.model import Config, Confinement, TestProof
+from liza.model.paths import Paths
+from liza.model.value_classes import replace
 from tests.conftest import git
 
 

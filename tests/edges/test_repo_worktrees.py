@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.hiding import brief_filter, slot_excludes
-from liza.repo.runner import Git
-from liza.repo.slots import leftovers, pool, reset, salvage, slot_records, stuck_slots
-from liza.repo.slots.pool import PreparedSlot, Worktrees
-from liza.repo.slots.salvage_restore import restore_salvage
-from liza.rules.errors import GitFailed, NotOwner, Refused, SystemRefused
-from liza.rules.paths import Paths
-from liza.rules.value_classes import replace
+from liza.git.hiding import brief_filter, slot_excludes
+from liza.git.runner import Git
+from liza.git.slots import leftovers, pool, reset, salvage, slot_records, stuck_slots
+from liza.git.slots.pool import PreparedSlot, Worktrees
+from liza.git.slots.salvage_restore import restore_salvage
+from liza.model.errors import GitFailed, NotOwner, Refused, SystemRefused
+from liza.model.paths import Paths
+from liza.model.value_classes import replace
 from tests.conftest import KEY, git, hidden_block, variant
 
 BLOCK = hidden_block("coder-1.1")
@@ -190,7 +190,7 @@ def _killed_at(trees: Worktrees, run: str, step: str) -> int | None:
 
 
 def _finish_until(trees: Worktrees, run: str, step: str) -> None:
-    from liza.repo.slots import pool
+    from liza.git.slots import pool
 
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -295,7 +295,7 @@ def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(tree
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    from liza.rules.errors import LockTimeout
+    from liza.model.errors import LockTimeout
     from liza.system.locks import lock_path
 
     with pytest.raises(LockTimeout), lock_path(trees.paths.worktree_lock, timeout=0.05):

@@ -13,9 +13,9 @@ from tests.namespaces import unshared
 CONNECT = """
 import os, signal, sys
 from pathlib import Path
-from liza.rules.errors import LizaError
+from liza.model.errors import LizaError
 from liza.system.peers import Peer, PeerSession
-from liza.rules.errors import Refused
+from liza.model.errors import Refused
 from liza.system.processes import identify_process
 
 def start():

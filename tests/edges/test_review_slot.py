@@ -9,11 +9,11 @@ import pytest
 from msgspec import structs
 
 from liza.crew.crew import Crew, find_crew
+from liza.model.owned_work import find_current_work
 from liza.programs.presets import preset_table
-from liza.rules.owned_work import find_current_work
 from liza.supervisor.launch import Launcher
-from liza.verbs.claim_review import claim_review
-from liza.verbs.submit import submit
+from liza.tasks.claim_review import claim_review
+from liza.tasks.submit import submit
 from tests.conftest import git
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import run_git, run_import
-from liza.rules.errors import GitFailed, Refused
-from liza.rules.value_classes import replace
+from liza.git import run_git, run_import
+from liza.model.errors import GitFailed, Refused
+from liza.model.value_classes import replace
 from tests.boxed_slots import BoxedSlots
 from tests.conftest import git
 

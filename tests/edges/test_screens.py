@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from liza.cli import entry_points
-from liza.cli.render import printing, render_metrics
-from liza.cli.render.columns import cell_width, wrap_text
-from liza.cli.render.render_patch import EventList
-from liza.cli.render.text_formats import format_day
 from liza.commands.history import EVENTS
+from liza.config.rules.setting_values import setting_names
 from liza.crew.crew import Crew
-from liza.rules.model import Status
-from liza.rules.project.setting_values import setting_names
-from liza.rules.reports.narration import NewsItem
-from liza.rules.value_classes import replace
-from liza.verbs import history
-from liza.verbs.metrics import metrics
+from liza.model.model import Status
+from liza.model.value_classes import replace
+from liza.printing import printing, render_metrics
+from liza.printing.columns import cell_width, wrap_text
+from liza.printing.render_patch import EventList
+from liza.printing.text_formats import format_day
+from liza.tasks.rules.narration import NewsItem
+from liza.view import history
+from liza.view.metrics import metrics
 from tests.pictures.example_crew import open_example
 
 ROWS, COLUMNS = 24, 80

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.cli.render import printing
-from liza.rules.formatting.redaction import MAX_KEY, MAX_LINE, redact, redactable_length
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.block import BlockRequest, block
-from liza.verbs.config import set_setting
-from liza.verbs.note import note
-from liza.verbs.task import add, unblock
+from liza.briefs.note import note
+from liza.config.config import set_setting
+from liza.printing import printing
+from liza.tasks.block import BlockRequest, block
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add, unblock
+from liza.text.redaction import MAX_KEY, MAX_LINE, redact, redactable_length
 from tests.edges.merge_crew import copied, prepared
 
 LONG = "".join(chr(ord("a") + n % 26) + str(n % 10) for n in range(30))

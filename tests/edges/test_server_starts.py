@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
+from liza.api import server_failure, server_start
+from liza.api.api_requests import AuthorizeRequest, TelemetryRequest
+from liza.api.calls import Call, ServerFacts, WouldWait
+from liza.api.operation_table import OPERATIONS
+from liza.api.server_keeper import ServerKeeper
 from liza.crew.crew import Crew
-from liza.crew.serving import server_failure, server_start
-from liza.crew.serving.server_keeper import ServerKeeper
-from liza.programs.accounts.run_account import account_of, config_dir_of, run_account_path
+from liza.guards.authorize import GuardsCache
+from liza.guards.rules.guard_rules import GUARDS_FILE
+from liza.model.errors import NotRegularFile
+from liza.model.paths import Paths
+from liza.model.rests import FIRST_DELAY
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.usage.telemetry_log import TelemetryLog
-from liza.rules.errors import NotRegularFile
-from liza.rules.guards.guard_rules import GUARDS_FILE
-from liza.rules.paths import Paths
-from liza.rules.sessions.rests import FIRST_DELAY
-from liza.rules.worker_api.telemetry_rules import TelemetryEvent
-from liza.server.operations.calls import Call, ServerFacts, WouldWait
-from liza.server.operations.operation_table import OPERATIONS
 from liza.system.untrusted_files import MAX_RECORD_SIZE
-from liza.worker.api_requests import AuthorizeRequest, TelemetryRequest
-from liza.worker.authorize import GuardsCache
+from liza.usage.rules.telemetry_rules import TelemetryEvent
+from liza.usage.run_account import account_of, config_dir_of, run_account_path
+from liza.usage.telemetry_log import TelemetryLog
 from tests.conftest import FakeClock
 
 RUN = "coder-1.1"

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.config.config import set_setting
 from liza.crew.crew import Crew, find_crew
+from liza.git.hiding import brief_filter
+from liza.model.errors import Refused
+from liza.model.owned_work import find_current_work
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunRecord
-from liza.repo.hiding import brief_filter
-from liza.rules.errors import Refused
-from liza.rules.owned_work import find_current_work
-from liza.rules.tasks.backlog import TaskFields
-from liza.rules.tasks.coding import submit
+from liza.project.init import InitOptions, init
 from liza.supervisor.worktree_files import WorktreeFiles, remove_worktree_files
-from liza.verbs.claim import claim
-from liza.verbs.config import set_setting
-from liza.verbs.init import InitOptions, init
-from liza.verbs.submit import inspect_worktree
-from liza.verbs.task import add
+from liza.tasks.claim import claim
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.rules.coding import submit
+from liza.tasks.submit import inspect_worktree
+from liza.tasks.task import add
 from tests.conftest import git, hidden_block, variant
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -14,18 +14,17 @@ from typing import NamedTuple
 
 import pytest
 
-from liza import command_socket
-from liza.confinement import support
-from liza.confinement.box import Box, Mount, MountKind
-from liza.confinement.run_mounts import SESSION_SOCKET
+from liza.api import identity
+from liza.box import support
+from liza.box.box import Box, Mount, MountKind
+from liza.box.run_mounts import SESSION_SOCKET
+from liza.model.model import Status
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import EndedSession, RunningSession
 from liza.programs.session.session_verbs import describe_verbs
-from liza.rules.model import Status
-from liza.system import processes
+from liza.system import command_socket, processes
 from liza.system.clock import SystemClock
-from liza.worker import identity
 from tests.command_servers import VARIABLE
 from tests.conftest import LONG, until, worktree_of
 from tests.edges.api_worker import Api

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.messages import inbox
-from liza.programs.usage import ledger
-from liza.rules.paths import Paths
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage
-from liza.rules.value_classes import replace
-from liza.sidecar.agent_process import AgentProcess
-from liza.sidecar.prompt_queue import AGAIN, PromptQueue
-from liza.sidecar.rpc_connection import MAX_LINE, parse_message
+from liza.api.acp.agent_process import AgentProcess
+from liza.api.acp.prompt_queue import AGAIN, PromptQueue
+from liza.api.acp.rpc_connection import MAX_LINE, parse_message
+from liza.briefs import inbox
+from liza.model.paths import Paths
+from liza.model.spending import LedgerEntry, TokenUsage
+from liza.model.value_classes import replace
 from liza.system import proc_stat
+from liza.usage import ledger
 from tests.acp.rig import BRIEF, CLOSE, Rig, now
 from tests.conftest import until, variant
 

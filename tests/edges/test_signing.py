@@ -13,12 +13,12 @@ import pytest
 
 from liza.cli import app
 from liza.crew.crew import find_crew
-from liza.crew.recovery.findings import Finding
-from liza.repo import commit_signing
-from liza.repo.runner import Git
-from liza.rules.model import Confinement
-from liza.verbs.doctor import doctor
-from liza.verbs.init import InitOptions, init
+from liza.git import commit_signing
+from liza.git.runner import Git
+from liza.model.model import Confinement
+from liza.project.init import InitOptions, init
+from liza.recovery.doctor import doctor
+from liza.recovery.findings import Finding
 from tests.conftest import git, variant
 
 # A signing program of a team: it needs a variable, and makes a line that git takes for a signature.

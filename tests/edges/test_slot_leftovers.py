@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.hiding import slot_excludes
-from liza.repo.runner import Git
-from liza.repo.slots import slot_setup
-from liza.rules.model import Gate, QueueSettings
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.claim import claim
-from liza.verbs.task import add
-from liza.verbs.verdict import verdict
+from liza.git.hiding import slot_excludes
+from liza.git.runner import Git
+from liza.git.slots import slot_setup
+from liza.model.model import Gate, QueueSettings
+from liza.tasks.claim import claim
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
+from liza.tasks.verdict import verdict
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared
 

@@ -12,23 +12,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from liza.confinement import slot_directories
-from liza.crew.recovery import slot_limits
+from liza.box import slot_directories
+from liza.git import disk_usage
+from liza.git.rules.slot_states import slot_variables
+from liza.merging.merge import merge
+from liza.model.errors import Refused, UnknownId
+from liza.model.model import SlotLimits
 from liza.programs.session.run_directory import RunRecord
 from liza.programs.session.session_process import RunningSession
-from liza.repo import disk_usage
-from liza.rules.errors import Refused, UnknownId
-from liza.rules.model import SlotLimits
-from liza.rules.project.slot_states import slot_variables
-from liza.rules.tasks.backlog import TaskFields
+from liza.recovery import slot_limits
+from liza.recovery import slots as verbs
+from liza.recovery.doctor import doctor
 from liza.system.processes import identify_self
-from liza.verbs import slots as verbs
-from liza.verbs.claim import claim
-from liza.verbs.doctor import doctor
-from liza.verbs.merge import merge
-from liza.verbs.submit import submit
-from liza.verbs.task import add, release
-from liza.verbs.verdict import verdict
+from liza.tasks.claim import claim
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.submit import submit
+from liza.tasks.task import add, release
+from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, prepared

@@ -12,26 +12,26 @@ from pathlib import Path
 
 import pytest
 
-from liza.confinement import slot_directories
+from liza.alarms.current_alarms import find_alarms
+from liza.box import slot_directories
 from liza.crew.crew import Crew, find_crew
-from liza.crew.current_alarms import find_alarms
-from liza.crew.evidence import gather_evidence
-from liza.repo.slots import slot_records, slots_directory
-from liza.repo.slots.pool import Worktrees
-from liza.rules.errors import Refused, UnknownId
-from liza.rules.project.slots_location import MARK_FILE
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs import slots
-from liza.verbs.claim import claim
-from liza.verbs.doctor import doctor
-from liza.verbs.down import purge
-from liza.verbs.init import InitOptions, init
-from liza.verbs.merge import merge
-from liza.verbs.path import find_worktree
-from liza.verbs.restore import find_crew_or_lost, restore
-from liza.verbs.submit import submit
-from liza.verbs.task import add
-from liza.verbs.verdict import verdict
+from liza.git.rules.slots_location import MARK_FILE
+from liza.git.slots import slot_records, slots_directory
+from liza.git.slots.pool import Worktrees
+from liza.merging.merge import merge
+from liza.model.errors import Refused, UnknownId
+from liza.project.init import InitOptions, init
+from liza.recovery import slots
+from liza.recovery.doctor import doctor
+from liza.recovery.restore import find_crew_or_lost, restore
+from liza.supervisor.down import purge
+from liza.tasks.claim import claim
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.path import find_worktree
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.submit import submit
+from liza.tasks.task import add
+from liza.tasks.verdict import verdict
 from tests.conftest import git, variant, worktree_of
 
 
@@ -273,7 +273,7 @@ def test_git_clean_takes_the_board_and_a_restore_finds_the_worktrees_with_their_
 ) -> None:
     crew = begun(repo, worktrees=tmp_path / "mine")
     there = drafted(crew)
-    from liza.crew.recovery.recorder import record_history
+    from liza.board.recorder import record_history
 
     record_history(crew)
     git(repo, "clean", "-q", "-fdx")

@@ -13,27 +13,27 @@ import msgspec
 import pytest
 from msgspec.structs import asdict, replace
 
-from liza.cli.render import render_crew, render_task
+from liza.alarms.alarm_log import log_new_alarms
+from liza.alarms.current_alarms import MAX_NEWS_AGE
+from liza.alarms.watch import watch
+from liza.briefs.note import note
 from liza.commands.watch import format_change
 from liza.crew.crew import Crew
-from liza.crew.current_alarms import MAX_NEWS_AGE
-from liza.crew.evidence import gather_evidence
+from liza.model.alarm_kinds import alarm_class
+from liza.model.model import State, Status, SupervisorExit
+from liza.model.paths import Paths
+from liza.model.spending import TokenUsage
+from liza.printing import render_crew, render_task
 from liza.programs.session import run_directory, setup_note
 from liza.programs.session.run_directory import AgentWait, RunRecord
 from liza.programs.session.session_process import RunningSession
-from liza.rules.alarm_kinds import alarm_class
-from liza.rules.model import State, Status, SupervisorExit
-from liza.rules.paths import Paths
-from liza.rules.sessions.spending import TokenUsage
-from liza.rules.tasks import claims
-from liza.supervisor.alarm_log import log_new_alarms
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
-from liza.verbs.agents import list_agents
-from liza.verbs.note import note
-from liza.verbs.status import status
-from liza.verbs.task import unblock
-from liza.verbs.watch import watch
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.rules import claims
+from liza.tasks.task import unblock
+from liza.view.agents import list_agents
+from liza.view.status import status
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 from tests.edges.test_agent_states_shown import NO_RECORD

@@ -10,23 +10,23 @@ from typing import Any
 
 import pytest
 
+from liza.config import confirmed_settings
 from liza.crew.crew import Crew
-from liza.crew.drift import confirmed_settings
+from liza.model.errors import BoardUnreadable, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing, WriteFailed
+from liza.model.paths import Paths
+from liza.model.rests import ClockWatch, FailureStreak
+from liza.model.session_ends import SessionOutcome
+from liza.model.value_classes import replace
 from liza.programs.session import run_directory
 from liza.programs.session._shim import MAX_LOG_SIZE
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.session_process import StartFailed
-from liza.rules.errors import BoardUnreadable, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing, WriteFailed
-from liza.rules.paths import Paths
-from liza.rules.sessions import actions
-from liza.rules.sessions.rests import ClockWatch, FailureStreak
-from liza.rules.sessions.session_ends import SessionOutcome
-from liza.rules.sessions.session_facts import JobKind
-from liza.rules.value_classes import replace
 from liza.supervisor import action_runner, jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import SetUpDue
 from liza.supervisor.memory import Memory, UnusableProgram
+from liza.supervisor.rules import actions
+from liza.supervisor.rules.session_facts import JobKind
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock, git, until
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from liza.alarms.current_alarms import find_alarms
 from liza.crew.crew import Crew, find_crew
-from liza.crew.current_alarms import find_alarms
-from liza.crew.evidence import gather_evidence
-from liza.repo import symbolic_refs
-from liza.rules.alarm_kinds import Alarm
-from liza.rules.errors import Missing
-from liza.verbs.down import purge
-from liza.verbs.merge import merge
-from liza.verbs.submit import submit
-from liza.verbs.sync import sync
-from liza.verbs.verdict import verdict
+from liza.git import symbolic_refs
+from liza.landing.sync import sync
+from liza.merging.merge import merge
+from liza.model.alarm_kinds import Alarm
+from liza.model.errors import Missing
+from liza.supervisor.down import purge
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.submit import submit
+from liza.tasks.verdict import verdict
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from liza.crew.landing.accepted_origin import accept_origin
-from liza.crew.landing.remote_branches import find_remote
-from liza.rules.errors import Missing, Refused
-from liza.verbs.land_request import land_pr
-from liza.verbs.sync_request import sync_request
+from liza.landing.accepted_origin import accept_origin
+from liza.landing.land_request import land_pr
+from liza.landing.remote_branches import find_remote
+from liza.landing.sync_request import sync_request
+from liza.model.errors import Missing, Refused
 from tests.conftest import git
 from tests.edges.gitlab_stand_in import GitLabStandIn
 from tests.edges.glab_stand_in import GlabStandIn

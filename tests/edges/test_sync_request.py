@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from liza.cli.entry_points import run_command
-from liza.crew.landing import forge_output, forge_program, sync_failures
-from liza.crew.landing.accepted_origin import accept_origin
-from liza.crew.landing.remote_branches import find_remote
 from liza.crew.result import Result
-from liza.rules.errors import LizaError
-from liza.rules.paths import Paths
-from liza.rules.value_classes import replace
-from liza.up.request_poll import RequestPoll
-from liza.verbs.land_request import land_pr
-from liza.verbs.sync_request import sync_request
-from liza.verbs.task import drop
+from liza.landing import forge_output, forge_program, sync_failures
+from liza.landing.accepted_origin import accept_origin
+from liza.landing.land_request import land_pr
+from liza.landing.remote_branches import find_remote
+from liza.landing.sync_request import sync_request
+from liza.model.errors import LizaError
+from liza.model.paths import Paths
+from liza.model.value_classes import replace
+from liza.supervisor.request_poll import RequestPoll
+from liza.tasks.task import drop
 from tests.campaign import forks
 from tests.conftest import git, until, variant
 from tests.edges.forge_stand_in import ForgeStandIn
@@ -109,8 +109,8 @@ def document(crew: Merges, task: str) -> str:
 
 def finished(crew: Merges, task: str) -> None:
     """Somebody works on a task that came back, and it is merged."""
-    from liza.verbs.claim import claim
-    from liza.verbs.verdict import verdict
+    from liza.tasks.claim import claim
+    from liza.tasks.verdict import verdict
 
     claim(crew.crew, "coder-1", task)
     there = crew.crew.paths.task_link(task).resolve()

@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from liza.api.api_requests import TelemetryRequest
+from liza.api.telemetry import TelemetryLogs, record_telemetry
+from liza.model.errors import FutureTime
+from liza.model.paths import Paths
+from liza.model.spending import TokenUsage, ToolTotal
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.usage import telemetry_log
-from liza.programs.usage.telemetry_log import TelemetryLog
-from liza.rules.errors import FutureTime
-from liza.rules.paths import Paths
-from liza.rules.sessions.spending import TokenUsage, ToolTotal
-from liza.worker.api_requests import ReportedCall, TelemetryEvent, TelemetryRequest, TurnUsage
-from liza.worker.telemetry import TelemetryLogs, record_telemetry
+from liza.usage import telemetry_log
+from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
+from liza.usage.telemetry_log import TelemetryLog
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.project import tree_snapshot
-from liza.repo import sparse_checkout
-from liza.rules.model import Gate, TestProof
-from liza.rules.project.test_proof import ProofVerdict
-from liza.rules.project.tree_changes import TreeChanges
-from liza.verbs.merge import merge
+from liza.config.rules.test_proof import ProofVerdict
+from liza.git import sparse_checkout
+from liza.git.rules.tree_changes import TreeChanges
+from liza.merging.merge import merge
+from liza.model.model import Gate, TestProof
+from liza.project import tree_snapshot
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges
 

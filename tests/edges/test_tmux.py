@@ -28,6 +28,9 @@ import msgspec
 import pytest
 
 from liza.crew import crew as verbs
+from liza.model.errors import Missing, Refused
+from liza.model.paths import Paths
+from liza.model.session_ends import SessionOutcome
 from liza.programs.presets.preset import Dialog, Preset
 from liza.programs.session import outcomes, session_process
 from liza.programs.session.outcomes import SessionEnd
@@ -38,13 +41,10 @@ from liza.programs.terminal.keyboard import NotSent, Sent
 from liza.programs.terminal.pane import Pane, PaneAddress
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready, StillStarting
 from liza.programs.terminal.tmux_socket import TmuxNotAnswering
-from liza.rules.errors import Missing, Refused
-from liza.rules.paths import Paths
-from liza.rules.sessions.session_ends import SessionOutcome
+from liza.supervisor import down
+from liza.supervisor.start import UpOptions, up
 from liza.system import processes
-from liza.up.start import UpOptions, up
-from liza.verbs import down
-from liza.verbs.attach import attach
+from liza.view.attach import attach
 from tests.campaign.small_board import FIRST
 from tests.conftest import LONG, FakeClock, until
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from liza.confinement import support
-from liza.crew import confinement
+from liza.alarms import confinement
+from liza.alarms.current_alarms import find_alarms
+from liza.box import support
+from liza.config.config import set_setting
 from liza.crew.crew import find_crew
-from liza.crew.current_alarms import find_alarms
-from liza.crew.evidence import gather_evidence
-from liza.rules.alarm_kinds import AlarmKind
-from liza.rules.errors import Missing
-from liza.rules.model import Config, Confinement
-from liza.verbs.config import set_setting
-from liza.verbs.doctor import doctor
-from liza.verbs.init import InitOptions, init
+from liza.model.alarm_kinds import AlarmKind
+from liza.model.errors import Missing
+from liza.model.model import Config, Confinement
+from liza.project.init import InitOptions, init
+from liza.recovery.doctor import doctor
+from liza.tasks.evidence import gather_evidence
 
 CAUSE = "bubblewrap is not installed"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.errors import NotRegularFile
+from liza.model.errors import NotRegularFile
 from liza.system import atomic, untrusted_files
 from tests.edges.test_no_files import ODD
 

@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import Crew
+from liza.model.history_events import HistoryEvent
+from liza.model.model import Config, Confinement, Event, Status
+from liza.model.paths import Paths
+from liza.model.value_classes import replace
 from liza.programs.presets.preset import Permissions, Preset
-from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Config, Confinement, Event, Status
-from liza.rules.paths import Paths
-from liza.rules.tasks.backlog import TaskFields
-from liza.rules.value_classes import replace
+from liza.supervisor.crew_options import UpOptions
+from liza.supervisor.feed import Feed
+from liza.supervisor.foreground import MergeLines, _stopped_line, _watch_goal, run_foreground
+from liza.supervisor.start import _warn_unconfined
+from liza.supervisor.supervisor_exits import SupervisorWait, UpCallbacks, UpEvent, UpEventKind
 from liza.system.locks import Lock
-from liza.up.crew_options import UpOptions
-from liza.up.feed import Feed
-from liza.up.foreground import MergeLines, _stopped_line, _watch_goal, run_foreground
-from liza.up.start import _warn_unconfined
-from liza.up.supervisor_exits import SupervisorWait, UpCallbacks, UpEvent, UpEventKind
-from liza.verbs.task import add
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
 from tests.conftest import FakeClock
 from tests.edges.test_slots_place import begun
 

@@ -8,23 +8,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.cli.render.render_metrics import format_usage
-from liza.crew import usage_summary
+from liza.api.calls import ServerFacts
+from liza.api.metrics_text import format_metrics
+from liza.api.rules.prometheus_text import format_families, usage_families
 from liza.crew.crew import Crew
-from liza.programs.accounts.run_account import RunAccount, write_run_account
+from liza.model.errors import UsageError
+from liza.model.paths import Paths
+from liza.model.spending import LedgerEntry, TokenUsage, ToolTotal
+from liza.printing.render_metrics import format_usage
 from liza.programs.session.run_directory import Gauge, RunRecord
 from liza.programs.session.session_process import RunningSession
-from liza.programs.usage import ledger
-from liza.programs.usage.telemetry_log import TelemetryLog
-from liza.rules.errors import UsageError
-from liza.rules.paths import Paths
-from liza.rules.reports.prometheus_text import format_families, usage_families
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage, ToolTotal
-from liza.server.operations.calls import ServerFacts
-from liza.server.operations.metrics_text import format_metrics
 from liza.system import atomic, processes
-from liza.verbs.metrics import USAGE_GROUPS, usage_by
-from liza.worker.api_requests import ReportedCall, TelemetryEvent, TurnUsage
+from liza.usage import ledger, usage_summary
+from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
+from liza.usage.run_account import RunAccount, write_run_account
+from liza.usage.telemetry_log import TelemetryLog
+from liza.view.metrics import USAGE_GROUPS, usage_by
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 

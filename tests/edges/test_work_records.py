@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.cli.render import render_task
-from liza.cli.render.render_task import format_task
-from liza.crew.archive.archive_moves import archive_closed
-from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
-from liza.rules.tasks.backlog import TaskFields
+from liza.board.archive_moves import archive_closed
+from liza.model.errors import LizaError, Refused, UnknownId, UsageError
+from liza.printing import render_task
+from liza.printing.render_task import format_task
 from liza.system.locks import Lock
-from liza.verbs import agents
-from liza.verbs.claim import claim_task
-from liza.verbs.show_task import show_task
-from liza.verbs.task import add
+from liza.tasks.claim import claim_task
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
+from liza.view import agents
+from liza.view.show_task import show_task
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, prepared
 

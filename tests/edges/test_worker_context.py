@@ -7,21 +7,22 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.api.api_requests import ContextRequest
+from liza.api.context import compose_context
+from liza.briefs import inbox
+from liza.briefs.brief_facts import gather_brief_facts
+from liza.briefs.brief_writer import compose_brief
+from liza.briefs.rules.context_rules import ContextMode
 from liza.crew.crew import Crew, find_crew
-from liza.programs.brief.brief_writer import compose_brief
-from liza.programs.messages import inbox
+from liza.model.errors import NotOwner, RunIsOver
+from liza.model.model import HumanNote
+from liza.model.owned_work import find_current_work
 from liza.programs.session.run_directory import Gauge, RunDir, RunRecord, Turn, TurnSource
-from liza.rules.errors import NotOwner, RunIsOver
-from liza.rules.model import HumanNote
-from liza.rules.owned_work import find_current_work
-from liza.rules.tasks.backlog import TaskFields
-from liza.verbs.claim import claim
-from liza.verbs.handoff import HandoffRequest, handoff
-from liza.verbs.init import InitOptions, init
-from liza.verbs.task import add
-from liza.worker.api_requests import ContextMode, ContextRequest
-from liza.worker.brief_facts import gather_brief_facts
-from liza.worker.context import compose_context
+from liza.project.init import InitOptions, init
+from liza.tasks.claim import claim
+from liza.tasks.handoff import HandoffRequest, handoff
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
 from tests.conftest import git
 
 FULL = ["role", "work", "mail", "directive"]

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from liza.api.api_answers import Credential
+from liza.api.api_requests import CredentialReport, CredentialState
+from liza.api.credentials import acknowledge_credentials, current_credentials, list_rotated, report_credential
 from liza.crew.crew import Crew
-from liza.programs.accounts import account_file, account_records
-from liza.programs.accounts.account_choice import AccountChooser
-from liza.programs.accounts.run_account import account_parts
+from liza.model.errors import Missing, NoAccount, RunIsOver
+from liza.model.paths import Paths
+from liza.model.spending import TokenUsage
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.usage.telemetry_log import TelemetryLog
-from liza.rules.errors import Missing, NoAccount, RunIsOver
-from liza.rules.paths import Paths
-from liza.rules.sessions.spending import TokenUsage
-from liza.rules.worker_api import account_rules
-from liza.rules.worker_api.telemetry_rules import TelemetryEvent, TurnUsage
-from liza.worker.api_answers import Credential
-from liza.worker.api_requests import CredentialReport, CredentialState
-from liza.worker.credentials import acknowledge_credentials, current_credentials, list_rotated, report_credential
+from liza.usage import account_file, account_records
+from liza.usage.account_choice import AccountChooser
+from liza.usage.rules import account_rules
+from liza.usage.rules.telemetry_rules import TelemetryEvent, TurnUsage
+from liza.usage.run_account import account_parts
+from liza.usage.telemetry_log import TelemetryLog
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 

@@ -8,19 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from liza.api.api_requests import HealthReport, TelemetryRequest
+from liza.api.health import report_health, run_health, server_health
+from liza.api.telemetry import record_telemetry
 from liza.crew.crew import Crew
+from liza.model.errors import FutureTime, UnknownId
+from liza.model.paths import Paths
+from liza.model.session_ends import SilenceKind, StopReason
 from liza.programs.presets.preset import Preset
+from liza.programs.rules.health_rules import HealthStatus, WorkerState
 from liza.programs.session.run_directory import Gauge, ModelNote, RunDir, RunRecord, Turn, TurnSource
 from liza.programs.session.session_process import RunningSession
-from liza.programs.usage.meter import Meter
-from liza.rules.errors import FutureTime, UnknownId
-from liza.rules.paths import Paths
-from liza.rules.sessions.session_ends import SilenceKind, StopReason
-from liza.rules.worker_api.health_rules import HealthStatus, WorkerState
 from liza.system.processes import identify_self
-from liza.worker.api_requests import HealthReport, TelemetryEvent, TelemetryRequest
-from liza.worker.health import report_health, run_health, server_health
-from liza.worker.telemetry import record_telemetry
+from liza.usage.meter import Meter
+from liza.usage.rules.telemetry_rules import TelemetryEvent
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from liza.api.api_answers import Credential, IdentityAnswer
+from liza.api.api_requests import IdentityRequest
+from liza.api.identity import BearerCache, find_run, identify, issue_token, verify_bearer
 from liza.crew.crew import Crew
+from liza.model.errors import LizaError, RunIsOver, TokenRefused
+from liza.model.paths import Paths
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.rules.errors import LizaError, RunIsOver, TokenRefused
-from liza.rules.paths import Paths
-from liza.worker.api_answers import Credential, IdentityAnswer
-from liza.worker.api_requests import IdentityRequest
-from liza.worker.identity import BearerCache, find_run, identify, issue_token, verify_bearer
 from tests.conftest import FakeClock
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

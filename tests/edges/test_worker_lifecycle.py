@@ -14,18 +14,19 @@ from typing import Any
 
 import pytest
 
-from liza.programs.guards import guard_files
+from liza.api import lifecycle
+from liza.api.api_requests import LifecycleRequest
+from liza.api.hook import Hook
+from liza.api.lifecycle import LOCK_LIMIT, STUCK_LIMIT, report_lifecycle
+from liza.briefs import inbox
+from liza.briefs.prompt_stream import PromptStream
+from liza.guards import guard_files
+from liza.model.errors import FutureTime, LizaError, LockTimeout, RunIsOver, UnknownId, UsageError
+from liza.model.paths import Paths
 from liza.programs.hooks.hook_events import NO_REPLY, HookReply
-from liza.programs.messages import inbox
-from liza.programs.messages.prompt_stream import PromptStream
+from liza.programs.rules.lifecycle_rules import LifecycleEvent
 from liza.programs.session.run_directory import RunDir, RunRecord, Turn, TurnSource
-from liza.rules.errors import FutureTime, LizaError, LockTimeout, RunIsOver, UnknownId, UsageError
-from liza.rules.paths import Paths
 from liza.system.locks import lock_path
-from liza.verbs.hook import Hook
-from liza.worker import lifecycle
-from liza.worker.api_requests import LifecycleEvent, LifecycleRequest
-from liza.worker.lifecycle import LOCK_LIMIT, STUCK_LIMIT, report_lifecycle
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 E = LifecycleEvent

@@ -10,12 +10,13 @@ import pytest
 
 from liza.cli import app
 from liza.crew.crew import find_crew
-from liza.crew.project import hook_files, local_files
-from liza.crew.recovery.findings import Finding
-from liza.repo.runner import Git
-from liza.repo.slots import slot_setup
-from liza.verbs.doctor import doctor
-from liza.verbs.init import InitOptions, init
+from liza.git import local_files
+from liza.git.runner import Git
+from liza.git.slots import slot_setup
+from liza.project import hook_files
+from liza.project.init import InitOptions, init
+from liza.recovery.doctor import doctor
+from liza.recovery.findings import Finding
 from tests.conftest import git
 
 SHELL, HUSKY = "#!/bin/sh\n", ".husky"

@@ -25,9 +25,9 @@ from liza.board import events
 from liza.board.store import Board
 from liza.cli import entry_points
 from liza.crew.crew import find_crew
-from liza.repo.slots import slots_directory
-from liza.rules.model import State, Task
-from liza.rules.paths import Paths
+from liza.git.slots import slots_directory
+from liza.model.model import State, Task
+from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.command_servers import VARIABLE
 from tests.conftest import git, worktree_of

@@ -28,7 +28,7 @@ def _callers():
     names, frame = [], sys._getframe(2)
     while frame is not None and len(names) < 4:
         name = frame.f_globals.get("__name__", "?")
-        if name.startswith("liza.") and name not in ("liza.repo.git_start", "liza.repo.runner", *names[-1:]):
+        if name.startswith("liza.") and name not in ("liza.git.git_start", "liza.git.runner", *names[-1:]):
             names.append(name)
         frame = frame.f_back
     return " ← ".join(names)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.accounts import account_file
+from liza.usage import account_file
 from tests.journeys.crews import WORK, Crew, bytes_of_files, bytes_of_history, bytes_of_processes
 
 ROW = """\

@@ -15,9 +15,9 @@ from subprocess import PIPE
 
 import pytest
 
-from liza.programs.messages import inbox
+from liza.briefs import inbox
 from liza.programs.session import session_process
-from liza.programs.usage import ledger
+from liza.usage import ledger
 from tests.acp.rig import AGENT
 from tests.journeys.crews import BIN, Crew, Supervisor, started
 

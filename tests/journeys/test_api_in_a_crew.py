@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from liza.api import api_server
 from liza.crew.crew import find_crew
-from liza.crew.serving import api_server
 from tests.conftest import variant
 from tests.edges.api_worker import Api
 from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.model import State
+from liza.model.model import State
 from tests.journeys.crews import WORK, Crew, started
 
 REJECT = """\

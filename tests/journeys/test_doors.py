@@ -21,10 +21,10 @@ import pytest
 
 from liza.cli import app, entry_points
 from liza.cli.reference import build_reference as reference
-from liza.crew.liza_path import liza_path, qualify_command
+from liza.model.errors import BoardUnreadable, GitFailed, LockTimeout, Missing, Refused, WriteFailed
+from liza.model.paths import Paths
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.rules.errors import BoardUnreadable, GitFailed, LockTimeout, Missing, Refused, WriteFailed
-from liza.rules.paths import Paths
+from liza.system.liza_path import liza_path, qualify_command
 from tests.conftest import git, worktree_of
 
 HERE = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.statuses import GoalStatus
+from liza.model.statuses import GoalStatus
 from tests.journeys.crews import BIN, LIMIT, Crew, started
 from tests.journeys.test_api_in_a_crew import wait_served
 from tests.journeys.test_demo import living

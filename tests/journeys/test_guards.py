@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.guards.guard_rules import DENIALS_FILE, GUARDS_FILE
-from liza.rules.paths import state_directory
+from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_FILE
+from liza.model.paths import state_directory
 from tests.journeys.crews import Crew
 
 ASK = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from liza.board import revision_journal
-from liza.rules.model import State
+from liza.model.model import State
 from tests.journeys.crews import APPROVE, WORK, Crew, started
 
 ROOT_CAUSE = "two concerns in one task: the file and its index"

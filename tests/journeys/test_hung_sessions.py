@@ -57,10 +57,10 @@ import os, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
 from liza.crew.crew import find_crew
-from liza.worker.api_requests import *
-from liza.worker.identity import identify
-from liza.worker.lifecycle import report_lifecycle
-from liza.worker.telemetry import record_telemetry
+from liza.api.api_requests import *
+from liza.api.identity import identify
+from liza.api.lifecycle import report_lifecycle
+from liza.api.telemetry import record_telemetry
 
 notes, kind = Path(sys.argv[1]), sys.argv[2]
 crew = find_crew(Path(os.environ["LIZA_ROOT"]))

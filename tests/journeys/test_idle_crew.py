@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from liza.rules.model import State
+from liza.model.model import State
 from tests.journeys.crews import WORK, started
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.model import State
+from liza.model.model import State
 from tests.conftest import variant
 from tests.journeys.crews import APPROVE, WORK, Crew, started
 

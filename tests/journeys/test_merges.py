@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.model import State, Status
+from liza.model.model import State, Status
 from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew, processes_of, started
 

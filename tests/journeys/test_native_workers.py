@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.messages import inbox
+from liza.briefs import inbox
 from tests.journeys.crews import QUICK, Crew, started
 
 WORKER = """\
@@ -16,12 +16,12 @@ import os, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
 from liza.crew.crew import find_crew
-from liza.worker.api_requests import *
-from liza.worker.context import compose_context
-from liza.worker.identity import identify, verify_bearer
-from liza.worker.lifecycle import report_lifecycle
-from liza.worker.prompts import PromptStream, acknowledge_prompts
-from liza.worker.telemetry import record_telemetry
+from liza.api.api_requests import *
+from liza.api.context import compose_context
+from liza.api.identity import identify, verify_bearer
+from liza.api.lifecycle import report_lifecycle
+from liza.api.prompts import PromptStream, acknowledge_prompts
+from liza.api.telemetry import record_telemetry
 
 notes = Path(sys.argv[1])
 crew = find_crew(Path(os.environ["LIZA_ROOT"]))

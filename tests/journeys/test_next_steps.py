@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from liza.cli import entry_points
-from liza.rules.errors import read_last_message
+from liza.model.errors import read_last_message
 from tests.conftest import variant, worktree_of
 from tests.journeys.crews import BIN, project
 

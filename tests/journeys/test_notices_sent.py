@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.notices import deliveries
-from liza.crew.notices.notice_targets import NoticeTarget
+from liza.alarms import deliveries
+from liza.alarms.notice_targets import NoticeTarget
 from liza.system import lock_holders
 from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of

@@ -57,7 +57,7 @@ def test_git_and_locks_have_one_way_each(crew: Crew, tmp_path: Path, words: tupl
     starts, locks = json.loads((tmp_path / "traced").read_text())
     assert starts
     for stack in starts:
-        assert callers(stack, "repo/git_start.py", "git/cmd.py")[:2] == ["repo/git_start.py", "git/cmd.py"], stack
+        assert callers(stack, "git/git_start.py", "git/cmd.py")[:2] == ["git/git_start.py", "git/cmd.py"], stack
     if words[1] != "status":
         assert locks
     for stack in locks:

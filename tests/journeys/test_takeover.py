@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from liza.crew.crew import find_crew
-from liza.programs.usage import ledger
-from liza.rules.model import State
-from liza.rules.sessions.spending import TokenUsage
-from liza.rules.statuses import AgentStatus
-from liza.rules.tasks import claims
-from liza.rules.tasks.picking import Evidence
+from liza.model.model import State
+from liza.model.spending import TokenUsage
+from liza.model.statuses import AgentStatus
 from liza.system import processes
+from liza.tasks.rules import claims
+from liza.tasks.rules.picking import Evidence
+from liza.usage import ledger
 from tests.conftest import worktree_of
 from tests.journeys.crews import WORK, Crew, started
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.messages import delivery_log, inbox
+from liza.briefs import delivery_log, inbox
 from liza.programs.terminal import tmux
 from liza.system import processes, wake_up
 from tests.journeys.crews import WORK, Crew, started

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
-from liza.up.healing import Healer, Look
+from liza.supervisor.healing import Healer, Look
 from tests.conftest import until
 from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew
 

@@ -1,4 +1,4 @@
-"""`bin/test --mutation`: change liza/rules in small ways, and report the changes that no test in tests/unit notices."""
+"""`bin/test --mutation`: change the rules in small ways, and report the changes that no test in tests/unit notices."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.mutation import executed_lines, mutants, trials, type_checks
 from tests.mutation.generator import mutants_of
 from tests.mutation.mutants import Accepted, Mutant, Result
+from tests.unit.sources import pure_modules
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / ".liza-mutation"
@@ -40,7 +41,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 
 def modules(only: Sequence[str]) -> list[str]:
     """Return the paths of the modules that are changed. Raises SystemExit if there are none."""
-    paths = [str(path.relative_to(ROOT)) for path in sorted((ROOT / trials.RULES).rglob("*.py"))]
+    paths = [str(path.relative_to(ROOT)) for path in pure_modules(ROOT)]
     prefixes = [prefix.removesuffix("/") for prefix in only]
     chosen = [
         path
@@ -48,7 +49,7 @@ def modules(only: Sequence[str]) -> list[str]:
         if not only or any(path == prefix or path.startswith(f"{prefix}/") for prefix in prefixes)
     ]
     if not chosen:
-        sys.stderr.write(f"no module of {trials.RULES} is below {' '.join(only)}\n")
+        sys.stderr.write(f"no module of the rules is below {' '.join(only)}\n")
         raise SystemExit(USAGE)
     return chosen
 

@@ -25,6 +25,7 @@ from hypothesis import Phase, settings
 from tests.mutation import children
 from tests.mutation.executed_lines import Coverage, LineRecorder, Record
 from tests.mutation.mutants import Mutant, Result
+from tests.unit.sources import pure_modules
 
 PASSED, FAILED = 0, 1
 BASE_SECONDS = 10
@@ -32,7 +33,6 @@ BASE_SECONDS = 10
 FACTOR = 4
 """A child may take so many times the CPU time of its tests without a mutant."""
 OPTIONS = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not campaign and not real")
-RULES = "liza/rules"
 
 
 class TestsFailed(Exception):
@@ -67,7 +67,7 @@ def module_name(path: str) -> str:
 
 def import_rules(root: Path) -> None:
     """Import all modules of the rules: some are imported lazily, and a change needs the function to be there."""
-    for path in sorted((root / RULES).rglob("*.py")):
+    for path in pure_modules(root):
         importlib.import_module(module_name(str(path.relative_to(root))))
 
 
@@ -213,7 +213,7 @@ class _Collected(_Driver):
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         import_rules(self._root)
         self._items = {item.nodeid: item for item in session.items}
-        functions = functions_below(self._root / RULES)
+        functions = functions_of(pure_modules(self._root))
         gc.collect()
         gc.freeze()
         jobs = filter(None, (self._job(number, mutant, functions) for number, mutant in enumerate(self._mutants)))
@@ -252,11 +252,12 @@ class _Failure(BaseException):
     """A test has failed."""
 
 
-def functions_below(directory: Path) -> dict[tuple[str, str], list[FunctionType]]:
-    """Return the functions of modules below a directory, by file and qualified name."""
+def functions_of(modules: Sequence[Path]) -> dict[tuple[str, str], list[FunctionType]]:
+    """Return the functions of modules, by file and qualified name."""
+    files = {str(path) for path in modules}
     functions: dict[tuple[str, str], list[FunctionType]] = defaultdict(list)
     for thing in gc.get_objects():
-        if isinstance(thing, FunctionType) and thing.__code__.co_filename.startswith(f"{directory}/"):
+        if isinstance(thing, FunctionType) and thing.__code__.co_filename in files:
             functions[thing.__code__.co_filename, thing.__code__.co_qualname].append(thing)
     return functions
 

@@ -11,34 +11,34 @@ from pathlib import Path
 import msgspec
 
 from liza.board.text import document
-from liza.cli.render import render_crew, render_task
-from liza.cli.render.columns import cell_width, wrap_text
-from liza.cli.render.render_metrics import format_summary
-from liza.cli.render.render_patch import EventList
-from liza.cli.render.render_session import SessionStyle, format_session
+from liza.config import confirmed_settings
+from liza.config.rules import settings
 from liza.crew.crew import Crew
-from liza.crew.drift import confirmed_settings
-from liza.crew.usage_summary import task_cost_text
+from liza.model.history_events import HistoryEvent
+from liza.model.model import State, Status, Task
+from liza.model.owned_work import find_current_work
+from liza.model.paths import Paths
+from liza.model.spending import LedgerEntry, TokenUsage
+from liza.model.value_classes import replace
+from liza.printing import render_crew, render_task
+from liza.printing.columns import cell_width, wrap_text
+from liza.printing.render_metrics import format_summary
+from liza.printing.render_patch import EventList
+from liza.printing.render_session import SessionStyle, format_session
 from liza.programs.session.run_directory import RunRecord
 from liza.programs.session.session_process import RunningSession
-from liza.programs.usage import ledger
-from liza.rules import settings
-from liza.rules.history_events import HistoryEvent
-from liza.rules.model import State, Status, Task
-from liza.rules.owned_work import find_current_work
-from liza.rules.paths import Paths
-from liza.rules.reports.narration import LIZA, find_news
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage
-from liza.rules.value_classes import replace
+from liza.project.init import InitOptions, init
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
-from liza.verbs.history import recall_events
-from liza.verbs.init import InitOptions, init
-from liza.verbs.logs import find_newest_run
-from liza.verbs.metrics import metrics
-from liza.verbs.session_log import read_recent
-from liza.verbs.show_task import show_task
-from liza.verbs.status import look
+from liza.tasks.rules.narration import LIZA, find_news
+from liza.usage import ledger
+from liza.usage.usage_summary import task_cost_text
+from liza.view.history import recall_events
+from liza.view.logs import find_newest_run
+from liza.view.metrics import metrics
+from liza.view.session_log import read_recent
+from liza.view.show_task import show_task
+from liza.view.status import look
 from tests.pictures.drawing import THEMES, draw
 from tests.pictures.example_session import write_session
 

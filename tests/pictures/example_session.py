@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from liza.crew.crew import Crew
-from liza.verbs.all_logs import TIMES_FILE
+from liza.view.all_logs import TIMES_FILE
 
 _STEPS: list[tuple[str, str, dict[str, Any], str, bool]] = [
     ("", "I read the spec and the failing test first.", {}, "", False),

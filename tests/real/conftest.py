@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.usage import ledger
-from liza.rules.model import State
-from liza.rules.sessions.spending import LedgerEntry
+from liza.model.model import State
+from liza.model.spending import LedgerEntry
+from liza.usage import ledger
 from tests.journeys.crews import Crew, Supervisor, started
 from tests.real import rigs
 from tests.real.model import Fault, Model, Script, serving

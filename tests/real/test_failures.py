@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from liza.model.paths import Paths
 from liza.programs.presets import preset_table
 from liza.programs.session.program_faults import FaultKind, find_faults
-from liza.rules.paths import Paths
 from tests.journeys.crews import BIN
 from tests.real import rigs
 from tests.real.conftest import Begin

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from liza.model.paths import Paths
 from liza.programs.presets import preset_table
-from liza.rules.paths import Paths
 from tests.journeys.crews import BIN
 from tests.real.conftest import Begin, Scene
 from tests.real.model import INPUT, OUTPUT, Asked, Call, Fault, Say, Script, Shell, Turn, turns

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from liza.crew.liza_path import liza_path
+from liza.briefs import inbox
+from liza.model.paths import Paths
 from liza.programs.hooks.hook_templates import load_template
-from liza.programs.messages import inbox
-from liza.rules.paths import Paths
+from liza.system.liza_path import liza_path
 from tests.real.conftest import Begin, Scene
 from tests.real.model import Asked, Say, Script, Shell, Turn, turns
 

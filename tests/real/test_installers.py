@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.project import commands
+from liza.project import commands
 from tests.real import rigs
 from tests.real.rigs import Rig
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
-from liza.verbs import status
+from liza.view import status
 from tests.real.conftest import Begin, Scene
 from tests.real.model import Fault
 from tests.real.test_headless import WORK, edits

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.crew.liza_path import liza_path
+from liza.model.paths import Paths
 from liza.programs.presets import command_line, preset_table, session_environment
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
@@ -24,7 +24,7 @@ from liza.programs.terminal import keyboard, readiness, tmux
 from liza.programs.terminal.keyboard import InputLine, NotSent, Sent
 from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready
-from liza.rules.paths import Paths
+from liza.system.liza_path import liza_path
 from tests.conftest import git, until
 from tests.edges.test_tmux import Seat, seated
 from tests.real import rigs

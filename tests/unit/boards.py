@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from liza.rules.model import Agent, Goal, ProcessIdentity, State, Status, Task
-from liza.rules.tasks import claims
-from liza.rules.tasks.coding import SubmittedWork
-from liza.rules.tasks.picking import Evidence
+from liza.model.model import Agent, Goal, ProcessIdentity, State, Status, Task
+from liza.tasks.rules import claims
+from liza.tasks.rules.coding import SubmittedWork
+from liza.tasks.rules.picking import Evidence
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 BASE = "b" * 40
@@ -52,14 +52,14 @@ def claimed(state: State, task_id: str = "task-1", agent: str = "coder-1", now: 
 
 
 def submitted(state: State, task_id: str = "task-1", agent: str = "coder-1", head: str = HEAD) -> tuple[State, str]:
-    from liza.rules.tasks import coding
+    from liza.tasks.rules import coding
 
     state, run = claimed(state, task_id, agent)
     return coding.submit(state, task_id, run, SubmittedWork(head=head, ahead=True, branch=f"task/{task_id}"), NOW), run
 
 
 def under_review(state: State, reviewer: str = "code-reviewer-1") -> tuple[State, str, str]:
-    from liza.rules.tasks import reviews
+    from liza.tasks.rules import reviews
 
     state, run = submitted(state)
     state, review = reviews.claim_review(state, "task-1", reviewer, NOW, Evidence(dead=frozenset({run})))

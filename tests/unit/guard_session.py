@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import liza
-from liza.programs.guards.shell_parser import parse_script
-from liza.rules.guards.acts import CannotJudge, GuardFacts
-from liza.rules.guards.judgment import UNJUDGED_RULE, PreparedRules, ToolJudge, Verdict
+from liza.guards.rules.acts import CannotJudge, GuardFacts
+from liza.guards.rules.judgment import UNJUDGED_RULE, PreparedRules, ToolJudge, Verdict
+from liza.guards.shell_parser import parse_script
 
 ROOT, SLOTS, WORKTREE, HOME = "/home/ann/shop", "/home/ann/.cache/slots", "/home/ann/.cache/slots/one", "/home/ann"
 STATE = "/var/state/ann/liza"
@@ -20,7 +20,7 @@ TESTS = "make check && ./bin/test --all > report.txt"
 @cache
 def defaults() -> dict[str, Any]:
     """The guards that come with Liza."""
-    text = (Path(liza.__file__).parent / "programs" / "guards.toml").read_text(encoding="utf-8")
+    text = (Path(liza.__file__).parent / "guards" / "guards.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 

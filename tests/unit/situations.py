@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from liza.rules.model import State
-from liza.rules.sessions.session_facts import SessionFacts, SessionState, Situation
-from liza.rules.value_classes import replace
+from liza.model.model import State
+from liza.model.value_classes import replace
+from liza.supervisor.rules.session_facts import SessionFacts, SessionState, Situation
 from tests.unit.boards import NOW
 
 OF_SESSION = {

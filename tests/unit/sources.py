@@ -27,3 +27,10 @@ def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
 def module_nodes(path: Path) -> tuple[ast.AST, ...]:
     """Return all nodes of a module, in the order of ``ast.walk``."""
     return nodes_of(parse_module(path))
+
+
+def pure_modules(root: Path) -> list[Path]:
+    """Return the modules without disk, processes and clock, sorted: `model`, `text`, and the rules of each package."""
+    package = root / "liza"
+    rules = [*package.rglob("rules/*.py"), *package.rglob("rules.py")]
+    return sorted({*rules, *(package / "model").rglob("*.py"), *(package / "text").rglob("*.py")})

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.worker_api import account_rules
-from liza.rules.worker_api.account_rules import AccountOrder, AccountRecord, Chosen, Lifetime, NoneUsable, Obstacle
+from liza.usage.rules import account_rules
+from liza.usage.rules.account_rules import AccountOrder, AccountRecord, Chosen, Lifetime, NoneUsable, Obstacle
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)

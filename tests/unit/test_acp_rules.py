@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.acp.session_steps import (
+from liza.api.rules.session_steps import (
     CANCEL_LIMIT,
     AcpFacts,
     AwaitNews,
@@ -19,8 +19,8 @@ from liza.rules.acp.session_steps import (
     TurnFacts,
     next_session_step,
 )
-from liza.rules.acp.tool_requests import MAX_CALLS, ToolBook, ToolPaths, choose_option, compose_outcome
-from liza.rules.acp.turn_results import (
+from liza.api.rules.tool_requests import MAX_CALLS, ToolBook, ToolPaths, choose_option, compose_outcome
+from liza.api.rules.turn_results import (
     FailureSign,
     TurnContent,
     TurnEnd,
@@ -30,8 +30,8 @@ from liza.rules.acp.turn_results import (
     judge_answer,
     judge_error,
 )
-from liza.rules.acp.usage_counts import UsageCounts, UsageScope, add_counts, share_of_turn
-from liza.rules.sessions.session_ends import SilenceKind
+from liza.api.rules.usage_counts import UsageCounts, UsageScope, add_counts, share_of_turn
+from liza.model.session_ends import SilenceKind
 
 STEPS = [
     (AcpFacts(), AwaitNews()),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.value_classes import replace
-from liza.rules.worker_api.address_checks import AddressFacts, describe_long_address, find_address_faults
+from liza.api.rules.address_checks import AddressFacts, describe_long_address, find_address_faults
+from liza.model.value_classes import replace
 
 SOCKET = Path("/p/.liza/run/api.sock")
 WELL = AddressFacts(

@@ -10,17 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.derived import update_derived_fields
-from liza.rules.model import Agent, Status
-from liza.rules.sessions.agent_states import (
-    AgentFacts,
-    AgentState,
-    Session,
-    SessionPhase,
-    Work,
-    derive_state,
-)
-from liza.rules.state_words import (
+from liza.model.derived import update_derived_fields
+from liza.model.model import Agent, Status
+from liza.model.state_words import (
     AGENT_WORDS,
     STATE_WORDS,
     TASK_WORDS,
@@ -30,7 +22,8 @@ from liza.rules.state_words import (
     find_statuses,
     task_word,
 )
-from liza.rules.statuses import AgentStatus
+from liza.model.statuses import AgentStatus
+from liza.view.rules.agent_states import AgentFacts, AgentState, Session, SessionPhase, Work, derive_state
 from tests.unit.boards import board, claimed, task
 
 START, CLAIMED, CLOSED = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (10, 9, 11))

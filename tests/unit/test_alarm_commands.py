@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 import liza
-from liza.rules.alarm_kinds import AlarmKind, LoggedKind, alarm_class, waits_for_person
-from liza.rules.merging.merge_alarms import AbsentCheckout
-from liza.rules.model import (
+from liza.alarms.rules.alarms import AlarmFacts, StoppedProcesses, evaluate_alarms
+from liza.alarms.rules.drift_alarms import RepositoryDrift
+from liza.alarms.rules.merge_alarms import AbsentCheckout
+from liza.config.rules.settings import UnconfirmedSetting
+from liza.model.alarm_kinds import AlarmKind, LoggedKind, alarm_class, waits_for_person
+from liza.model.model import (
     Agent,
     Config,
     Delivery,
@@ -28,12 +31,9 @@ from liza.rules.model import (
     Task,
     TestProof,
 )
-from liza.rules.reports.alarms import AlarmFacts, StoppedProcesses, evaluate_alarms
-from liza.rules.reports.drift_alarms import RepositoryDrift
-from liza.rules.settings import UnconfirmedSetting
-from liza.rules.tasks import claims
-from liza.rules.tasks.drafts import MissingParts
-from liza.rules.tasks.picking import Evidence
+from liza.tasks.rules import claims
+from liza.tasks.rules.drafts import MissingParts
+from liza.tasks.rules.picking import Evidence
 from tests.unit.boards import BASE, HEAD, HERE, NOW, agents, board, later, task, with_config
 from tests.unit.sources import nodes_of, parse_module
 from tests.unit.test_typed_commands import hint_complaint, texts

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from liza.rules.alarm_kinds import Alarm, AlarmKind, waits_for_person
-from liza.rules.model import (
+from liza.alarms.rules.alarms import STALE_DRAFT, STALE_SIGNAL, AlarmFacts, evaluate_alarms
+from liza.model.alarm_kinds import Alarm, AlarmKind, waits_for_person
+from liza.model.model import (
     Agent,
     Config,
     Discovery,
@@ -21,10 +22,9 @@ from liza.rules.model import (
     SupervisorExit,
     Task,
 )
-from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, AlarmFacts, evaluate_alarms
-from liza.rules.tasks.drafts import MissingParts
-from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.unclaimable import find_unclaimable
+from liza.tasks.rules.drafts import MissingParts
+from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.unclaimable import find_unclaimable
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 PAST, FUTURE = NOW - timedelta(seconds=1), NOW + timedelta(seconds=60)
@@ -232,7 +232,7 @@ def test_planning_that_hangs_or_goes_round_in_circles_and_an_urgent_discovery() 
     hangs = PlanningClaim(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
     assert kinds(board(task(), planning=hangs)) == ["expired_planning_lease"]
     stuck = board(task(status=Status.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
-    from liza.rules.tasks.planning import find_triggers
+    from liza.tasks.rules.planning import find_triggers
 
     circles = PlanningClaim(fingerprint=find_triggers(stuck)[0].fingerprint, count=2)
     from msgspec.structs import replace

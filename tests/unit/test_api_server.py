@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules import errors
-from liza.rules.errors import LizaError
-from liza.rules.sessions.rests import FIRST_DELAY, MAX_DELAY, restart_delay
-from liza.server.callers import Access, Connection, refuse_web_pages
-from liza.server.operations import openapi
-from liza.server.operations.calls import Operation
-from liza.server.operations.operation_table import OPERATIONS
-from liza.server.problems import STATUSES, RequestProblem, invalid_body, problem_of
+from liza.api import openapi
+from liza.api.callers import Access, Connection, refuse_web_pages
+from liza.api.calls import Operation
+from liza.api.operation_table import OPERATIONS
+from liza.api.problems import STATUSES, RequestProblem, invalid_body, problem_of
+from liza.model import errors
+from liza.model.errors import LizaError
+from liza.model.rests import FIRST_DELAY, MAX_DELAY, restart_delay
 from liza.system.peers import PeerSession
 
 BY_NAME = {operation.name: operation for operation in OPERATIONS}

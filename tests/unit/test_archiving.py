@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from liza.rules import invariants
-from liza.rules.derived import sprint_metrics
-from liza.rules.model import Event, State, Status, Task
-from liza.rules.tasks import archiving, planning
-from liza.rules.tasks.archiving import ArchiveTotals
+from liza.board.rules import archiving
+from liza.board.rules.archiving import ArchiveTotals
+from liza.model import invariants
+from liza.model.derived import sprint_metrics
+from liza.model.model import Event, State, Status, Task
+from liza.tasks.rules import planning
 from tests.unit.boards import NOW, agents, board, later, task, with_config
 
 S = Status

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.guards import guard_files, session_guards
-from liza.programs.guards.session_guards import SessionGuards
-from liza.rules.guards.guard_rules import GUARDS_FILE, find_rule_errors
-from liza.rules.paths import Paths
+from liza.guards import guard_files, session_guards
+from liza.guards.rules.guard_rules import GUARDS_FILE, find_rule_errors
+from liza.guards.session_guards import SessionGuards
+from liza.model.paths import Paths
 
 
 def _guards(root: Path, role: str = "coder") -> SessionGuards:

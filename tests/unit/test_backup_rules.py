@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.landing.backup_rules import (
+from liza.landing.rules.backup_rules import (
     BackupFailure,
     TaskTips,
     backup_alarms,
@@ -16,8 +16,8 @@ from liza.rules.landing.backup_rules import (
     retry_delay,
     seconds_to_retry,
 )
-from liza.rules.landing.push_rules import parse_ref_results
-from liza.rules.model import Config, Event, Goal, State, Status, Task
+from liza.landing.rules.push_rules import parse_ref_results
+from liza.model.model import Config, Event, Goal, State, Status, Task
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED = BackupFailure(

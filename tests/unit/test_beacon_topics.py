@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.programs.brief import beacon_topics, brief_writer
-from liza.programs.brief.beacon_topics import BeaconTopic
-from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Event
-from liza.rules.sessions.session_ends import SessionOutcome
+from liza.briefs import beacon_topics, brief_writer
+from liza.briefs.beacon_topics import BeaconTopic
+from liza.model.history_events import HistoryEvent
+from liza.model.model import Event
+from liza.model.session_ends import SessionOutcome
 from tests.unit.test_programs_brief import NOW, TASK, context
 
 T = BeaconTopic

@@ -7,15 +7,17 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.errors import Refused
-from liza.rules.governance.watched_events import collect_events
-from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import batch_search, epic_rules, merge_alarms, merge_failures, merge_queue, merge_rules
-from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import EpicStep, MergeInProgress, State, Status, Task
-from liza.rules.tasks import coding
-from liza.rules.tasks.coding import SubmittedWork
-from liza.rules.transitions import Invocation, add_event, find_unexplained_step
+from liza.alarms.rules import merge_alarms
+from liza.breaker.rules.watched_events import collect_events
+from liza.merging.rules import batch_search, epic_rules, merge_queue, merge_rules
+from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
+from liza.model import merge_failures
+from liza.model.errors import Refused
+from liza.model.history_events import HistoryEvent
+from liza.model.model import EpicStep, MergeInProgress, State, Status, Task
+from liza.model.transitions import Invocation, add_event, find_unexplained_step
+from liza.tasks.rules import coding
+from liza.tasks.rules.coding import SubmittedWork
 from tests.unit.boards import NOW, board, claimed, later, task
 from tests.unit.test_merging import BY, COMMIT, approved
 from tests.unit.test_merging import board as merge_board

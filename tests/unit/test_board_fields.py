@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import liza
-from liza.rules import model
+from liza.model import model
 from tests.unit.sources import module_nodes
 
 PACKAGE = Path(liza.__file__).parent
@@ -66,7 +66,7 @@ def uses() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     read, written = defaultdict(set), defaultdict(set)
     for path in PACKAGE.rglob("*.py"):
         module = path.relative_to(PACKAGE).as_posix()
-        if module == "rules/model.py" or module.startswith("demo/"):
+        if module == "model/model.py" or module.startswith("demo/"):
             continue
         for node in module_nodes(path):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):

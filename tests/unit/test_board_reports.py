@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.board.outside_edits import merge_edit
-from liza.rules.errors import LizaError, Refused, UnknownId, UsageError
-from liza.rules.governance import board_reports
-from liza.rules.governance.anomaly_kinds import ANOMALY_TYPES
-from liza.rules.model import Anomaly, Discovery, Resolution, State
-from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
-from liza.rules.tasks import backlog, planning
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.transitions import Invocation
+from liza.breaker.rules import board_reports
+from liza.model.anomaly_kinds import ANOMALY_TYPES
+from liza.model.errors import LizaError, Refused, UnknownId, UsageError
+from liza.model.model import Anomaly, Discovery, Resolution, State
+from liza.model.transitions import Invocation
+from liza.tasks.rules import backlog, planning
+from liza.tasks.rules.backlog import RequestContext, TaskFields
 from tests.unit.boards import NOW, agents, board, task
 
 ENTRY = Discovery(id="", by="coder-1", during="task-1", description="keys in the log", created=NOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.project.box_needs import PathKind, find_needs
+from liza.project.rules.box_needs import PathKind, find_needs
 
 HOME = "/home/ann"
 OUTSIDE = {

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.alarm_kinds import Alarm
-from liza.rules.errors import Refused, UsageError
-from liza.rules.governance import text_similarity
-from liza.rules.governance.breaker_patterns import (
+from liza.breaker.rules import text_similarity
+from liza.breaker.rules.breaker_patterns import (
     MAX_EVIDENCE,
     BreakerFinding,
     Judged,
@@ -19,7 +17,7 @@ from liza.rules.governance.breaker_patterns import (
     evaluate_patterns,
     severity_of,
 )
-from liza.rules.governance.breaker_trips import (
+from liza.breaker.rules.breaker_trips import (
     breaker_alarms,
     is_worth_a_check,
     record_findings,
@@ -27,18 +25,11 @@ from liza.rules.governance.breaker_trips import (
     signal_hint,
     signals_of_trips,
 )
-from liza.rules.governance.watched_events import WatchedEvent, collect_events
-from liza.rules.model import (
-    Anomaly,
-    BreakerSettings,
-    BreakerTrip,
-    CircuitBreaker,
-    Event,
-    Sprint,
-    State,
-    Timeline,
-)
-from liza.rules.statuses import Pattern
+from liza.breaker.rules.watched_events import WatchedEvent, collect_events
+from liza.model.alarm_kinds import Alarm
+from liza.model.errors import Refused, UsageError
+from liza.model.model import Anomaly, BreakerSettings, BreakerTrip, CircuitBreaker, Event, Sprint, State, Timeline
+from liza.model.statuses import Pattern
 from tests.unit.boards import NOW, board, later, task, with_config
 
 OFF = BreakerSettings(

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.rules import invariants
-from liza.rules.errors import Refused, UsageError
-from liza.rules.governance.anomaly_kinds import missing_details
-from liza.rules.governance.breaker_patterns import BreakerFinding, SessionCost, evaluate_patterns
-from liza.rules.governance.breaker_trips import (
+from liza.breaker.rules.breaker_patterns import BreakerFinding, SessionCost, evaluate_patterns
+from liza.breaker.rules.breaker_trips import (
     RESUME_COMMAND,
     breaker_alarms,
     is_worth_a_check,
@@ -23,13 +20,16 @@ from liza.rules.governance.breaker_trips import (
     signal_hint,
     signals_of_trips,
 )
-from liza.rules.governance.root_cause import find_repeated_rejections
-from liza.rules.governance.watched_events import REPORT, WATCHED, collect_events, fingerprint
-from liza.rules.history_events import HistoryEvent
-from liza.rules.merging.merge_failures import describe_conflict
-from liza.rules.model import Anomaly, BreakerSettings, Event, State, Task
-from liza.rules.statuses import Pattern
-from liza.rules.value_classes import replace
+from liza.breaker.rules.watched_events import REPORT, WATCHED, collect_events, fingerprint
+from liza.model import invariants
+from liza.model.anomaly_kinds import missing_details
+from liza.model.errors import Refused, UsageError
+from liza.model.history_events import HistoryEvent
+from liza.model.merge_failures import describe_conflict
+from liza.model.model import Anomaly, BreakerSettings, Event, State, Task
+from liza.model.statuses import Pattern
+from liza.model.value_classes import replace
+from liza.tasks.rules.root_cause import find_repeated_rejections
 from tests.unit.boards import NOW, board, later, task, with_config
 
 E = HistoryEvent

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.rules.errors import NotOwner, Refused, UsageError
-from liza.rules.model import Event, FailedCheck, Handoff, PlanningClaim, Status, Task
-from liza.rules.paths import check_task_id, parse_agent_id
-from liza.rules.sessions.session_ends import SessionOutcome
-from liza.rules.tasks import backlog, claims, coding, picking, reviews
-from liza.rules.tasks.coding import SubmittedWork
-from liza.rules.tasks.picking import Evidence, LimitReached, NoTask, Pick
-from liza.rules.transitions import Invocation
+from liza.model.errors import NotOwner, Refused, UsageError
+from liza.model.model import Event, FailedCheck, Handoff, PlanningClaim, Status, Task
+from liza.model.paths import check_task_id, parse_agent_id
+from liza.model.session_ends import SessionOutcome
+from liza.model.transitions import Invocation
+from liza.tasks.rules import backlog, claims, coding, picking, reviews
+from liza.tasks.rules.coding import SubmittedWork
+from liza.tasks.rules.picking import Evidence, LimitReached, NoTask, Pick
 from tests.unit.boards import BASE, HEAD, HERE, NOW, agents, board, claimed, later, submitted, task, with_config
 
 S = Status

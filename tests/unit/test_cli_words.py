@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from liza.cli.app import command_names, load_command, refuse_in_sessions, run_liza
-from liza.rules.errors import Refused, UsageError
+from liza.model.errors import Refused, UsageError
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from liza.confinement.support import SYSTEM_PROGRAM, MachineFacts, Support, decide_confinement, explain_failure
-from liza.rules.errors import Missing
-from liza.rules.model import Confinement
-from liza.rules.sessions.permissions import choose_permissions, read_permissions
+from liza.box.support import SYSTEM_PROGRAM, MachineFacts, Support, decide_confinement, explain_failure
+from liza.model.errors import Missing
+from liza.model.model import Confinement
+from liza.model.permissions import choose_permissions, read_permissions
 
 UBUNTU = "bwrap: setting up uid map: Permission denied"
 

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from liza.rules.history_events import HistoryEvent
-from liza.rules.sessions import actions, decide
-from liza.rules.sessions.session_ends import SessionOutcome, StopReason
-from liza.rules.tasks import claims, coding
-from liza.rules.value_classes import replace
-from liza.rules.worker_api.context_rules import (
+from liza.briefs.rules.context_rules import (
     SECTIONS_OF_MODE,
     ContextMode,
     ContextStep,
@@ -20,6 +15,11 @@ from liza.rules.worker_api.context_rules import (
     next_context_step,
     select_sections,
 )
+from liza.model.history_events import HistoryEvent
+from liza.model.session_ends import SessionOutcome, StopReason
+from liza.model.value_classes import replace
+from liza.supervisor.rules import actions, decide
+from liza.tasks.rules import claims, coding
 from tests.unit.boards import NOW, board, claimed, task, with_config
 from tests.unit.situations import living, situation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import Event, Task
-from liza.rules.tasks.conversations import (
+from liza.model.model import Event, Task
+from liza.tasks.rules.conversations import (
     ContinueConversation,
     EarlierSession,
     NewConversation,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.model import Event, Status, Task
-from liza.rules.sessions.session_ends import SessionOutcome
-from liza.rules.tasks import coding, picking
-from liza.rules.tasks.picking import Evidence, NoTask, Pick
-from liza.rules.tasks.routing import PREFERENCE_SECONDS
+from liza.model.model import Event, Status, Task
+from liza.model.session_ends import SessionOutcome
+from liza.tasks.rules import coding, picking
+from liza.tasks.rules.picking import Evidence, NoTask, Pick
+from liza.tasks.rules.routing import PREFERENCE_SECONDS
 from tests.unit.boards import HEAD, agents, board, claimed, later, task
 
 ONLINE = Evidence(online=frozenset({"coder-1", "coder-2"}))

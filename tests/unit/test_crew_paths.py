@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules import errors
-from liza.rules.errors import UsageError
-from liza.rules.paths import (
+from liza.model import errors
+from liza.model.errors import UsageError
+from liza.model.paths import (
     Paths,
     agent_of,
     branch_of,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from liza.rules.errors import UsageError
-from liza.rules.tasks.crew_size import CoderFacts, KeepSize, RetireCoder, SizeFacts, StartCoder, decide_size
-from liza.rules.value_classes import replace
-from liza.up.crew_options import UpOptions, parse_coders
+from liza.model.errors import UsageError
+from liza.model.value_classes import replace
+from liza.supervisor.crew_options import UpOptions, parse_coders
+from liza.tasks.rules.crew_size import CoderFacts, KeepSize, RetireCoder, SizeFacts, StartCoder, decide_size
 
 PATIENCE = 60.0
 BUSY = CoderFacts("coder-1", is_busy=True)

@@ -17,11 +17,11 @@ FIELDS = frozenset({"event", "kind", "meaning", "outcome", "phase", "reason", "s
 RECORDERS = frozenset({"add_event", "apply_verb", "has_done"})
 """Functions whose second argument is an event of a history."""
 ALLOWED = {
-    ("liza/programs/events/event_readers.py", "status"): "words of the programs' output",
-    ("liza/rules/formatting/type_errors.py", "reason"): "msgspec tells a wrong time only by its message",
-    ("liza/crew/project/import_traces.py", "kind"): "a field of the trace that the tests' Python wrote",
-    ("liza/repo/merge/merges.py", "kind"): "words and letters of git's porcelain output",
-    ("liza/repo/survey.py", "kind"): "letters of git's porcelain output",
+    ("liza/programs/event_readers.py", "status"): "words of the programs' output",
+    ("liza/model/type_errors.py", "reason"): "msgspec tells a wrong time only by its message",
+    ("liza/project/import_traces.py", "kind"): "a field of the trace that the tests' Python wrote",
+    ("liza/git/merge/merges.py", "kind"): "words and letters of git's porcelain output",
+    ("liza/git/survey.py", "kind"): "letters of git's porcelain output",
 }
 
 
@@ -74,7 +74,7 @@ def test_a_field_with_an_enum_is_not_compared_with_a_literal_but_for_the_allowed
 
 def test_one_module_knows_how_a_person_is_written_in_the_history() -> None:
     assert [_name(path) for path in MODULES if re.search(r"""["']human:""", path.read_text())] == [
-        "liza/rules/paths.py"
+        "liza/model/paths.py"
     ]
 
 

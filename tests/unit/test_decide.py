@@ -5,16 +5,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.backoff import backoff
-from liza.rules.model import BreakerTrip, CircuitBreaker, Discovery, Event, MergeInProgress, State, Status, Task
-from liza.rules.sessions import actions, decide, rests
-from liza.rules.sessions.loop_detection import Stuck
-from liza.rules.sessions.session_ends import SessionOutcome, StopReason
-from liza.rules.sessions.session_facts import MergeFacts, SessionFacts, SessionState
-from liza.rules.tasks import claims, coding
-from liza.rules.tasks.coding import SubmittedWork
-from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.planning import claim_planning, end_planning, find_triggers, next_trigger, undo_planning_claim
+from liza.breaker.rules.loop_detection import Stuck
+from liza.model import rests
+from liza.model.backoff import backoff
+from liza.model.model import BreakerTrip, CircuitBreaker, Discovery, Event, MergeInProgress, State, Status, Task
+from liza.model.session_ends import SessionOutcome, StopReason
+from liza.supervisor.rules import actions, decide
+from liza.supervisor.rules.session_facts import MergeFacts, SessionFacts, SessionState
+from liza.tasks.rules import claims, coding
+from liza.tasks.rules.coding import SubmittedWork
+from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.planning import claim_planning, end_planning, find_triggers, next_trigger, undo_planning_claim
 from tests.unit.boards import HEAD, NOW, agents, board, claimed, submitted, task, under_review, with_config
 from tests.unit.situations import living, situation
 
@@ -204,7 +205,7 @@ def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:
 
 
 def _approved() -> State:
-    from liza.rules.tasks import reviews
+    from liza.tasks.rules import reviews
 
     state, _, review = under_review(board(task()))
     return reviews.approve(state, "task-1", review, HEAD, NOW)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import State
-from liza.rules.sessions import actions, decide
-from liza.rules.sessions.message_rules import Message, PutInBrief, TryLater, TypeMessage
-from liza.rules.sessions.model_silence import ModelSilence
-from liza.rules.sessions.session_ends import SessionOutcome, SilenceKind, StopReason
-from liza.rules.tasks import claims, coding
+from liza.briefs.rules.message_rules import Message, PutInBrief, TryLater, TypeMessage
+from liza.model.model import State
+from liza.model.session_ends import SessionOutcome, SilenceKind, StopReason
+from liza.programs.rules.model_silence import ModelSilence
+from liza.supervisor.rules import actions, decide
+from liza.tasks.rules import claims, coding
 from tests.unit.boards import NOW, board, claimed, task
 from tests.unit.situations import changed, living, situation
 

@@ -8,11 +8,28 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.merging import merge_rules
-from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import Delivery, Event, Reservation, State, Status
-from liza.rules.sessions import actions, decide, loop_detection, message_rules, model_silence, retention, session_ends
-from liza.rules.sessions.actions import (
+from liza.breaker.rules import loop_detection
+from liza.breaker.rules.loop_detection import Progress, Stuck, ToolCall
+from liza.briefs.rules import message_rules
+from liza.briefs.rules.message_rules import (
+    DeliveryChannels,
+    Message,
+    MessageStage,
+    PutInBrief,
+    TellPerson,
+    TryLater,
+    TypeMessage,
+)
+from liza.merging.rules import merge_rules
+from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
+from liza.model import session_ends
+from liza.model.model import Delivery, Event, Reservation, State, Status
+from liza.model.session_ends import SilenceKind, StopReason
+from liza.programs.rules import model_silence
+from liza.programs.rules.model_silence import ModelSilence
+from liza.recovery.rules import retention
+from liza.supervisor.rules import actions, decide
+from liza.supervisor.rules.actions import (
     AskHandoff,
     BlockTask,
     Claim,
@@ -31,22 +48,10 @@ from liza.rules.sessions.actions import (
     Wait,
     Warn,
 )
-from liza.rules.sessions.loop_detection import Progress, Stuck, ToolCall
-from liza.rules.sessions.message_rules import (
-    DeliveryChannels,
-    Message,
-    MessageStage,
-    PutInBrief,
-    TellPerson,
-    TryLater,
-    TypeMessage,
-)
-from liza.rules.sessions.model_silence import ModelSilence
-from liza.rules.sessions.session_ends import SilenceKind, StopReason
-from liza.rules.sessions.session_facts import SessionFacts, SessionState, SupervisorFacts
-from liza.rules.tasks import claims
-from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.planning import claim_planning
+from liza.supervisor.rules.session_facts import SessionFacts, SessionState, SupervisorFacts
+from liza.tasks.rules import claims
+from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.planning import claim_planning
 from tests.unit.boards import HEAD, NOW, OTHER, agents, board, claimed, later, task, under_review, with_config
 from tests.unit.situations import living, situation
 from tests.unit.test_merging import BY, approved

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.rules.model import Delivery
-from liza.rules.sessions.message_rules import (
+from liza.briefs.rules.message_rules import (
     NOTICE_SOURCE,
     OFFERED,
     DeliveryChannels,
@@ -27,6 +26,7 @@ from liza.rules.sessions.message_rules import (
     next_step,
     sort_unacknowledged,
 )
+from liza.model.model import Delivery
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOW = Delivery()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from liza.rules import settings
-from liza.rules.derived import sprint_metrics, update_derived_fields, work_by_agent
-from liza.rules.errors import BoardInconsistent
-from liza.rules.history_events import (
+from liza.config.rules import settings
+from liza.model.derived import sprint_metrics, update_derived_fields, work_by_agent
+from liza.model.errors import BoardInconsistent
+from liza.model.history_events import (
     ANSWER_EVENTS,
     CLOSING_EVENTS,
     CREW_EVENTS,
@@ -20,12 +20,12 @@ from liza.rules.history_events import (
     HistoryEvent,
     session_end,
 )
-from liza.rules.model import Agent, ArchiveSummary, Budget, Config, Event, PlanningClaim, QueueSettings, State, Status
-from liza.rules.statuses import AgentStatus
-from liza.rules.tasks import claims
-from liza.rules.tasks.picking import Evidence
-from liza.rules.transitions import Invocation, apply_verb, find_illegal_changes, find_unexplained_step, has_done
-from liza.rules.value_classes import replace
+from liza.model.model import Agent, ArchiveSummary, Budget, Config, Event, PlanningClaim, QueueSettings, State, Status
+from liza.model.statuses import AgentStatus
+from liza.model.transitions import Invocation, apply_verb, find_illegal_changes, find_unexplained_step, has_done
+from liza.model.value_classes import replace
+from liza.tasks.rules import claims
+from liza.tasks.rules.picking import Evidence
 from tests.unit.boards import HEAD, HERE, NOW, agents, board, claimed, task, under_review
 
 S = Status

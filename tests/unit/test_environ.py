@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.model.clean_environment import active_environment, clean_variables
 from liza.programs.presets import session_environment
 from liza.programs.presets.preset import Preset
-from liza.rules.project.clean_environment import active_environment, clean_variables
 
 ROOT = "/home/me/shop"
 

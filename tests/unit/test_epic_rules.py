@@ -10,16 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.rules import invariants
-from liza.rules.errors import Refused, UsageError
-from liza.rules.merging import epic_rules, merge_queue, targets
-from liza.rules.merging.epic_rules import EpicJob
-from liza.rules.merging.merge_rules import MAX_RETRY_DELAY, MergeFailure, MergeFailureKind
-from liza.rules.model import Epic, EpicStep, State, Status, Task
-from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
-from liza.rules.tasks import archiving, backlog, picking, planning
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.transitions import Invocation
+from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.board.rules import archiving
+from liza.merging.rules import epic_rules, merge_queue
+from liza.merging.rules.epic_rules import EpicJob
+from liza.merging.rules.merge_rules import MAX_RETRY_DELAY, MergeFailure, MergeFailureKind
+from liza.model import invariants, targets
+from liza.model.errors import Refused, UsageError
+from liza.model.model import Epic, EpicStep, State, Status, Task
+from liza.model.transitions import Invocation
+from liza.tasks.rules import backlog, picking, planning
+from liza.tasks.rules.backlog import RequestContext, TaskFields
 from tests.unit.test_merging import NOW, TIP, approved, board
 
 LAND, UPDATE = EpicJob("shop", EpicStep.LAND), EpicJob("shop", EpicStep.UPDATE)

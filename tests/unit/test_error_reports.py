@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from liza.server.listener import REPORT_SECONDS, _ErrorReports
+from liza.api.listener import REPORT_SECONDS, _ErrorReports
 
 
 class Loop(asyncio.SelectorEventLoop):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.errors import format_error, read_last_message
+from liza.model.errors import format_error, read_last_message
 
 
 @pytest.mark.parametrize(("message", "hint"), [("it is Tuesday", "liza status"), ("no: reason", ""), ("", "")])

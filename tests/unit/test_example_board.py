@@ -9,9 +9,9 @@ import pytest
 
 from liza.board import revision_journal
 from liza.board.text import changes, document
-from liza.rules import derived, invariants, model, transitions
-from liza.rules.model import State, Status
-from liza.rules.tasks import backlog, planning
+from liza.model import derived, invariants, model, transitions
+from liza.model.model import State, Status
+from liza.tasks.rules import backlog, planning
 
 EXAMPLE = Path(__file__).parent.parent.parent / ".liza.example"
 BOARD = EXAMPLE / "state.yaml"

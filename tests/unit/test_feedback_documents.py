@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.errors import UsageError
-from liza.rules.history_events import HistoryEvent
-from liza.rules.landing import feedback_text, request_text
-from liza.rules.landing.feedback_text import compose_check_task, compose_comment_task, keep_end, shorten
-from liza.rules.landing.issue_text import (
+from liza.landing.rules import feedback_text, request_text
+from liza.landing.rules.feedback_text import compose_check_task, compose_comment_task, keep_end, shorten
+from liza.landing.rules.issue_text import (
     Issue,
     complete_fields,
     compose_issue_spec,
     default_issue_task,
     parse_issue_source,
 )
-from liza.rules.landing.request_feedback import CheckResult, CheckStep, RedCheck, RequestComment
-from liza.rules.landing.request_text import RequestFacts, compose_body, compose_title
-from liza.rules.merging.gates import GateOutcome, GateRun
-from liza.rules.model import Event, Status, Task, TrackedRequest
-from liza.rules.tasks.backlog import TaskFields
-from liza.rules.value_classes import replace
+from liza.landing.rules.request_feedback import CheckResult, CheckStep, RedCheck, RequestComment
+from liza.landing.rules.request_text import RequestFacts, compose_body, compose_title
+from liza.model.errors import UsageError
+from liza.model.gates import GateOutcome, GateRun
+from liza.model.history_events import HistoryEvent
+from liza.model.model import Event, Status, Task, TrackedRequest
+from liza.model.value_classes import replace
+from liza.tasks.rules.backlog import TaskFields
 from tests.unit.boards import NOW
 
 E = HistoryEvent

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.merging.gates import GateFindingKind
-from liza.rules.project import foreign_servers
-from liza.rules.project.foreign_servers import CheckoutTrees, ListeningProcess
-from liza.rules.value_classes import replace
+from liza.model.gates import GateFindingKind
+from liza.model.value_classes import replace
+from liza.project.rules import foreign_servers
+from liza.project.rules.foreign_servers import CheckoutTrees, ListeningProcess
 
 TREES = CheckoutTrees("/me/shop", "/me/shop.worktrees", ("/me/shop-two",), ("merge", "merge-2"))
 OLD_TREES = replace(TREES, slots="/me/shop/.worktrees/.slots")

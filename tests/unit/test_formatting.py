@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.formatting.counts import count_noun, format_bytes
-from liza.rules.formatting.suggestions import closest_match, did_you_mean
-from liza.rules.formatting.times import format_duration, format_time
-from liza.rules.formatting.toml_text import format_key, format_table, format_value
+from liza.text.counts import count_noun, format_bytes
+from liza.text.suggestions import closest_match, did_you_mean
+from liza.text.times import format_duration, format_time
+from liza.text.toml_text import format_key, format_table, format_value
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import from_plain, to_plain
-from liza.rules.errors import BoardUnreadable, LizaError
-from liza.rules.model import Agent, HumanNote, State, Status, Task
+from liza.model.errors import BoardUnreadable, LizaError
+from liza.model.model import Agent, HumanNote, State, Status, Task
 from tests.unit.test_board_document import NOW
 
 replace = msgspec.structs.replace

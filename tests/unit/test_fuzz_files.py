@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from liza.board import revision_journal, write_intent
 from liza.board.store import Board
-from liza.rules.errors import LizaError, UsageError
-from liza.rules.model import HumanNote
-from liza.rules.paths import Paths
-from liza.verbs.task import parse_tasks
+from liza.model.errors import LizaError, UsageError
+from liza.model.model import HumanNote
+from liza.model.paths import Paths
+from liza.tasks.task import parse_tasks
 from tests.conftest import FakeClock
 from tests.edges.test_board_store import FIRST
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.model import Config
-from liza.rules.project import gate_variables, project_kinds
+from liza.model import gate_variables
+from liza.model.model import Config
+from liza.project.rules import project_kinds
 
 
 @pytest.mark.parametrize(

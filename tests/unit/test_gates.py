@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import settings
-from liza.rules.merging import gates
-from liza.rules.merging.gates import FLAKY_RETRIES, GateOutcome, GateRun
-from liza.rules.model import Config, Gate, QueueSettings
+from liza.config.rules import settings
+from liza.model import gates
+from liza.model.gates import FLAKY_RETRIES, GateOutcome, GateRun
+from liza.model.model import Config, Gate, QueueSettings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LINT = Gate(name="lint", command="ruff check", paths=("*.py", "pyproject.toml"))

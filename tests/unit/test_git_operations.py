@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.project.git_operations import GitOperation, next_step_for_markers
+from liza.git.rules.git_operations import GitOperation, next_step_for_markers
 
 
 @pytest.mark.parametrize(

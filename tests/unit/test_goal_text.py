@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.errors import UsageError
-from liza.rules.model import AlignmentNote, Goal
-from liza.rules.reports import goal_text
+from liza.model.errors import UsageError
+from liza.model.model import AlignmentNote, Goal
+from liza.tasks.rules import goal_text
 from tests.unit.boards import NOW
 
 

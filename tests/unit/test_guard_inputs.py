@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
-from liza.programs.guards.shell_parser import parse_script
-from liza.rules.guards.acts import (
+from liza.guards.rules.acts import (
     CREW,
     ELSEWHERE,
     FETCH,
@@ -21,11 +20,12 @@ from liza.rules.guards.acts import (
     CannotJudge,
     GuardFacts,
 )
-from liza.rules.guards.command_pattern import Command, CommandPattern, match_command, split_options, values_of
-from liza.rules.guards.guard_rules import find_rule_errors
-from liza.rules.guards.judgment import PreparedRules
-from liza.rules.guards.script_acts import ScriptReader
-from liza.rules.guards.tool_calls import CalledTool, read_tool
+from liza.guards.rules.command_pattern import Command, CommandPattern, match_command, split_options, values_of
+from liza.guards.rules.guard_rules import find_rule_errors
+from liza.guards.rules.judgment import PreparedRules
+from liza.guards.rules.script_acts import ScriptReader
+from liza.guards.rules.tool_calls import CalledTool, read_tool
+from liza.guards.shell_parser import parse_script
 from tests.unit.guard_session import HOME, ROOT, SLOTS, WORKTREE, defaults, facts, judge, judge_tool, prepared
 
 PATCH = "*** Begin Patch\n*** Add File: a\n+x\n*** Move to: b\n*** End Patch"

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.sessions.agent_states import AgentFacts, Session, SessionPhase, Work
-from liza.rules.sessions.healing_rules import (
+from liza.supervisor.rules.healing_rules import (
     EndZombie,
     Escalate,
     HealingFacts,
@@ -18,6 +17,7 @@ from liza.rules.sessions.healing_rules import (
     RestartSupervisor,
     decide_healing,
 )
+from liza.view.rules.agent_states import AgentFacts, Session, SessionPhase, Work
 
 WORK = Work("t1")
 LIVING = Session("coder-1.3", SessionPhase.READY, is_of_work=True)

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from liza.rules.sessions.session_ends import SilenceKind
-from liza.rules.worker_api.health_rules import (
-    Health,
-    HealthStatus,
-    RunFacts,
-    WorkerState,
-    judge_run,
-    worker_state,
-)
-from liza.rules.worker_api.lifecycle_rules import LifecycleEvent
+from liza.model.session_ends import SilenceKind
+from liza.programs.rules.health_rules import Health, HealthStatus, RunFacts, WorkerState, judge_run, worker_state
+from liza.programs.rules.lifecycle_rules import LifecycleEvent
 
 HEALTHY, DEGRADED, UNHEALTHY = HealthStatus
 

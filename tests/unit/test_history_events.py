@@ -8,15 +8,14 @@ from msgspec.structs import asdict as fields_of
 from msgspec.structs import replace
 
 from liza.board.text import changes, document
-from liza.cli.render.render_task import format_task
-from liza.rules import history_events
-from liza.rules.history_events import HistoryEvent
-from liza.rules.model import Event, State, Task
-from liza.rules.reports import timings
-from liza.rules.reports.narration import find_news
-from liza.rules.sessions.session_ends import has_closing_event
-from liza.rules.tasks import conversations, picking
-from liza.rules.transitions import TRANSITIONS, find_unexplained_step
+from liza.model import history_events, timings
+from liza.model.history_events import HistoryEvent
+from liza.model.model import Event, State, Task
+from liza.model.session_ends import has_closing_event
+from liza.model.transitions import TRANSITIONS, find_unexplained_step
+from liza.printing.render_task import format_task
+from liza.tasks.rules import conversations, picking
+from liza.tasks.rules.narration import find_news
 from tests.unit.boards import NOW, board, claimed, task
 
 E = HistoryEvent

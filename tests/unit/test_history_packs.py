@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.repo.history_packs import first_to_join, parse_pack_edges
+from liza.git.history_packs import first_to_join, parse_pack_edges
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from liza.model.errors import UsageError
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_install import blank_comments, merge_objects
 from liza.programs.hooks.hook_templates import (
@@ -21,8 +22,7 @@ from liza.programs.hooks.hook_templates import (
 )
 from liza.programs.presets.preset_files import BUILT_IN, read_layer
 from liza.programs.session.run_directory import Turn
-from liza.rules.brief_marks import begin_mark, end_mark, strip_blocks
-from liza.rules.errors import UsageError
+from liza.text.brief_marks import begin_mark, end_mark, strip_blocks
 from tests.conftest import KEY
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

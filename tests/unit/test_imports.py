@@ -18,12 +18,12 @@ REASONS = {
     "liza.cli.entry_points": "the command server is optional; a hook needs no crew, which takes 60 ms",
     "liza.commands.doctor": "the command server is optional",
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
-    "liza.confinement.support": "an optional package",
-    "liza.crew.notices.apprise_child": "an optional package",
-    "liza.crew.project._import_log": "a module of the project that may be missing",
-    "liza.repo.git_start": "50 ms, and most commands start no git",
+    "liza.box.support": "an optional package",
+    "liza.alarms.apprise_child": "an optional package",
+    "liza.project._import_log": "a module of the project that may be missing",
+    "liza.git.git_start": "50 ms, and most commands start no git",
     "liza.programs.session._shim": "a session outside of a box has no socket",
-    "liza.programs.usage.otel_export": "an optional package",
+    "liza.usage.otel_export": "an optional package",
 }
 """The modules with imports inside functions."""
 

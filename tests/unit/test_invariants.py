@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import invariants
-from liza.rules.derived import update_derived_fields
-from liza.rules.history_events import HistoryEvent
-from liza.rules.model import (
+from liza.model import invariants
+from liza.model.derived import update_derived_fields
+from liza.model.history_events import HistoryEvent
+from liza.model.model import (
     Agent,
     Anomaly,
     ArchiveSummary,
@@ -22,8 +22,8 @@ from liza.rules.model import (
     TakenFeedback,
     TrackedRequest,
 )
-from liza.rules.tasks.planning import claim_planning
-from liza.rules.transitions import TRANSITIONS, Invocation, apply_verb, find_illegal_changes
+from liza.model.transitions import TRANSITIONS, Invocation, apply_verb, find_illegal_changes
+from liza.tasks.rules.planning import claim_planning
 from tests.unit.boards import NOW, agents, board, claimed, task, under_review
 
 S = Status

@@ -6,12 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from liza.rules.errors import UsageError
-from liza.rules.history_events import HistoryEvent
-from liza.rules.landing import request_text
-from liza.rules.landing.issue_text import Issue, complete_fields, compose_issue_spec, parse_issue_source
-from liza.rules.landing.push_rules import PushFacts, PushFailure, PushStep, classify_failure, decide_push
-from liza.rules.landing.remote_urls import (
+from liza.git.rules.remote_urls import (
     Forge,
     RemoteRepository,
     find_forge_repository,
@@ -19,10 +14,15 @@ from liza.rules.landing.remote_urls import (
     hide_credentials,
     parse_remote_url,
 )
-from liza.rules.landing.request_text import RequestFacts, compose_body, compose_title, replace_section
-from liza.rules.merging.gates import GateOutcome, GateRun
-from liza.rules.model import Event, Status, Task
-from liza.rules.tasks.backlog import TaskFields
+from liza.landing.rules import request_text
+from liza.landing.rules.issue_text import Issue, complete_fields, compose_issue_spec, parse_issue_source
+from liza.landing.rules.push_rules import PushFacts, PushFailure, PushStep, classify_failure, decide_push
+from liza.landing.rules.request_text import RequestFacts, compose_body, compose_title, replace_section
+from liza.model.errors import UsageError
+from liza.model.gates import GateOutcome, GateRun
+from liza.model.history_events import HistoryEvent
+from liza.model.model import Event, Status, Task
+from liza.tasks.rules.backlog import TaskFields
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.model import MergeInProgress, Status
-from liza.rules.tasks.planning import find_stalled_tasks
+from liza.model.model import MergeInProgress, Status
+from liza.tasks.rules.planning import find_stalled_tasks
 from tests.unit.boards import BASE, HEAD, board, task
 
 S = Status

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.model.errors import FutureTime, UsageError
 from liza.programs.hooks.turn_phase import TurnPhase
-from liza.rules.errors import FutureTime, UsageError
-from liza.rules.worker_api.lifecycle_rules import (
+from liza.programs.rules.lifecycle_rules import (
     MAX_CLOCK_LEAD,
     NEXT_EVENTS,
     READY_EVENTS,

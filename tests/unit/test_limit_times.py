@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.model.paths import Paths
+from liza.model.rests import MAX_LIMIT
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import FailurePattern
 from liza.programs.session import limit_times
 from liza.programs.session.failure_patterns import ModelSigns, find_failure, update_failure
 from liza.programs.session.limit_times import find_reset_time
-from liza.rules.paths import Paths
-from liza.rules.sessions.rests import MAX_LIMIT
 
 NEW_YORK = timezone(timedelta(hours=-5))
 NOW = datetime(2026, 11, 28, 14, 30, tzinfo=NEW_YORK)

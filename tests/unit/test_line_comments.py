@@ -6,10 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from liza.commands.verdict import split_pairs
-from liza.rules.errors import UsageError
-from liza.rules.governance import line_comments
-from liza.rules.model import LineComment
-from liza.rules.tasks import reviews
+from liza.model.errors import UsageError
+from liza.model.model import LineComment
+from liza.tasks.rules import line_comments, reviews
 from tests.unit.boards import HEAD, NOW, board, submitted, task
 
 FILE = b"def tax():\n    return 5\n"

@@ -9,13 +9,13 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.errors import Refused, UsageError
-from liza.rules.merging import merge_batches, merge_queue, merge_rules
-from liza.rules.merging.merge_rules import MergeFailureKind
-from liza.rules.model import MergeInProgress, MergeRetry, QueueSettings, State, Status
-from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
-from liza.rules.tasks import backlog
-from liza.rules.transitions import Invocation
+from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.merging.rules import merge_batches, merge_queue, merge_rules
+from liza.merging.rules.merge_rules import MergeFailureKind
+from liza.model.errors import Refused, UsageError
+from liza.model.model import MergeInProgress, MergeRetry, QueueSettings, State, Status
+from liza.model.transitions import Invocation
+from liza.tasks.rules import backlog
 from tests.unit.test_merging import BY, NOW, TIP, approved, board
 
 

@@ -10,25 +10,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.merging import epic_rules, gates, merge_batches, merge_failures, merge_queue, merge_rules, targets
-from liza.rules.merging.epic_rules import EpicJob
-from liza.rules.merging.gates import GateOutcome, GateRun
-from liza.rules.merging.merge_alarms import epic_alarms, retry_alarms
-from liza.rules.merging.merge_batches import Batch, HowTested, Member
-from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind, RefChange
-from liza.rules.model import (
-    Epic,
-    EpicMerge,
-    EpicStep,
-    Event,
-    MergeInProgress,
-    MergeRetry,
-    State,
-    Status,
-    Task,
-)
-from liza.rules.tasks.backlog import TaskFields
-from liza.rules.transitions import Invocation
+from liza.alarms.rules.merge_alarms import epic_alarms, retry_alarms
+from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
+from liza.merging.rules.epic_rules import EpicJob
+from liza.merging.rules.merge_batches import Batch, HowTested, Member
+from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind, RefChange
+from liza.model import gates, merge_failures, targets
+from liza.model.gates import GateOutcome, GateRun
+from liza.model.model import Epic, EpicMerge, EpicStep, Event, MergeInProgress, MergeRetry, State, Status, Task
+from liza.model.transitions import Invocation
+from liza.tasks.rules.backlog import TaskFields
 from tests.unit.test_merging import MADE, NOW, TIP, approved, board
 from tests.unit.test_verb_changes import changes
 

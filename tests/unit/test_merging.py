@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import invariants
-from liza.rules.governance.breaker_patterns import evaluate_patterns
-from liza.rules.governance.watched_events import collect_events
-from liza.rules.merging import merge_rules
-from liza.rules.merging.merge_alarms import AbsentCheckout, absent_checkout_alarms, stuck_slot_alarms
-from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind, RefChange
-from liza.rules.model import Agent, Config, Event, Goal, MergeInProgress, MergeRetry, State, Status, Task
-from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
-from liza.rules.sessions import decide
-from liza.rules.sessions.actions import Merge, Wait
-from liza.rules.sessions.session_facts import Situation
-from liza.rules.statuses import Pattern
-from liza.rules.tasks import backlog
-from liza.rules.transitions import Invocation
+from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.alarms.rules.merge_alarms import AbsentCheckout, absent_checkout_alarms, stuck_slot_alarms
+from liza.breaker.rules.breaker_patterns import evaluate_patterns
+from liza.breaker.rules.watched_events import collect_events
+from liza.merging.rules import merge_rules
+from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind, RefChange
+from liza.model import invariants
+from liza.model.model import Agent, Config, Event, Goal, MergeInProgress, MergeRetry, State, Status, Task
+from liza.model.statuses import Pattern
+from liza.model.transitions import Invocation
+from liza.supervisor.rules import decide
+from liza.supervisor.rules.actions import Merge, Wait
+from liza.supervisor.rules.session_facts import Situation
+from liza.tasks.rules import backlog
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 COMMIT, TIP, MADE = "c" * 40, "a" * 40, "b" * 40

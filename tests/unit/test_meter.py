@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.model import spending
+from liza.model.paths import Paths
+from liza.model.spending import TokenUsage
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import ConversationLogFormat, ModelUsageFormat, Preset, ToolCallFormat, UsageFormat
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn
-from liza.programs.usage import meter
-from liza.programs.usage.context_windows import ContextWindows
-from liza.programs.usage.meter import ConversationUsage, FinishedCall, Meter, ToolCallReader, find_log_files
-from liza.programs.usage.telemetry_log import TelemetryLog
-from liza.rules.paths import Paths
-from liza.rules.sessions import spending
-from liza.rules.sessions.spending import TokenUsage
-from liza.rules.worker_api.telemetry_rules import MAX_NAMES, TelemetryEvent, TurnUsage
 from liza.system.file_growth import Tail
+from liza.usage import meter
+from liza.usage.context_windows import ContextWindows
+from liza.usage.meter import ConversationUsage, FinishedCall, Meter, ToolCallReader, find_log_files
+from liza.usage.rules.telemetry_rules import MAX_NAMES, TelemetryEvent, TurnUsage
+from liza.usage.telemetry_log import TelemetryLog
 from tests.conftest import FakeClock
 
 STREAMS = Path(__file__).parents[1] / "data" / "streams"

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from liza.model.paths import Paths
+from liza.model.session_ends import SilenceKind
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import FailurePattern, Preset, UsageFormat
+from liza.programs.rules import model_silence
+from liza.programs.rules.model_silence import ModelSilence
 from liza.programs.session.failure_patterns import ModelSigns, find_failure, update_failure
 from liza.programs.session.failure_watch import FailureWatch, resolve_log_path
-from liza.rules.paths import Paths
-from liza.rules.sessions import model_silence
-from liza.rules.sessions.model_silence import ModelSilence
-from liza.rules.sessions.session_ends import SilenceKind
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RECORDED = [

@@ -12,7 +12,7 @@ from tests.mutation.mutants import Accepted, Mutant, Result, Score
 TEXT = "def f(a):\n    return a + 1\n\n\ndef g(a):\n    return (\n        a\n        - 1\n    )\n"
 
 
-def mutant(change: str, replacement: str, function: str = "f", path: str = "liza/rules/tasks/a.py") -> Mutant:
+def mutant(change: str, replacement: str, function: str = "f", path: str = "liza/tasks/rules/a.py") -> Mutant:
     start = TEXT.index(change)
     end = start + len(change)
     before, after = mutants.changed_lines(TEXT, start, end, replacement)
@@ -66,7 +66,7 @@ def test_an_accepted_survivor_is_not_counted_wherever_its_line_is_and_is_outdate
 
 def test_a_timeout_counts_as_detected_and_a_line_that_no_test_executes_does_not() -> None:
     results = {PLUS: Result.KILLED, NUMBER: Result.TIMEOUT, MINUS: Result.NOT_EXECUTED}
-    assert mutants.scores(results) == {"": Score(2, 1), "liza/rules": Score(0, 1), "liza/rules/tasks": Score(2, 0)}
+    assert mutants.scores(results) == {"": Score(2, 1), "liza/rules": Score(0, 1), "liza/tasks/rules": Score(2, 0)}
     assert Score(2, 1).percent == pytest.approx(66.7, abs=0.1)
     assert Score(0, 0).percent == 100
 
@@ -80,7 +80,7 @@ def test_mypy_checks_one_survivor_of_each_module_at_a_time_and_an_error_is_of_it
 
 def test_the_report_has_each_survivor_with_its_change() -> None:
     lines = list(mutants.report({PLUS: Result.SURVIVED, NUMBER: Result.KILLED, MINUS: Result.NOT_EXECUTED}))
-    assert lines[:3] == ["liza/rules/tasks/a.py:2: survived, in f", "  - return a + 1", "  + return a - 1"]
+    assert lines[:3] == ["liza/tasks/rules/a.py:2: survived, in f", "  - return a + 1", "  + return a - 1"]
     assert lines[3] == "liza/rules/b.py:8: not executed, in g"
     assert lines[-1] == "1 killed, 0 timeout, 0 refused by mypy, 1 survived, 1 not executed"
 

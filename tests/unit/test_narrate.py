@@ -3,15 +3,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.history_events import HistoryEvent
-from liza.rules.merging import merge_rules
-from liza.rules.model import AlignmentNote, Event, Handoff, MergeInProgress, State, Status, Task
-from liza.rules.reports import goal_text
-from liza.rules.reports.narration import find_news
-from liza.rules.sessions.session_ends import SessionOutcome
-from liza.rules.tasks import backlog, coding, reviews
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.transitions import Invocation
+from liza.merging.rules import merge_rules
+from liza.model.history_events import HistoryEvent
+from liza.model.model import AlignmentNote, Event, Handoff, MergeInProgress, State, Status, Task
+from liza.model.session_ends import SessionOutcome
+from liza.model.transitions import Invocation
+from liza.tasks.rules import backlog, coding, goal_text, reviews
+from liza.tasks.rules.backlog import RequestContext, TaskFields
+from liza.tasks.rules.narration import find_news
 from tests.unit.boards import BASE, HEAD, NOW, OTHER, board, claimed, later, submitted, task, under_review
 
 E = HistoryEvent
@@ -115,7 +114,7 @@ def test_an_edit_of_the_goal_is_told_as_a_persons_and_ends_no_goal() -> None:
 
 @pytest.mark.parametrize("verb", sorted(set(HistoryEvent) - {E.ADD, E.EDIT, E.READY, E.MERGING, E.RESTORE}))
 def test_every_event_that_a_person_should_hear_of_has_its_sentence(verb: HistoryEvent) -> None:
-    from liza.rules.transitions import add_event
+    from liza.model.transitions import add_event
 
     before = board(task())
     said = Invocation(now=NOW, by="coder-1", run="coder-1.1", commit=HEAD, detail="why")

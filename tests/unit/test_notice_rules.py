@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules import invariants, settings
-from liza.rules.alarm_kinds import Alarm
-from liza.rules.model import Config, NotifySettings
-from liza.rules.notices import notice_rules as rules
-from liza.rules.notices.notice_rules import NoticeRecord
-from liza.rules.notices.quiet_hours import parse_quiet_hours
-from liza.rules.notices.target_names import CUT_COMMAND, board_problems, hide_credentials, target_label, target_problem
-from liza.rules.settings import UnconfirmedSetting
+from liza.alarms.rules import notice_rules as rules
+from liza.alarms.rules.notice_rules import NoticeRecord
+from liza.config.rules import settings
+from liza.config.rules.settings import UnconfirmedSetting
+from liza.model import invariants
+from liza.model.alarm_kinds import Alarm
+from liza.model.model import Config, NotifySettings
+from liza.model.quiet_hours import parse_quiet_hours
+from liza.model.target_names import CUT_COMMAND, board_problems, hide_credentials, target_label, target_problem
 from tests.unit.boards import board
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.errors import Refused
-from liza.rules.project.slots_location import (
+from liza.git.rules.slots_location import (
     DirectoryFacts,
     SlotsMark,
     SlotsRecord,
@@ -18,7 +17,8 @@ from liza.rules.project.slots_location import (
     refuse_line_break,
     requested_directory,
 )
-from liza.rules.value_classes import replace
+from liza.model.errors import Refused
+from liza.model.value_classes import replace
 
 ROOT = Path("/home/me/shop")
 BESIDE = Path("/home/me/shop.worktrees")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.derived import restart_planning_rounds
-from liza.rules.model import Agent, BreakerTrip, CircuitBreaker, Discovery, Event, State, Status, Task
-from liza.rules.sessions.actions import ClaimPlanning, SetCheckpoint, Wait
-from liza.rules.sessions.decide import decide
-from liza.rules.statuses import WakeTrigger
-from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.planning import (
+from liza.model.derived import restart_planning_rounds
+from liza.model.model import Agent, BreakerTrip, CircuitBreaker, Discovery, Event, State, Status, Task
+from liza.model.statuses import WakeTrigger
+from liza.supervisor.rules.actions import ClaimPlanning, SetCheckpoint, Wait
+from liza.supervisor.rules.decide import decide
+from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.planning import (
     Trigger,
     checkpoint_reason,
     claim_planning,

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.programs.brief import brief_writer
-from liza.programs.brief.quoting import TRUNCATED, sanitize, truncate_text
-from liza.rules.model import (
+from liza.briefs import brief_writer
+from liza.briefs.quoting import TRUNCATED, sanitize, truncate_text
+from liza.model.model import (
     Agent,
     AlignmentNote,
     Anomaly,
@@ -33,7 +33,7 @@ from liza.rules.model import (
     Status,
     Task,
 )
-from liza.rules.paths import Paths
+from liza.model.paths import Paths
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROOT = Path("/home/p/shop")

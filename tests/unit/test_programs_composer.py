@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from liza.model.paths import Paths
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.terminal import keyboard
 from liza.programs.terminal.keyboard import InputLine
 from liza.programs.terminal.screens import Screen
-from liza.rules.paths import Paths
 
 RULE = "─" * 100
 BAR = " " * 60 + "┃"

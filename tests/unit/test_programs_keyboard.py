@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
+from liza.model.value_classes import replace
 from liza.programs.presets.preset import Dialog, Preset
 from liza.programs.terminal import idle_detection, keyboard, screens, shells
 from liza.programs.terminal.keyboard import Enter, KeyboardAction, LeaveHistory, LookAtScreen, NotSent, Paste, Sent
 from liza.programs.terminal.screens import Screen
-from liza.rules.value_classes import replace
 
 PROMPT = Preset(name="x", ready_prompt="❯ ", dialogs=(Dialog(kind="trust", match="Do you trust the files"),))
 PLAIN = Preset(name="y")

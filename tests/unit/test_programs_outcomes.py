@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.model.errors import UsageError
+from liza.model.model import ProcessIdentity
+from liza.model.session_ends import STOP_RULES, SessionOutcome, StopReason
 from liza.programs.presets import command_line, session_environment
 from liza.programs.presets.preset import Dialog, HookSettings, LaunchMode, Permissions, Preset
 from liza.programs.session import outcomes
@@ -16,9 +19,6 @@ from liza.programs.session.session_process import EndedSession, NoSession, Runni
 from liza.programs.terminal import readiness
 from liza.programs.terminal.readiness import IdleSign, NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
 from liza.programs.terminal.screens import Screen
-from liza.rules.errors import UsageError
-from liza.rules.model import ProcessIdentity
-from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, StopReason
 from tests.unit.grounds import ground
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

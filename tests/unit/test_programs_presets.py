@@ -14,7 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.cli.render import render_crew
+from liza.model.errors import Missing, UsageError
+from liza.model.model import Config
+from liza.model.paths import Paths
+from liza.printing import render_crew
 from liza.programs.presets import acp_session, command_line, preset_files, preset_table
 from liza.programs.presets.acp_settings import AcpSettings, Transport
 from liza.programs.presets.preset import Preset
@@ -22,13 +25,10 @@ from liza.programs.presets.preset_files import Layer
 from liza.programs.presets.preset_table import Presets, choose_program
 from liza.programs.session import failure_patterns
 from liza.programs.session.failure_patterns import ModelSigns, find_failure
-from liza.rules.errors import Missing, UsageError
-from liza.rules.formatting import toml_text
-from liza.rules.model import Config
-from liza.rules.paths import Paths
-from liza.up.start import parse_programs
-from liza.verbs import program_trial
-from liza.verbs.programs import SessionWay, check_programs, describe_way, list_abilities
+from liza.project import program_trial
+from liza.project.programs import SessionWay, check_programs, describe_way, list_abilities
+from liza.supervisor.start import parse_programs
+from liza.text import toml_text
 from tests.unit.grounds import ground
 
 NAMES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.project.project_kinds import (
+from liza.project.rules.project_kinds import (
     Project,
     ProjectCommand,
     ProjectFiles,

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from liza.rules.reports.prometheus_text import Family, format_families, usage_families
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage, ToolTotal
+from liza.api.rules.prometheus_text import Family, format_families, usage_families
+from liza.model.spending import LedgerEntry, TokenUsage, ToolTotal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 USED = TokenUsage(input=100, cached=40, output=7, cost=0.25)

@@ -9,9 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from liza.rules.sessions.message_rules import DeliveryChannels, Message, describe_delivery, sort_unacknowledged
-from liza.rules.worker_api.lifecycle_rules import LifecycleEvent
-from liza.rules.worker_api.prompt_rules import (
+from liza.briefs.rules.message_rules import DeliveryChannels, Message, describe_delivery, sort_unacknowledged
+from liza.briefs.rules.prompt_rules import (
     AT_TURN_END,
     DURING_TURN,
     PRIORITIES,
@@ -20,6 +19,7 @@ from liza.rules.worker_api.prompt_rules import (
     may_have_priority,
     select_for_stream,
 )
+from liza.programs.rules.lifecycle_rules import LifecycleEvent
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 E = LifecycleEvent

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from liza.rules.project import breakage, test_definitions
-from liza.rules.project.breakage import Halves
+from liza.project.rules import breakage, test_definitions
+from liza.project.rules.breakage import Halves
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import (
-    ArchiveSummary,
-    Discovery,
-    Event,
-    Reservation,
-    State,
-    Status,
-    Task,
-)
-from liza.rules.tasks import archiving, picking, planning, unclaimable
-from liza.rules.tasks.picking import Evidence, NoTask, Pick
-from liza.rules.tasks.planning import Trigger
+from liza.board.rules import archiving
+from liza.model.model import ArchiveSummary, Discovery, Event, Reservation, State, Status, Task
+from liza.tasks.rules import picking, planning, unclaimable
+from liza.tasks.rules.picking import Evidence, NoTask, Pick
+from liza.tasks.rules.planning import Trigger
 from tests.unit.boards import BASE, HEAD, NOW, agents, board, later, task
 
 S = Status

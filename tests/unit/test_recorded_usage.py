@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from liza.model.paths import Paths
+from liza.model.spending import LedgerEntry, TokenUsage, usage_since
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir
-from liza.programs.usage import ledger
-from liza.programs.usage.meter import LATER_SEARCH_INTERVAL, Meter
-from liza.programs.usage.usage_report import ReportedUsage
-from liza.rules.paths import Paths
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage, usage_since
+from liza.programs.usage_report import ReportedUsage
+from liza.usage import ledger
+from liza.usage.meter import LATER_SEARCH_INTERVAL, Meter
 from tests.conftest import FakeClock
 
 RECORDED = Path(__file__).parents[1] / "data" / "recorded"

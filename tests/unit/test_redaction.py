@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.formatting.redaction import MAX_KEY, MAX_LINE, redact, redact_changes, redactable_length
-from liza.rules.value_classes import replace
+from liza.model.value_classes import replace
+from liza.text.redaction import MAX_KEY, MAX_LINE, redact, redact_changes, redactable_length
 from tests.unit.boards import board, task
 
 BEGIN = "-----BEGIN PRIVATE KEY-----"

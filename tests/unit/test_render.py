@@ -16,8 +16,13 @@ from msgspec.structs import asdict, replace
 from liza.cli.app import command_names, list_headings
 from liza.cli.declare import parse_details, parse_duration, split_names
 from liza.cli.reference import build_reference as reference
-from liza.cli.render import printing, render_crew, render_patch, render_task
-from liza.cli.render.columns import (
+from liza.model.ahead_rules import CommitsAhead
+from liza.model.alarm_kinds import Alarm
+from liza.model.errors import UsageError
+from liza.model.model import AlignmentNote, Answer, ArchiveSummary, Config, Event, Goal, Handoff, State, Status, Task
+from liza.model.state_words import TaskWord
+from liza.printing import printing, render_crew, render_patch, render_task
+from liza.printing.columns import (
     COLOURS,
     align_columns,
     cell_width,
@@ -28,17 +33,12 @@ from liza.cli.render.columns import (
     strip_controls_but_colours,
     wrap_text,
 )
-from liza.cli.render.render_metrics import format_metrics, format_summary
-from liza.cli.render.text_formats import format_local_time
-from liza.rules.alarm_kinds import Alarm
-from liza.rules.errors import UsageError
-from liza.rules.formatting.times import format_duration, format_time
-from liza.rules.landing.ahead_rules import CommitsAhead
-from liza.rules.model import AlignmentNote, Answer, ArchiveSummary, Config, Event, Goal, Handoff, State, Status, Task
-from liza.rules.state_words import TaskWord
-from liza.rules.tasks.drafts import MissingParts
-from liza.view.picture import agent_line, alarm_rows, build_picture
-from liza.view.structs import AgentRow, Costs, CrewFacts
+from liza.printing.render_metrics import format_metrics, format_summary
+from liza.printing.text_formats import format_local_time
+from liza.tasks.rules.drafts import MissingParts
+from liza.text.times import format_duration, format_time
+from liza.view.rules.picture import agent_line, alarm_rows, build_picture
+from liza.view.rules.structs import AgentRow, Costs, CrewFacts
 from tests.unit.contrast import contrast, terminal_colour
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

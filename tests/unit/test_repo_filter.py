@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.programs.brief.quoting import render_block
-from liza.repo.hiding import _filter
-from liza.rules.brief_marks import begin_mark, end_mark, strip_blocks
+from liza.briefs.quoting import render_block
+from liza.git.hiding import _filter
+from liza.text.brief_marks import begin_mark, end_mark, strip_blocks
 from tests.conftest import KEY, hidden_block
 
 BLOCK = hidden_block("coder-1.7")

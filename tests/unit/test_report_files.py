@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from liza.rules.reports import report_files
-from liza.rules.reports.report_files import CUT_NOTE, MAX_FILE_SIZE, READ_SIZE, ReportFile
+from liza.recovery.rules import report_files
+from liza.recovery.rules.report_files import CUT_NOTE, MAX_FILE_SIZE, READ_SIZE, ReportFile
 
 TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 KEY_BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"

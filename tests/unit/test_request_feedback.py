@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from liza.rules.errors import UnknownId
-from liza.rules.landing import feedback_text, poll_rules, request_feedback
-from liza.rules.landing.poll_rules import SyncFailure, next_poll_seconds, sync_alarms
-from liza.rules.landing.remote_urls import find_request_number
-from liza.rules.landing.request_feedback import (
+from liza.git.rules.remote_urls import find_request_number
+from liza.landing.rules import feedback_text, poll_rules, request_feedback
+from liza.landing.rules.poll_rules import SyncFailure, next_poll_seconds, sync_alarms
+from liza.landing.rules.request_feedback import (
     CheckResult,
     CheckStep,
     FeedbackMemory,
@@ -19,9 +18,10 @@ from liza.rules.landing.request_feedback import (
     RequestFeedback,
     plan_feedback,
 )
-from liza.rules.model import Goal, State, Status, TakenFeedback, Task, TrackedRequest
-from liza.rules.paths import check_task_id
-from liza.rules.value_classes import replace
+from liza.model.errors import UnknownId
+from liza.model.model import Goal, State, Status, TakenFeedback, Task, TrackedRequest
+from liza.model.paths import check_task_id
+from liza.model.value_classes import replace
 
 C1, C2 = "1" * 40, "2" * 40
 REQUEST = TrackedRequest(number=7, url="https://x/pull/7", repository="github.com/acme/shop", head="i", base="main")

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from liza.rules.model import Config
-from liza.rules.sessions.rests import CRASH_WINDOW, ClockWatch, CrashRecord, FailureStreak, MergeTries, TaskRest
-from liza.rules.sessions.session_ends import SessionOutcome
+from liza.model.model import Config
+from liza.model.rests import CRASH_WINDOW, ClockWatch, CrashRecord, FailureStreak, MergeTries, TaskRest
+from liza.model.session_ends import SessionOutcome
 from tests.unit.boards import NOW
 
 CONFIG = Config(restart_after_crash=5.0, restart_after_handoff=2.0)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import Event, State, Status, Task
-from liza.rules.reports.work_record import TaskOutcome, TaskRecord
-from liza.rules.tasks import picking, routing
-from liza.rules.tasks.picking import Evidence, NoTask, Pick
+from liza.model.model import Event, State, Status, Task
+from liza.tasks.rules import picking, routing
+from liza.tasks.rules.picking import Evidence, NoTask, Pick
+from liza.tasks.rules.work_record import TaskOutcome, TaskRecord
 from tests.unit.boards import agents, board, claimed, later, task, with_config
 
 S = Status

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from liza.rules.model import Status
+from liza.model.model import Status
 from tests.unit.machine import crew_machine, known_rules
 from tests.unit.machine.crew_machine import CrewMachine
 

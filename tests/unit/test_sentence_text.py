@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.errors import UsageError
-from liza.rules.model import Status
-from liza.rules.paths import check_task_id
-from liza.rules.reports import sentence_text
-from liza.rules.tasks import backlog
+from liza.model.errors import UsageError
+from liza.model.model import Status
+from liza.model.paths import check_task_id
+from liza.tasks.rules import backlog, sentence_text
 from tests.unit.boards import board, task
 
 

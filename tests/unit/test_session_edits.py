@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.errors import LizaError, NotOwner, Refused
-from liza.rules.governance import board_reports
-from liza.rules.governance.session_edits import Editor, apply_edit
-from liza.rules.model import Anomaly, Discovery, Handoff, HumanNote, Resolution, State
-from liza.rules.tasks import claims
-from liza.rules.value_classes import replace
+from liza.breaker.rules import board_reports
+from liza.model.errors import LizaError, NotOwner, Refused
+from liza.model.model import Anomaly, Discovery, Handoff, HumanNote, Resolution, State
+from liza.model.value_classes import replace
+from liza.tasks.rules import claims
+from liza.tasks.rules.session_edits import Editor, apply_edit
 from tests.unit.boards import NOW, agents, board, claimed, later, task
 
 RUN = "coder-1.1"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from liza.programs.session.run_directory import StopNote
-from liza.rules.sessions import session_ends
-from liza.rules.sessions.session_ends import (
+from liza.model import session_ends
+from liza.model.session_ends import (
     OUTCOME_RULES,
     STOP_RULES,
     Fault,
@@ -17,6 +16,7 @@ from liza.rules.sessions.session_ends import (
     StopReason,
     stop_reason_of,
 )
+from liza.programs.session.run_directory import StopNote
 
 
 def test_every_reason_and_every_outcome_has_its_row_and_every_sentence_is_of_one_reason() -> None:

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from liza.cli.render.render_session import SessionStyle, format_followed, format_session
-from liza.cli.render.session_markdown import format_markdown
-from liza.programs.events import event_readers
-from liza.programs.events.event_readers import READERS, UnknownObject
+from liza.model.paths import Paths
+from liza.model.spending import TokenUsage
+from liza.model.value_classes import replace
+from liza.printing.render_session import SessionStyle, format_followed, format_session
+from liza.printing.session_markdown import format_markdown
+from liza.programs import event_readers
+from liza.programs.event_readers import READERS, UnknownObject
 from liza.programs.presets import preset_files, preset_table
 from liza.programs.presets.preset import EVENT_FORMATS, Preset
-from liza.programs.session.log_file import parse_object
-from liza.rules.paths import Paths
-from liza.rules.sessions.session_events import (
+from liza.programs.rules.session_events import (
     Failed,
     FailedCall,
     LoggedEvent,
@@ -40,9 +41,8 @@ from liza.rules.sessions.session_events import (
     merge_sessions,
     merge_sources,
 )
-from liza.rules.sessions.spending import TokenUsage
-from liza.rules.sessions.trajectory import Observation, build_trajectory
-from liza.rules.value_classes import replace
+from liza.programs.session.log_file import parse_object
+from liza.view.rules.trajectory import Observation, build_trajectory
 
 STREAMS = Path(__file__).parents[1] / "data" / "streams"
 CONVERSATIONS = STREAMS.with_name("conversations")

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.reports.session_spans import session_spans
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage, ToolTotal
+from liza.model.spending import LedgerEntry, TokenUsage, ToolTotal
+from liza.usage.rules.session_spans import session_spans
 
 NOW = datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC)
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from liza.rules.errors import Refused, UsageError
-from liza.rules.model import BreakerSettings, Config, Delivery, QueueSettings
-from liza.rules.project import setting_limits, setting_values
-from liza.rules.project.setting_meanings import MEANINGS, USUAL
-from liza.rules.project.setting_values import setting_names
+from liza.config.rules import setting_values
+from liza.config.rules.setting_meanings import MEANINGS, USUAL
+from liza.config.rules.setting_values import setting_names
+from liza.model import setting_limits
+from liza.model.errors import Refused, UsageError
+from liza.model.model import BreakerSettings, Config, Delivery, QueueSettings
 from tests.unit.boards import board, with_config
 
 

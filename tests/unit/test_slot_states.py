@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from liza.rules.model import Reservation, Status, Task
-from liza.rules.project.slot_states import (
+from liza.git.rules.slot_states import (
     COPY_VARIABLES,
     PORTS_PER_SLOT,
     SlotFacts,
@@ -20,6 +19,7 @@ from liza.rules.project.slot_states import (
     slot_status,
     slot_variables,
 )
+from liza.model.model import Reservation, Status, Task
 from tests.unit.test_merging import approved, board
 
 TASK = Task(id="t", status=Status.CLAIMED, worktree="s1")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.errors import Refused
+from liza.model.errors import Refused
 from liza.system import socket_tables
 from liza.system.peers import Peer, PeerSession, find_tcp_peer
 from liza.system.socket_tables import TcpEnds

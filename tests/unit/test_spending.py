@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from liza.model.model import Budget, ProcessIdentity
+from liza.model.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason
+from liza.model.spending import LedgerEntry, TokenUsage, over_budget_reason, seconds_left, sum_usage
+from liza.model.value_classes import replace
+from liza.programs import usage_report
 from liza.programs.presets.preset import FailurePattern, UsageFormat
 from liza.programs.session import log_file, outcomes
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import StopNote
 from liza.programs.session.session_process import EndedSession, VanishedSession
-from liza.programs.usage import usage_report
-from liza.programs.usage.usage_report import ReportedUsage
-from liza.rules.model import Budget, ProcessIdentity
-from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage, over_budget_reason, seconds_left, sum_usage
-from liza.rules.value_classes import replace
+from liza.programs.usage_report import ReportedUsage
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TURNS = """not an event

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from liza.rules.formatting.counts import format_bytes
-from liza.rules.model import Budget
-from liza.rules.sessions import spending
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage, UsageTotal
+from liza.model import spending
+from liza.model.model import Budget
+from liza.model.spending import LedgerEntry, TokenUsage, UsageTotal
+from liza.text.counts import format_bytes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

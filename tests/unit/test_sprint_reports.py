@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.alarm_kinds import Alarm, waits_for_person
-from liza.rules.governance.retrospective import SprintEnd, describe_sprint_end
-from liza.rules.governance.sprint_alarms import sprint_alarms
-from liza.rules.model import Anomaly, ArchiveSummary, Discovery, Event, Goal, Sprint, State, Status, Timeline
-from liza.rules.reports import alarms
-from liza.rules.tasks import backlog
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.tasks.planning import claim_planning, end_planning
-from liza.rules.transitions import Invocation
+from liza.alarms.rules import alarms
+from liza.alarms.rules.sprint_alarms import sprint_alarms
+from liza.model.alarm_kinds import Alarm, waits_for_person
+from liza.model.model import Anomaly, ArchiveSummary, Discovery, Event, Goal, Sprint, State, Status, Timeline
+from liza.model.transitions import Invocation
+from liza.tasks.rules import backlog
+from liza.tasks.rules.backlog import RequestContext, TaskFields
+from liza.tasks.rules.planning import claim_planning, end_planning
+from liza.tasks.rules.retrospective import SprintEnd, describe_sprint_end
 from tests.unit.boards import NOW, agents, board, later, task
 
 TASKS = (

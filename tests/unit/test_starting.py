@@ -7,11 +7,11 @@ import shlex
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.errors import UsageError
-from liza.rules.model import Agent, Goal, State, Status
-from liza.rules.reports.up_command import format_up_command, restart_command_for, up_command_for
-from liza.rules.tasks.unclaimable import first_able_coder
-from liza.up.start import UpOptions, parse_programs
+from liza.model.errors import UsageError
+from liza.model.model import Agent, Goal, State, Status
+from liza.model.up_command import format_up_command, restart_command_for, up_command_for
+from liza.supervisor.start import UpOptions, parse_programs
+from liza.tasks.rules.unclaimable import first_able_coder
 from tests.unit.boards import task
 
 MINE, OTHER = "script:./agent.sh --fast", "codex"

@@ -20,7 +20,7 @@ PATH = (
     "programs/presets/command_line.py",
     "supervisor/observe.py",
     "supervisor/run_evidence.py",
-    "rules/sessions/decide.py",
+    "supervisor/rules/decide.py",
 )
 
 

@@ -14,16 +14,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from liza.rules.model import FrozenStruct
+from liza.model.model import FrozenStruct
+from tests.unit.sources import pure_modules
 
 ROOT = Path(__file__).parents[2]
 STORED: dict[str, dict[str, Any]] = json.loads((ROOT / "tests" / "data" / "stored_words.json").read_text())
 
 
 def stored_classes() -> dict[str, type]:
-    """All enums of strings and all structs for files in liza/rules, by name: no name exists twice."""
+    """All enums of strings and all structs for files in the rules, by name: no name exists twice."""
     classes: dict[str, type] = {}
-    for path in sorted((ROOT / "liza" / "rules").rglob("*.py")):
+    for path in pure_modules(ROOT):
         module = importlib.import_module(
             ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.project import submitted_files
-from liza.rules.project.submitted_files import SubmittedFiles
+from liza.tasks.rules import submitted_files
+from liza.tasks.rules.submitted_files import SubmittedFiles
 
 VENV = (".venv/pyvenv.cfg", ".venv/bin/python", ".venv/lib/python3.11/site-packages/pip/__init__.py")
 MANY = tuple(f"data/{number}/x.json" for number in range(1001))

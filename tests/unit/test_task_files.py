@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.errors import UsageError
-from liza.rules.paths import check_task_id
-from liza.verbs.task import parse_tasks
+from liza.model.errors import UsageError
+from liza.model.paths import check_task_id
+from liza.tasks.task import parse_tasks
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.rules.formatting.redaction import redact_changes
-from liza.rules.merging import merge_rules
-from liza.rules.model import Event, Reservation, Status, Task
-from liza.rules.owned_work import find_current_work
-from liza.rules.tasks import picking
-from liza.rules.tasks.task_groups import changed_tasks
+from liza.merging.rules import merge_rules
+from liza.model.model import Event, Reservation, Status, Task
+from liza.model.owned_work import find_current_work
+from liza.model.task_groups import changed_tasks
+from liza.tasks.rules import picking
+from liza.text.redaction import redact_changes
 from tests.unit.boards import BASE, HEAD, NOW, board, later, task
 
 AGENTS = ("coder-1", "coder-2", "code-reviewer-1")

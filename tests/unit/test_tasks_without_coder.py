@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from liza.rules.model import Status
-from liza.rules.tasks import coding, reviews
+from liza.model.model import Status
+from liza.tasks.rules import coding, reviews
 from tests.unit.boards import HEAD, NOW, board, task, under_review, with_config
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from liza.rules.sessions.spending import TokenUsage, ToolTotal
-from liza.rules.worker_api.telemetry_rules import (
+from liza.model.spending import TokenUsage, ToolTotal
+from liza.usage.rules.telemetry_rules import (
     ReportedCall,
     TelemetryEvent,
     TelemetrySums,

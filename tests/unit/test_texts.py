@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from liza.model.anomaly_kinds import ANOMALY_TYPES
+from liza.model.model import Config, Status
+from liza.model.paths import Paths
+from liza.model.transitions import OPEN_STATUSES, TRANSITIONS
 from liza.programs.presets import acp_settings, preset, preset_table
 from liza.programs.session import failure_patterns
-from liza.rules.governance.anomaly_kinds import ANOMALY_TYPES
-from liza.rules.model import Config, Status
-from liza.rules.paths import Paths
-from liza.rules.transitions import OPEN_STATUSES, TRANSITIONS
 
 ROOT = Path(__file__).parent.parent.parent
 STATES = ROOT / "specs" / "architecture" / "state-machines.md"
@@ -88,7 +88,7 @@ def test_roles_have_the_anchors_that_the_contract_sends_agents_to() -> None:
 
 
 def test_every_page_that_an_assignment_points_at_is_laid_beside_the_board() -> None:
-    text = (ROOT / "liza" / "programs" / "brief" / "assignment.py").read_text()
+    text = (ROOT / "liza" / "briefs" / "assignment.py").read_text()
     named = set(re.findall(r"[a-z-]+\.md", text)) - {"assignment.md"}
     assert named
     assert [name for name in sorted(named) if not list((ROOT / "specs").glob(f"*/{name}"))] == []

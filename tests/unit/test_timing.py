@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from liza.rules.model import AlignmentNote, Event, Goal, Sprint, Status, Task, Timeline
-from liza.rules.reports import timings
+from liza.model import timings
+from liza.model.model import AlignmentNote, Event, Goal, Sprint, Status, Task, Timeline
 from tests.unit.boards import board
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

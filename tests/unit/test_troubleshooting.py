@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from liza.alarms.explain import read_entries
+from liza.alarms.rules import troubleshooting
+from liza.alarms.rules.troubleshooting import Explanation, find_entries, normalize_name, select_entries
 from liza.commands.explain import format_explanations, format_names
-from liza.rules.alarm_kinds import AlarmKind
-from liza.rules.errors import UnknownId
-from liza.rules.reports import troubleshooting
-from liza.rules.reports.troubleshooting import Explanation, find_entries, normalize_name, select_entries
-from liza.rules.statuses import Pattern
-from liza.rules.value_classes import asdict
-from liza.verbs.explain import read_entries
+from liza.model.alarm_kinds import AlarmKind
+from liza.model.errors import UnknownId
+from liza.model.statuses import Pattern
+from liza.model.value_classes import asdict
 from tests.unit.sources import module_nodes
 from tests.unit.test_typed_commands import complaint
 
@@ -64,7 +64,7 @@ def finding_names() -> frozenset[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding" and node.args
     ]
     abouts = {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}
-    checks = (ROOT / "liza" / "crew" / "recovery" / "findings.py").read_text().partition("_CHECKS: ")[2]
+    checks = (ROOT / "liza" / "recovery" / "findings.py").read_text().partition("_CHECKS: ")[2]
     return frozenset(abouts | set(re.findall(r'\("(\w+)", _check', checks)))
 
 

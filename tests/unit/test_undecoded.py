@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.board.text import changes, document
-from liza.cli.render.columns import escape_json, strip_controls
-from liza.rules.formatting.undecoded import MAX_NAMES, encode_json, escape_name, escape_undecoded, list_names
+from liza.printing.columns import escape_json, strip_controls
+from liza.text.undecoded import MAX_NAMES, encode_json, escape_name, escape_undecoded, list_names
 from tests.unit.test_board_document import BOARD
 
 any_text = st.text(st.characters(codec=None, exclude_categories=()))

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.model import Agent, State
-from liza.rules.reports.up_command import (
-    format_up_command,
-    next_coder,
-    restart_command_for,
-    up_command_for,
-)
-from liza.rules.statuses import AgentStatus
+from liza.model.model import Agent, State
+from liza.model.statuses import AgentStatus
+from liza.model.up_command import format_up_command, next_coder, restart_command_for, up_command_for
 from tests.unit.boards import board
 
 

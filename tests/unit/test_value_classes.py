@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.value_classes import Mutable, Value, asdict, field, replace
+from liza.model.value_classes import Mutable, Value, asdict, field, replace
 from tests.unit.sources import nodes_of, parse_module
 
 ROOT = Path(__file__).parent.parent.parent
@@ -171,7 +171,7 @@ def test_no_default_of_a_field_is_read_through_the_class() -> None:
 
 
 def test_each_type_is_made_decodable_before_it_is_decoded() -> None:
-    makes_it = ROOT / "liza" / "rules" / "value_classes.py"
+    makes_it = ROOT / "liza" / "model" / "value_classes.py"
     found = {str(path): list(_unguarded_types(parse_module(path))) for path in MODULES if path != makes_it}
     assert {path: calls for path, calls in found.items() if calls} == {}, "write `decodable(kind)`"
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
-from liza.rules.errors import BoardInconsistent, NotOwner, Refused, UnknownId, UsageError
-from liza.rules.model import Anomaly, Answer, Event, Handoff, LineComment, Reservation, State, Status, Task
-from liza.rules.tasks import backlog, claims, coding, give_back, planning, reviews
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.tasks.coding import SubmittedWork
-from liza.rules.tasks.picking import Evidence
-from liza.rules.transitions import Invocation, apply_verb
+from liza.model.errors import BoardInconsistent, NotOwner, Refused, UnknownId, UsageError
+from liza.model.model import Anomaly, Answer, Event, Handoff, LineComment, Reservation, State, Status, Task
+from liza.model.transitions import Invocation, apply_verb
+from liza.tasks.rules import backlog, claims, coding, give_back, planning, reviews
+from liza.tasks.rules.backlog import RequestContext, TaskFields
+from liza.tasks.rules.coding import SubmittedWork
+from liza.tasks.rules.picking import Evidence
 from tests.unit.boards import (
     BASE,
     HEAD,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import invariants
-from liza.rules.model import (
+from liza.model import invariants
+from liza.model.model import (
     Agent,
     Anomaly,
     ArchiveSummary,

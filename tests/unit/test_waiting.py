@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.alarm_kinds import Alarm, AlarmKind
-from liza.rules.model import Agent, Event, MergeInProgress, PlanningClaim, State, Status, SupervisorExit, Task
-from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
-from liza.rules.reports.waiting import waiting_alarms
-from liza.rules.tasks.drafts import MissingParts
-from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.planning import find_triggers
+from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.alarms.rules.waiting import waiting_alarms
+from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.model import Agent, Event, MergeInProgress, PlanningClaim, State, Status, SupervisorExit, Task
+from liza.tasks.rules.drafts import MissingParts
+from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.planning import find_triggers
 from tests.unit.boards import HEAD, NOW, agents, board, later, task
 
 S = Status

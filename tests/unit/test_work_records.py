@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from liza.rules.model import Event, Status, Task
-from liza.rules.reports import work_record
-from liza.rules.reports.work_record import ReviewRecord, TaskOutcome, TaskRecord
-from liza.rules.sessions.spending import LedgerEntry, TokenUsage
+from liza.model.model import Event, Status, Task
+from liza.model.spending import LedgerEntry, TokenUsage
+from liza.tasks.rules import work_record
+from liza.tasks.rules.work_record import ReviewRecord, TaskOutcome, TaskRecord
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from liza.server.operations.calls import Operation
-from liza.server.operations.operation_table import OPERATIONS
+from liza.api.calls import Operation
+from liza.api.operation_table import OPERATIONS
 
 PAGE = Path(__file__).parents[2] / "specs" / "worker-api.md"
 JSON_OPERATIONS = {

@@ -3,17 +3,17 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.errors import NotOwner, Refused, UsageError
-from liza.rules.governance import board_reports
-from liza.rules.merging import merge_rules
-from liza.rules.model import Anomaly, Handoff, MergeInProgress, State, Status
-from liza.rules.sessions.session_ends import SessionOutcome
-from liza.rules.tasks import backlog, claims, coding, reviews
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.tasks.coding import SubmittedWork
-from liza.rules.tasks.drafts import MissingParts, release_complete_drafts
-from liza.rules.tasks.picking import Evidence
-from liza.rules.transitions import Invocation
+from liza.breaker.rules import board_reports
+from liza.merging.rules import merge_rules
+from liza.model.errors import NotOwner, Refused, UsageError
+from liza.model.model import Anomaly, Handoff, MergeInProgress, State, Status
+from liza.model.session_ends import SessionOutcome
+from liza.model.transitions import Invocation
+from liza.tasks.rules import backlog, claims, coding, reviews
+from liza.tasks.rules.backlog import RequestContext, TaskFields
+from liza.tasks.rules.coding import SubmittedWork
+from liza.tasks.rules.drafts import MissingParts, release_complete_drafts
+from liza.tasks.rules.picking import Evidence
 from tests.unit.boards import (
     BASE,
     HEAD,

@@ -24,8 +24,8 @@ from liza.board.text.splice import LineEditor, collect_edits, find_item_offset, 
 from liza.board.text.splitter import LIST_SECTIONS, TABLE_SECTIONS, Piece, PieceKind
 from liza.board.text.values import ABSENT, NULLS, find_struct, from_plain, normalize_scalar, struct_fields, to_plain
 from liza.board.text.yaml_lines import Style
-from liza.rules.errors import BoardInconsistent, BoardUnreadable
-from liza.rules.model import State
+from liza.model.errors import BoardInconsistent, BoardUnreadable
+from liza.model.model import State
 
 
 def change_document(before: Document, after: State) -> Document:

@@ -13,11 +13,11 @@ from liza.board.text.parse import NeedsSlowPath, Unparsable
 from liza.board.text.splitter import LIST_SECTIONS, TABLE_SECTIONS, Piece, PieceKind
 from liza.board.text.values import find_struct, from_plain, normalize_scalar, struct_fields
 from liza.board.text.yaml_lines import Style
-from liza.rules import settings
-from liza.rules.errors import BoardTooNew, BoardUnreadable
-from liza.rules.formatting.type_errors import find_problem
-from liza.rules.model import SCHEMA_VERSION, State
-from liza.rules.value_classes import Mutable
+from liza.config.rules import settings
+from liza.model.errors import BoardTooNew, BoardUnreadable
+from liza.model.model import SCHEMA_VERSION, State
+from liza.model.type_errors import find_problem
+from liza.model.value_classes import Mutable
 from liza.system import installation
 
 RESTORE_COMMAND: Final = "liza restore --last-good"

@@ -24,7 +24,7 @@ from ruamel.yaml.events import (
 )
 
 from liza.board.text.values import FREE_FORM_KEYS, NULLS, normalize_scalar, parse_plain_scalar
-from liza.rules.value_classes import Mutable, field
+from liza.model.value_classes import Mutable, field
 
 _MAX_DEPTH: Final = 48
 """Maximum nesting of collections: functions that walk a value recurse."""

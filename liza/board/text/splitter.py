@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from liza.board.text.parse import NeedsSlowPath
-from liza.rules.value_classes import Value
+from liza.model.value_classes import Value
 
 LIST_SECTIONS: Final = frozenset(("tasks", "discovered", "anomalies", "human_notes", "spec_changes"))
 TABLE_SECTIONS: Final = frozenset(("agents", "handoff"))

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import msgspec
 
-from liza.rules import model
-from liza.rules.errors import BoardUnreadable
-from liza.rules.formatting.times import format_time
-from liza.rules.formatting.undecoded import escape_undecoded
-from liza.rules.sessions.permissions import read_permissions
-from liza.rules.value_classes import decodable
+from liza.model import model
+from liza.model.errors import BoardUnreadable
+from liza.model.permissions import read_permissions
+from liza.model.value_classes import decodable
+from liza.text.times import format_time
+from liza.text.undecoded import escape_undecoded
 
 ABSENT: Final = object()
 """Marks a missing key; None is a value."""

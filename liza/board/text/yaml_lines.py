@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from liza.rules.value_classes import Value
+from liza.model.value_classes import Value
 
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _PROSE: Final = re.compile(r"[A-Za-z][A-Za-z0-9,._/()+-]*(?: [A-Za-z0-9(/][A-Za-z0-9,._/()+-]*)+")

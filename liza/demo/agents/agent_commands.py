@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from liza.rules.value_classes import Value
+from liza.model.value_classes import Value
 
 INSTRUCTIONS = "AGENTS.md"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from liza.demo.agents.agent_commands import AgentBrief, print_progress, read_brief, run_command, try_command
-from liza.rules.value_classes import Value, field
+from liza.model.value_classes import Value, field
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from liza.demo.agents.agent_commands import AgentBrief, print_progress, read_brief, run_command
-from liza.rules.statuses import WakeTrigger
+from liza.model.statuses import WakeTrigger
 
 
 def main() -> None:

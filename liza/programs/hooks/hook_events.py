@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from liza.model.value_classes import Value, replace
 from liza.programs.hooks.hook_templates import HookEvent, HookMeaning, HookTemplate, fill_form
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.session.run_directory import Turn
-from liza.rules.value_classes import Value, replace
 
 REFUSED_CODE = 2
 _PHASES = {

@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from liza.model.model import FrozenStruct
+from liza.model.value_classes import Value, field
 from liza.programs.hooks.hook_templates import (
     TEMPLATES,
     HookFile,
@@ -29,10 +31,8 @@ from liza.programs.hooks.hook_templates import (
 )
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, read_struct
-from liza.rules.brief_marks import begin_mark, end_mark, strip_blocks
-from liza.rules.model import FrozenStruct
-from liza.rules.value_classes import Value, field
 from liza.system import atomic, crash_points
+from liza.text.brief_marks import begin_mark, end_mark, strip_blocks
 
 
 class InstalledHooks(Value):

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from liza.rules.errors import LizaError, UsageError
-from liza.rules.model import FrozenStruct
-from liza.rules.value_classes import decodable
+from liza.model.errors import LizaError, UsageError
+from liza.model.model import FrozenStruct
+from liza.model.value_classes import decodable
 
 TEMPLATES = Path(__file__).with_name("templates")
 

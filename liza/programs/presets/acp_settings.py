@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from liza.rules.model import FrozenStruct
+from liza.model.model import FrozenStruct
 
 
 class Transport(StrEnum):

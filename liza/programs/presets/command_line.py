@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from liza.model.errors import UsageError
+from liza.model.permissions import BYPASS, PROMPTS
+from liza.model.value_classes import Value, field, replace
 from liza.programs.hooks.hook_templates import list_providers
 from liza.programs.presets.preset import LaunchMode, Preset, PromptStyle
-from liza.rules.errors import UsageError
-from liza.rules.sessions.permissions import BYPASS, PROMPTS
-from liza.rules.value_classes import Value, field, replace
 
 
 class TextCarrier(StrEnum):

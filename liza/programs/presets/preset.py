@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from liza.model.model import FrozenStruct
 from liza.programs.presets.acp_settings import AcpSettings, Transport
-from liza.rules.model import FrozenStruct
 
 EVENT_FORMATS = frozenset(
     [

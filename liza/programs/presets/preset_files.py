@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import msgspec
 
+from liza.model.errors import Missing, UsageError
+from liza.model.paths import ROLES
+from liza.model.type_errors import describe_decode_error
+from liza.model.value_classes import Value, decodable, field
 from liza.programs.presets import acp_settings, preset
 from liza.programs.presets.preset import EVENT_FORMATS, Preset
-from liza.rules.errors import Missing, UsageError
-from liza.rules.formatting.type_errors import describe_decode_error
-from liza.rules.paths import ROLES
-from liza.rules.value_classes import Value, decodable, field
 from liza.system import atomic, untrusted_files
 
 BUILT_IN = Path(__file__).with_name("presets.toml")

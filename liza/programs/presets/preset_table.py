@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
+from liza.model.errors import ProgramMissing, UsageError
+from liza.model.model import Config
+from liza.model.paths import Paths
+from liza.model.value_classes import Value
 from liza.programs.presets import preset_files
 from liza.programs.presets.acp_settings import Transport
 from liza.programs.presets.preset import Preset
 from liza.programs.presets.preset_files import Layer
-from liza.rules.errors import ProgramMissing, UsageError
-from liza.rules.model import Config
-from liza.rules.paths import Paths
-from liza.rules.value_classes import Value
 
 TIER_VARIABLE = "LIZA_AGENT_TIER"
 UP_PROGRAM = "liza up --program"

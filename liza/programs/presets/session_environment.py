@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 
+from liza.model import clean_environment
+from liza.model.paths import agent_of
 from liza.programs.presets.preset import Preset
-from liza.rules.paths import agent_of
-from liza.rules.project import clean_environment
 
 ALLOWED_VARIABLES = (
     # the person and the machine

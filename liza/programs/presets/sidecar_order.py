@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from liza.model.model import FrozenStruct
 from liza.programs.presets.acp_settings import AcpSettings
 from liza.programs.session.run_directory import SIDECAR_FILE, read_struct
-from liza.rules.model import FrozenStruct
 from liza.system import atomic
 
 

@@ -30,8 +30,7 @@ import struct
 import time
 from typing import Any, NamedTuple, NoReturn
 
-from liza import command_socket
-from liza.system import proc_stat
+from liza.system import command_socket, proc_stat
 
 NAME = "session.sock"
 MAX_HANDLERS = 64

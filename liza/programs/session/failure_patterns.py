@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from liza.model.rests import MAX_LIMIT
+from liza.model.session_ends import SilenceKind
+from liza.model.value_classes import Value
 from liza.programs.presets.preset import FailurePattern
 from liza.programs.session import limit_times
-from liza.rules.sessions.rests import MAX_LIMIT
-from liza.rules.sessions.session_ends import SilenceKind
-from liza.rules.value_classes import Value
 
 _MAX_LINE = 4000
 _MESSAGE = re.compile(r'"message": ?"(?P<text>[^"\\]+)')

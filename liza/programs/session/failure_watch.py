@@ -9,12 +9,12 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from liza.model.errors import NotRegularFile
+from liza.model.session_ends import SilenceKind
+from liza.programs import usage_report
 from liza.programs.presets.preset import Preset
+from liza.programs.rules.model_silence import MAX_REFUSALS, MAX_RETRIES
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, update_failure
-from liza.programs.usage import usage_report
-from liza.rules.errors import NotRegularFile
-from liza.rules.sessions.model_silence import MAX_REFUSALS, MAX_RETRIES
-from liza.rules.sessions.session_ends import SilenceKind
 from liza.system.file_growth import Tail
 
 INITIAL_BYTES = 64 << 10

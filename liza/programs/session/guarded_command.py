@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from liza.rules.value_classes import Mutable, field
+from liza.model.value_classes import Mutable, field
 from liza.system import ancestors
 
 GUARD_SCRIPT = Path(__file__).with_name("_guard.py").resolve()

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from liza.rules.sessions.rests import MAX_LIMIT
+from liza.model.rests import MAX_LIMIT
 
 JUST_ENDED = timedelta(minutes=15)
 """Age up to which a printed end means now. A program prints a limit that has ended until its vendor's servers agree."""

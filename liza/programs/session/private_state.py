@@ -22,14 +22,14 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.confinement.box import Mount, MountKind
-from liza.confinement.slot_directories import remove_tree
+from liza.box.box import Mount, MountKind
+from liza.box.slot_directories import remove_tree
+from liza.model.errors import LizaError
+from liza.model.model import FrozenStruct
+from liza.model.paths import BoxPaths
+from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset, StateDirectory
 from liza.programs.session.run_directory import RunDir, RunRecord, read_struct
-from liza.rules.errors import LizaError
-from liza.rules.model import FrozenStruct
-from liza.rules.paths import BoxPaths
-from liza.rules.value_classes import Value
 from liza.system import atomic, untrusted_files
 
 MAX_FILE: Final = 16 << 20

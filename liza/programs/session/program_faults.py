@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from liza.model.value_classes import Value
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.presets.session_environment import inherit_variables
 from liza.programs.session.failure_watch import resolve_log_path
-from liza.rules.value_classes import Value
 
 PROBE_TIMEOUT = 20.0
 """Seconds for a probe; without an answer, nothing is known."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from liza.model.model import AwareDatetime, FrozenStruct
+from liza.programs.rules.health_rules import HealthStatus, WorkerState
 from liza.programs.session.run_directory import RunDir, read_struct
-from liza.rules.model import AwareDatetime, FrozenStruct
-from liza.rules.worker_api.health_rules import HealthStatus, WorkerState
 from liza.system import atomic
 
 _HEALTH_FILE = "health.json"

@@ -13,10 +13,10 @@ from typing import IO
 
 import msgspec
 
+from liza.model.errors import LizaError
+from liza.model.paths import Paths, agent_of
+from liza.model.value_classes import Value, decodable
 from liza.programs.session.run_directory import RUN_FILE, RunDir, RunRecord
-from liza.rules.errors import LizaError
-from liza.rules.paths import Paths, agent_of
-from liza.rules.value_classes import Value, decodable
 from liza.system import atomic, untrusted_files
 
 ARCHIVE_DIRECTORY = "archive"

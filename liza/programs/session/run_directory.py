@@ -14,6 +14,12 @@ from typing import TypeVar
 
 import msgspec
 
+from liza.model.errors import LizaError, NotRegularFile, Refused, UsageError
+from liza.model.model import AwareDatetime, FrozenStruct, SupervisorExit
+from liza.model.paths import Paths, agent_of, run_number
+from liza.model.session_ends import STOP_RULES, SessionOutcome, StopReason
+from liza.model.type_errors import describe_decode_error
+from liza.model.value_classes import decodable
 from liza.programs.session.run_records import BriefLocation as BriefLocation
 from liza.programs.session.run_records import Gauge as Gauge
 from liza.programs.session.run_records import ModelNote as ModelNote
@@ -24,12 +30,6 @@ from liza.programs.session.run_records import Sentinel as Sentinel
 from liza.programs.session.run_records import StopNote as StopNote
 from liza.programs.session.run_records import Turn as Turn
 from liza.programs.session.run_records import TurnSource as TurnSource
-from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
-from liza.rules.formatting.type_errors import describe_decode_error
-from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
-from liza.rules.paths import Paths, agent_of, run_number
-from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, StopReason
-from liza.rules.value_classes import decodable
 from liza.system import atomic, untrusted_files
 
 CLOSING_CODES = ("0", "1", "42")

@@ -6,9 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
-from liza.rules.model import AwareDatetime, FrozenStruct
-from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of_text
-from liza.rules.sessions.spending import TokenUsage
+from liza.model.model import AwareDatetime, FrozenStruct
+from liza.model.session_ends import SilenceKind, StopReason, stop_reason_of_text
+from liza.model.spending import TokenUsage
 
 
 class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,11 +18,11 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
+from liza.model.errors import Refused
+from liza.model.model import AwareDatetime, FrozenStruct, ProcessIdentity
+from liza.model.value_classes import asdict
 from liza.programs.session import run_directory
 from liza.programs.session.session_verbs import SessionVerbs
-from liza.rules.errors import Refused
-from liza.rules.model import AwareDatetime, FrozenStruct, ProcessIdentity
-from liza.rules.value_classes import asdict
 from liza.system import atomic, crash_points, file_growth, processes, untrusted_files
 from liza.system.ancestors import SHIM_PREFIX
 from liza.system.locks import try_flock

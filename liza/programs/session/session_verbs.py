@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from liza import command_socket
-from liza.confinement.box import START_ERRORS
+from liza.box.box import START_ERRORS
+from liza.model.paths import Paths
+from liza.model.value_classes import Value
 from liza.programs.presets.session_environment import UNATTENDED_VARIABLES
-from liza.rules.paths import Paths
-from liza.rules.value_classes import Value
+from liza.system import command_socket
 from liza.system.boxed_calls import CONFINED
 
 FROM_CLIENT: Final = ("COLUMNS", "TERM", "NO_COLOR", "LANG", "TZ")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from liza.model.model import AwareDatetime, FrozenStruct
+from liza.model.paths import Paths, agent_of
 from liza.programs.session.run_directory import read_struct
-from liza.rules.model import AwareDatetime, FrozenStruct
-from liza.rules.paths import Paths, agent_of
 from liza.system import atomic
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 
-from liza.confinement.box import is_box
+from liza.box.box import is_box
+from liza.model.value_classes import Value, replace
 from liza.programs.session.session_process import RunningSession
-from liza.rules.value_classes import Value, replace
 from liza.system import proc_stat, processes
 from liza.system.processes import PROC
 

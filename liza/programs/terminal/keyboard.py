@@ -15,13 +15,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from liza.model.errors import LockTimeout
+from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset
 from liza.programs.terminal import screens, shells
 from liza.programs.terminal.idle_detection import IDLE_THRESHOLD, SILENT_SECONDS
 from liza.programs.terminal.readiness import STEADY_SECONDS
 from liza.programs.terminal.screens import Screen
-from liza.rules.errors import LockTimeout
-from liza.rules.value_classes import Value, replace
 from liza.system.locks import lock_path
 
 MAX_LINE_BYTES = 4000  # bytes of a line that the kernel edits: it drops input beyond 4095 bytes without an error

@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+from liza.model.errors import Missing, NotRegularFile, Refused
+from liza.model.model import FrozenStruct
+from liza.model.paths import Paths, agent_of
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir
 from liza.programs.session.session_process import RunningSession
 from liza.programs.terminal import idle_detection, shells, tmux_client, tmux_socket
 from liza.programs.terminal.screens import Screen
 from liza.programs.terminal.tmux_socket import TmuxNotAnswering, TmuxServerGone
-from liza.rules.errors import Missing, NotRegularFile, Refused
-from liza.rules.model import FrozenStruct
-from liza.rules.paths import Paths, agent_of
 from liza.system import file_growth, processes, untrusted_files
 
 _BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")

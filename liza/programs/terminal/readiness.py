@@ -9,6 +9,7 @@ import time
 from enum import StrEnum
 from typing import Protocol
 
+from liza.model.value_classes import Value
 from liza.programs.presets.preset import Dialog, Preset
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, Sentinel
@@ -23,7 +24,6 @@ from liza.programs.session.session_process import (
 from liza.programs.terminal import idle_detection, screens
 from liza.programs.terminal.idle_detection import IdleSign, combine_confidence
 from liza.programs.terminal.screens import Screen
-from liza.rules.value_classes import Value
 
 STEADY_SECONDS = 1.0  # seconds that a question must stay unchanged to count as waiting for a person
 

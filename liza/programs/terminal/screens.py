@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from liza.model.value_classes import Value
 from liza.programs.presets.preset import Dialog
-from liza.rules.value_classes import Value
 
 MAX_LINES_BELOW_PROMPT = 12  # maximum non-empty lines below the prompt's row
 MARK_LENGTH = 20  # characters at the end of a text by which it is recognised

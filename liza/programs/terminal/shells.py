@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from liza.confinement.box import is_box
+from liza.box.box import is_box
 from liza.programs.terminal.idle_detection import descriptor_target, is_terminal, read_argv
 from liza.system import proc_stat, processes
 from liza.system.processes import PROC

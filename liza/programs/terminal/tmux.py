@@ -19,13 +19,13 @@ from typing import Any
 
 import msgspec
 
+from liza.model.errors import LizaError, Missing, Refused
+from liza.model.paths import Paths, agent_of
 from liza.programs.session import run_directory, session_process
 from liza.programs.session.session_process import RunningSession, StartFailed
 from liza.programs.session.session_verbs import SessionVerbs
 from liza.programs.terminal import tmux_client, tmux_socket
 from liza.programs.terminal.pane import Pane, PaneAddress, create_log, pipe_pane_argv, session_name
-from liza.rules.errors import LizaError, Missing, Refused
-from liza.rules.paths import Paths, agent_of
 from liza.system import atomic, crash_points, processes, program_path
 
 WIDTH, HEIGHT = 200, 50  # characters and lines, until a person attaches

@@ -8,7 +8,7 @@ import socket
 import struct
 from pathlib import Path
 
-from liza.rules.errors import Refused
+from liza.model.errors import Refused
 from liza.system import proc_stat
 
 CONNECT_LIMIT = 5.0  # seconds; the kernel accepts a connection even if the server is busy

@@ -6,12 +6,12 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
-from liza.rules import invariants
-from liza.rules.errors import LizaError
-from liza.rules.governance.breaker_trips import open_trips
-from liza.rules.history_events import HistoryEvent
-from liza.rules.model import FINAL_STATUSES, State, Status, Task
-from liza.rules.transitions import find_illegal_changes, find_unexplained_step
+from liza.breaker.rules.breaker_trips import open_trips
+from liza.model import invariants
+from liza.model.errors import LizaError
+from liza.model.history_events import HistoryEvent
+from liza.model.model import FINAL_STATUSES, State, Status, Task
+from liza.model.transitions import find_illegal_changes, find_unexplained_step
 from tests.unit.machine.reference_model import Entry, ReferenceModel
 from tests.unit.test_typed_commands import complaint
 

@@ -10,16 +10,18 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from liza.rules.derived import update_derived_fields
-from liza.rules.errors import LizaError
-from liza.rules.governance import board_reports, breaker_patterns, breaker_trips, watched_events
-from liza.rules.governance.breaker_trips import open_trips
-from liza.rules.governance.retrospective import SprintEnd
-from liza.rules.merging import epic_rules, merge_batches, merge_queue, merge_rules, targets
-from liza.rules.merging.epic_rules import EpicJob
-from liza.rules.merging.merge_batches import Batch, HowTested
-from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import (
+from liza.board.rules import archiving
+from liza.breaker.rules import board_reports, breaker_patterns, breaker_trips, watched_events
+from liza.breaker.rules.breaker_trips import open_trips
+from liza.config.rules import setting_values
+from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
+from liza.merging.rules.epic_rules import EpicJob
+from liza.merging.rules.merge_batches import Batch, HowTested
+from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
+from liza.model import targets
+from liza.model.derived import update_derived_fields
+from liza.model.errors import LizaError
+from liza.model.model import (
     FINAL_STATUSES,
     Anomaly,
     BreakerSettings,
@@ -33,17 +35,17 @@ from liza.rules.model import (
     Status,
     Task,
 )
-from liza.rules.paths import is_person
-from liza.rules.project import setting_values
-from liza.rules.sessions.session_ends import OUTCOME_RULES, SessionOutcome
-from liza.rules.tasks import archiving, backlog, claims, coding, drafts, give_back, planning, reviews
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.tasks.claims import Extension
-from liza.rules.tasks.coding import SubmittedWork
-from liza.rules.tasks.drafts import MissingParts
-from liza.rules.tasks.picking import Evidence
-from liza.rules.transitions import Invocation
-from liza.rules.value_classes import replace
+from liza.model.paths import is_person
+from liza.model.session_ends import OUTCOME_RULES, SessionOutcome
+from liza.model.transitions import Invocation
+from liza.model.value_classes import replace
+from liza.tasks.rules import backlog, claims, coding, drafts, give_back, planning, reviews
+from liza.tasks.rules.backlog import RequestContext, TaskFields
+from liza.tasks.rules.claims import Extension
+from liza.tasks.rules.coding import SubmittedWork
+from liza.tasks.rules.drafts import MissingParts
+from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.retrospective import SprintEnd
 from tests.unit.boards import BASE, HERE, NOW, board, with_config
 from tests.unit.machine import comparison
 from tests.unit.machine.helpful_crew import HelpfulCrew, make_chain

@@ -11,24 +11,25 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from liza.rules.derived import update_derived_fields
-from liza.rules.governance import board_reports, breaker_trips
-from liza.rules.governance.breaker_trips import open_trips, signals_of_trips
-from liza.rules.governance.retrospective import SprintEnd
-from liza.rules.merging import epic_rules, merge_batches, merge_queue, merge_rules, targets
-from liza.rules.merging.merge_batches import Batch, HowTested, Member
-from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
-from liza.rules.model import FINAL_STATUSES, EpicStep, MergeInProgress, Resolution, State, Status, Task
-from liza.rules.project import setting_values
-from liza.rules.sessions import actions
-from liza.rules.sessions.decide import decide
-from liza.rules.sessions.session_facts import MergeFacts, Situation
-from liza.rules.statuses import WakeTrigger
-from liza.rules.tasks import backlog, claims, coding, give_back, picking, planning, reviews, unclaimable
-from liza.rules.tasks.backlog import RequestContext, TaskFields
-from liza.rules.tasks.coding import SubmittedWork
-from liza.rules.tasks.picking import Evidence
-from liza.rules.transitions import Invocation
+from liza.breaker.rules import board_reports, breaker_trips
+from liza.breaker.rules.breaker_trips import open_trips, signals_of_trips
+from liza.config.rules import setting_values
+from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
+from liza.merging.rules.merge_batches import Batch, HowTested, Member
+from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
+from liza.model import targets
+from liza.model.derived import update_derived_fields
+from liza.model.model import FINAL_STATUSES, EpicStep, MergeInProgress, Resolution, State, Status, Task
+from liza.model.statuses import WakeTrigger
+from liza.model.transitions import Invocation
+from liza.supervisor.rules import actions
+from liza.supervisor.rules.decide import decide
+from liza.supervisor.rules.session_facts import MergeFacts, Situation
+from liza.tasks.rules import backlog, claims, coding, give_back, picking, planning, reviews, unclaimable
+from liza.tasks.rules.backlog import RequestContext, TaskFields
+from liza.tasks.rules.coding import SubmittedWork
+from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.retrospective import SprintEnd
 from tests.unit.boards import BASE, HERE
 from tests.unit.machine import comparison
 

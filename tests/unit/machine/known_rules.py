@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import liza
+from tests.unit.sources import pure_modules
 
 ROOT = Path(liza.__file__).parent
 RETURNED = ("State", "tuple[State, str]")
@@ -32,9 +33,9 @@ NOT_PLAYED = {
 
 
 def find_rules() -> set[str]:
-    """Return the public functions of ``liza/rules`` that return a board, as module and name."""
+    """Return the public functions of the rules that return a board, as module and name."""
     rules: set[str] = set()
-    for path in sorted((ROOT / "rules").rglob("*.py")):
+    for path in pure_modules(ROOT.parent):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.returns is not None and not node.name.startswith("_"):
                 rules |= {f"{path.stem}.{node.name}"} if ast.unparse(node.returns) in RETURNED else set()

@@ -1,0 +1,1 @@
+"""The pure part: no disk, no processes, no clock, no environment."""

@@ -1,0 +1,63 @@
+"""What a crew waits for when only a person can continue it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.model import State
+from liza.model.paths import ROLES
+from liza.model.up_command import up_command_for
+from liza.tasks.rules.drafts import MissingParts
+from liza.tasks.rules.planning import can_continue, find_missing_roles, is_crew_done
+
+_WAITING_KINDS = frozenset(
+    {
+        AlarmKind.BLOCKED,
+        AlarmKind.HYPOTHESIS_EXHAUSTION,
+        AlarmKind.INCOMPLETE_DRAFT,
+        AlarmKind.STALE_DRAFT,
+        AlarmKind.NEEDS_ANOTHER_CODER,
+        AlarmKind.NEEDS_VERDICT,
+        AlarmKind.NEVER_CLAIMABLE,
+        AlarmKind.PLANNING_ROUNDS,
+        AlarmKind.PLANNING_STALLED,
+        AlarmKind.WAITING_FOR_FILES,
+    }
+)
+"""Alarms about tasks that wait for a person. The others are about agents and the repository."""
+_WAITS = {"coder": "(no coder runs)", "code-reviewer": "(no reviewer runs)"}
+
+
+def waiting_alarms(
+    state: State, now: datetime, lacks: Mapping[str, MissingParts], roles: frozenset[str] = frozenset(ROLES)
+) -> tuple[Alarm, ...]:
+    """Return what supervisors of ``roles`` wait for; empty if they can continue without a person, or are done.
+
+    ``lacks``: the missing parts of drafts.
+    """
+    if is_crew_done(state, "planner" in roles) or can_continue(state, roles):
+        return ()
+    alarms = evaluate_alarms(state, now, AlarmFacts(missing_parts=lacks))
+    waiting = tuple(alarm for alarm in alarms if alarm.kind in _WAITING_KINDS)
+    if waiting:
+        return waiting
+    if not state.tasks and not state.archived.total:
+        message = "there is no task, and no planner that adds one"
+        return (Alarm(AlarmKind.NO_TASKS, "goal", message, "liza task add --help"),)
+    return (_no_agent(state, roles),)
+
+
+def _no_agent(state: State, roles: frozenset[str]) -> Alarm:
+    """Return the alarm for open tasks that need an agent of another role, with the command that starts one."""
+    needs = find_missing_roles(state, roles)
+    if not needs:
+        return Alarm(AlarmKind.NO_AGENT, "goal", "no agent of this crew can continue the open tasks", "liza status")
+    waits = "; ".join(
+        f"{', '.join(ids[:5])}{f' and {len(ids) - 5} more' if len(ids) > 5 else ''} {_WAITS[role]}"
+        for role, ids in needs.items()
+    )
+    message = f"no agent of this crew can continue the open tasks: {waits}"
+    return Alarm(AlarmKind.NO_AGENT, "goal", message, up_command_for(state, *(f"{role}-1" for role in needs)))

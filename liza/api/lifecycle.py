@@ -1,0 +1,152 @@
+"""Lifecycle: a runtime, or the hooks of a program, report the transitions of their run.
+
+Both are recorded in ``turn.json``, under the lock of that file: each report decides from the state that the other
+left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from liza.api.api_answers import LifecycleAnswer
+from liza.api.api_requests import LifecycleRequest
+from liza.crew.current_run import require_current_run
+from liza.model.errors import LockTimeout, UsageError
+from liza.programs.hooks import hook_events
+from liza.programs.hooks.hook_events import ReceivedEvent
+from liza.programs.hooks.hook_templates import HookMeaning
+from liza.programs.rules.lifecycle_rules import (
+    READY_EVENTS,
+    WAITING_STATES,
+    LifecycleEvent,
+    ReportedState,
+    judge_event,
+    parse_state,
+)
+from liza.programs.session.run_directory import RunDir, Turn, TurnSource
+from liza.system import lock_holders, wake_up
+from liza.system.locks import lock_path
+
+READY_BY_REPORT = "{source} {event}"
+_WAKING_STATES = WAITING_STATES | {LifecycleEvent.STOPPED}
+TURN_LOCK = ".turn.lock"
+LOCK_LIMIT = 5.0  # seconds; each holder needs milliseconds
+STUCK_MARK = ".turn.stuck"
+"""A hook waited in vain for the lock of the turn, for example because its holder is stopped, and logged that."""
+STUCK_LIMIT = 0.1  # seconds; a program waits for its hook at each tool call
+
+
+def report_lifecycle(
+    run_dir: RunDir, request: LifecycleRequest, now: datetime, source: TurnSource = TurnSource.API
+) -> LifecycleAnswer:
+    """Record the event unless it is late or repeated, and return the state of the run after it.
+
+    Raises UnknownId, RunIsOver, FutureTime, UsageError for a wrong exit code or year, LizaError, OSError.
+    """
+    exit_code = _exit_code(request)
+    require_current_run(run_dir)
+    with _lock_turn(run_dir):
+        before = run_dir.read_turn()
+        reported = _reported_state(before)
+        verdict = judge_event(reported, request.event, request.timestamp, now)
+        if not verdict.applied:
+            return LifecycleAnswer(applied=False, state=reported.state if reported else "", reason=verdict.reason)
+        turn = Turn(
+            time=request.timestamp.astimezone(UTC),
+            phase=request.event,
+            tools=before.tools if before else 0,
+            session=request.session_id or (before.session if before else None),
+            pushes=before.pushes if before else 0,
+            source=source,
+            exit_code=exit_code,
+            turns=_count_turns(before, request.event),
+        )
+        _record(run_dir, turn, now, request.event if request.event in READY_EVENTS else None)
+    if request.event in _WAKING_STATES:
+        _wake_supervisor(run_dir)
+    return LifecycleAnswer(applied=True, state=request.event)
+
+
+def report_hook_event(
+    run_dir: RunDir, event: ReceivedEvent, name: str, now: datetime, *, is_pushed: bool = False
+) -> Turn | None:
+    """Record an event of a program's hook, and return the turn after it; None if it is not of the run's conversation.
+
+    ``name`` is that of the event in its program. ``is_pushed``: the reply makes the program continue. What a runtime
+    reported outranks a hook: its phase stays. Raises LizaError, OSError.
+    """
+    with _lock_turn(run_dir):
+        turn = hook_events.next_turn(run_dir.read_turn(), event, now, is_pushed=is_pushed)
+        if turn is not None:
+            _record(run_dir, turn, now, None if event.meaning is HookMeaning.STOPPED else name, TurnSource.HOOK)
+    return turn
+
+
+def mark_stuck(run_dir: RunDir) -> bool:
+    """Have the next reports wait a short time only, until the lock of the turn is free. Return whether this is new."""
+    try:
+        (run_dir.path / STUCK_MARK).touch(0o600, exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+@contextmanager
+def _lock_turn(run_dir: RunDir) -> Iterator[None]:
+    """Hold the lock of the turn. Raises LockTimeout with the process that holds it, NotRegularFile, OSError."""
+    path, mark = run_dir.path / TURN_LOCK, run_dir.path / STUCK_MARK
+    is_stuck = mark.exists()
+    with ExitStack() as held:
+        try:
+            held.enter_context(lock_path(path, STUCK_LIMIT if is_stuck else LOCK_LIMIT, 0o600, make_parents=False))
+        except LockTimeout as error:
+            raise _describe_holder(path, error) from error
+        if is_stuck:
+            with suppress(OSError):
+                mark.unlink()
+        yield
+
+
+def _describe_holder(path: Path, error: LockTimeout) -> LockTimeout:
+    """Return the error with the process that holds the lock, and with the command that lets it go on."""
+    pid = next(iter(lock_holders.find_holders(path)), None)
+    step = f"kill -CONT {pid}"  # of use if it is stopped
+    return error if pid is None else LockTimeout(f"{error.message}, {pid}: {step}", step)
+
+
+def _record(run_dir: RunDir, turn: Turn, now: datetime, event: str | None, by: TurnSource | None = None) -> None:
+    """Write the turn, and before it the sentinel if ``event`` shows that the run is ready. The caller has the lock."""
+    if event is not None and not (run_dir.path / "ready").exists():
+        run_dir.mark_ready(now, READY_BY_REPORT.format(source=by or turn.source, event=event))
+    run_dir.write_turn(turn)
+
+
+def _wake_supervisor(run_dir: RunDir) -> None:
+    """Wake the supervisor, which also finds the record at its next look."""
+    with suppress(OSError):
+        wake_up.wake_watchers(run_dir.paths, run_dir.agent)
+
+
+def _reported_state(turn: Turn | None) -> ReportedState | None:
+    """Return what a runtime reported last; None if only hooks did: their clock and their order are others."""
+    state = parse_state(turn.phase) if turn is not None and turn.is_reported else None
+    return ReportedState(state, turn.time) if turn is not None and state is not None else None
+
+
+def _count_turns(before: Turn | None, event: LifecycleEvent) -> int:
+    """Return how many turns are over after ``event``. A report of a later turn can follow within milliseconds."""
+    if before is None:
+        return 0
+    return before.turns + (before.phase == LifecycleEvent.BUSY and event == LifecycleEvent.IDLE)
+
+
+def _exit_code(request: LifecycleRequest) -> int | None:
+    code = request.metadata.get("exit_code")
+    if code is None:
+        return None
+    if not isinstance(code, int) or isinstance(code, bool) or not -(1 << 31) <= code < 1 << 31:
+        raise UsageError(f"metadata.exit_code is {code!r}, expected a 32-bit integer")
+    return code

@@ -1,9 +1,0 @@
-"""``python -m liza.command_server SOCKET``: the process of the command server. `control.py` starts it."""
-
-import sys
-from pathlib import Path
-
-from liza.command_server.server import run_server
-
-if __name__ == "__main__":
-    run_server(Path(sys.argv[1]))

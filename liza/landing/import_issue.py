@@ -1,0 +1,95 @@
+"""task add --from: an issue of the remote repository becomes a task, with the issue's text as its document."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+
+from liza.board import archived_tasks
+from liza.briefs.quoting import sanitize
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.git.ref_names import current_branch
+from liza.git.rules.remote_urls import Forge, find_forge_repository
+from liza.landing.forge_program import run_forge
+from liza.landing.remote_branches import find_project, find_remote
+from liza.landing.rules import issue_text
+from liza.landing.rules.issue_text import Issue
+from liza.model.errors import Missing, Refused
+from liza.model.paths import check_task_id
+from liza.model.type_errors import describe_decode_error
+from liza.model.value_classes import decodable, replace
+from liza.system import atomic, untrusted_files
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add
+
+_JSON_FIELDS = "number,title,body,url,author"
+
+
+class _Author(msgspec.Struct, frozen=True):
+    login: str
+
+
+class _IssueRow(msgspec.Struct, frozen=True):
+    """What ``gh issue view --json`` prints. Further keys are ignored."""
+
+    number: int
+    title: str
+    body: str
+    url: str
+    author: _Author
+
+
+def add_from_issue(crew: Crew, source: str, given: TaskFields) -> Result:
+    """Add the task of an issue, ``gh:123``. Without ``given.id`` it is named ``gh-123``.
+
+    The document is written to ``.liza/specs`` before the task is added: a command that was killed in between can be
+    repeated. Raises Refused, UsageError, Missing, GitFailed.
+    """
+    require_person(crew, planner=False)
+    number = issue_text.parse_issue_source(source)
+    fields = replace(given, id=check_task_id(given.id or issue_text.default_issue_task(number)))
+    _refuse_existing(crew, fields.id)
+    issue = _read_issue(crew, number)
+    _write_document(crew, fields.id, source, issue_text.compose_issue_spec(issue))
+    return add(crew, (issue_text.complete_fields(fields, issue),))
+
+
+def _refuse_existing(crew: Crew, task_id: str) -> None:
+    """Raise Refused if there is such a task, also in the archive: its document is not touched."""
+    state = crew.board.read()
+    archived_tasks.refuse_archived(crew, state, [task_id])
+    if state.task(task_id) is not None:
+        raise Refused(f"there is a task {task_id} already", f"liza task show {task_id}")
+
+
+def _read_issue(crew: Crew, number: int) -> Issue:
+    branch = current_branch(crew.git)
+    project = find_project(find_remote(crew.git, branch), branch)
+    repository = find_forge_repository(project.urls)
+    if repository is None or repository.forge is not Forge.GITHUB:
+        raise Missing(f"{project.name} is not a repository of GitHub: it has no issue {number} for gh", "git remote -v")
+    words = ("issue", "view", str(number), "--json", _JSON_FIELDS, "--repo", repository.full_name)
+    output = run_forge(Forge.GITHUB, *words)
+    try:
+        row = msgspec.json.decode(output, type=decodable(_IssueRow))
+    except msgspec.DecodeError as error:
+        reason = describe_decode_error(error, _IssueRow)
+        raise Missing(f"gh printed no issue: {reason}", "gh --version") from error
+    title, body = sanitize(row.title), sanitize(row.body)
+    return Issue(repository.full_name, row.number, title, body, row.url, row.author.login)
+
+
+def _write_document(crew: Crew, task_id: str, source: str, text: str) -> None:
+    """Write the document. Raises Refused if there is another one of that name: a person may have changed it."""
+    path = crew.paths.root / issue_text.issue_spec_path(task_id)
+    existing = untrusted_files.read_if_exists(path)
+    if existing is not None and existing != text.encode():
+        name = issue_text.issue_spec_path(task_id)
+        older = shlex.join(["mv", name, f"{name}.old"])
+        raise Refused(f"{name} exists with another text", f"{older} && liza task add --from {source}")
+    if existing is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write(path, text.encode(), 0o644)

@@ -1,0 +1,142 @@
+"""Events in the history of a task, and what each of them means. Pure.
+
+A board may have other events, written by an older version or by hand. They are kept and shown, and mean nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from liza.model.value_classes import Value
+
+
+class HistoryEvent(StrEnum):
+    """One event of a task's history, as the board spells it. ``Event.event`` is compared with these."""
+
+    # Verbs: each is a row of transitions.TRANSITIONS, which says who may use it.
+    EDIT = "edit"
+    READY = "ready"
+    CLAIM = "claim"
+    RESUME = "resume"
+    STOP = "stop"
+    HANDOFF = "handoff"
+    SUBMIT = "submit"
+    SUBMIT_AGAIN = "submit again"
+    BLOCK = "block"
+    CLAIM_REVIEW = "claim review"
+    RELEASE_REVIEW = "release review"
+    GIVE_UP_REVIEW = "give up review"
+    APPROVE = "approve"
+    REJECT = "reject"
+    DEADLOCK = "deadlock"
+    MERGING = "merging"
+    MERGE = "merge"
+    MERGE_FAILED = "merge failed"
+    MERGE_CLEARED = "merge cleared"
+    """The last failed merge had another cause than the task: its branch is red without it."""
+    UNBLOCK = "unblock"
+    UNBLOCK_REVIEW = "unblock review"
+    """The question of a review without a verdict is answered: the same commit is reviewed again."""
+    SUPERSEDE = "supersede"
+    DROP = "drop"
+    RELEASE = "release"
+    # Written by a run that needs its lease for longer: the status stays.
+    EXTEND = "extend lease"
+    # Written by planners and humans: the first line of each history.
+    ADD = "add"
+    # Written by the supervisor when a coder's session ends without a closing command.
+    CRASH = "crash"
+    ENDED = "ended"
+    HELD_UP = "held up"
+    """The board, its lock or the disk kept the session from finishing."""
+    QUOTA = "quota"
+    """A usage limit of the model ended the session."""
+    UNUSABLE = "unusable"
+    """The program cannot work until a person acts, such as a login."""
+    UNANSWERED = "unanswered"
+    """The model gave no usable answer (none for too long, only errors, or half an answer)."""
+    CONTEXT_FULL = "context full"
+    """Liza ended the session, because the context window of its program was nearly full."""
+    TOO_OLD = "too old"
+    """Liza ended the idle session, because it was older than ``config.session_max``."""
+    # Written by a merger.
+    TESTS_MOVED_REFS = "tests moved refs"
+    LAND = "land"
+    """Its epic landed on integration."""
+    # Written by earlier versions.
+    RESTORE = "restore"
+
+
+E = HistoryEvent
+
+
+class EventRule(Value):
+    """What follows from an event.
+
+    ``closes_run``: it is the closing command of a session; the run has no more to do. ``frames_session``: the last such
+    event decides how the coder's next session begins. ``session_end``: how the session ended that had no closing
+    command, as a clause for the next session's brief. ``asks``, ``answers``: the task begins, or ceases, to wait for a
+    person. ``is_verdict``: a review ended with it. ``is_for_crew``: a supervisor writes it for the whole crew, not for
+    its agent.
+    """
+
+    closes_run: bool = False
+    frames_session: bool = False
+    session_end: str = ""
+    asks: bool = False
+    answers: bool = False
+    is_verdict: bool = False
+    is_for_crew: bool = False
+
+
+EVENT_RULES: dict[HistoryEvent, EventRule] = dict.fromkeys(HistoryEvent, EventRule()) | {
+    E.READY: EventRule(answers=True),
+    E.CLAIM: EventRule(frames_session=True),
+    E.STOP: EventRule(frames_session=True),
+    E.HANDOFF: EventRule(closes_run=True, frames_session=True),
+    E.SUBMIT: EventRule(closes_run=True, frames_session=True),
+    E.SUBMIT_AGAIN: EventRule(closes_run=True),
+    E.BLOCK: EventRule(closes_run=True, asks=True),
+    E.RELEASE_REVIEW: EventRule(closes_run=True),
+    E.GIVE_UP_REVIEW: EventRule(asks=True),
+    E.APPROVE: EventRule(closes_run=True, is_verdict=True),
+    E.REJECT: EventRule(closes_run=True, frames_session=True, is_verdict=True),
+    E.DEADLOCK: EventRule(closes_run=True, asks=True, is_verdict=True),
+    E.MERGE: EventRule(is_for_crew=True),
+    E.MERGE_FAILED: EventRule(is_for_crew=True),
+    E.MERGE_CLEARED: EventRule(is_for_crew=True),
+    E.LAND: EventRule(is_for_crew=True),
+    E.UNBLOCK: EventRule(answers=True),
+    E.UNBLOCK_REVIEW: EventRule(answers=True),
+    E.SUPERSEDE: EventRule(answers=True),
+    E.DROP: EventRule(answers=True),
+    E.CRASH: EventRule(frames_session=True, session_end="it crashed"),
+    E.ENDED: EventRule(frames_session=True, session_end="it ended without a closing command"),
+    E.HELD_UP: EventRule(frames_session=True, session_end="a problem outside of it stopped it"),
+    E.QUOTA: EventRule(frames_session=True, session_end="a usage limit ended it"),
+    E.UNUSABLE: EventRule(frames_session=True, session_end="its program could not be used"),
+    E.UNANSWERED: EventRule(frames_session=True, session_end="its model did not answer"),
+    E.CONTEXT_FULL: EventRule(frames_session=True, session_end="its context window was full"),
+    E.TOO_OLD: EventRule(frames_session=True, session_end="it was older than config.session_max"),
+}
+"""Each event and what follows from it. The sentences for people are in ``reports/narration.py``."""
+
+
+def _events_with(holds: Callable[[EventRule], object]) -> tuple[HistoryEvent, ...]:
+    return tuple(event for event, rule in EVENT_RULES.items() if holds(rule))
+
+
+CLOSING_EVENTS = _events_with(lambda rule: rule.closes_run)
+FRAMING_EVENTS = _events_with(lambda rule: rule.frames_session)
+UNFINISHED_ENDS = _events_with(lambda rule: rule.session_end)
+"""Ends of sessions without a closing command."""
+QUESTION_EVENTS = _events_with(lambda rule: rule.asks)
+ANSWER_EVENTS = _events_with(lambda rule: rule.answers)
+VERDICTS = _events_with(lambda rule: rule.is_verdict)
+CREW_EVENTS = _events_with(lambda rule: rule.is_for_crew)
+
+
+def session_end(event: str) -> str:
+    """Return how the session ended that had no closing command; empty if ``event`` is no such end."""
+    return EVENT_RULES[HistoryEvent(event)].session_end if event in UNFINISHED_ENDS else ""

@@ -1,0 +1,128 @@
+"""Columns, line breaks and colours for a terminal. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from liza.text.undecoded import escape_undecoded
+
+COLOURS: Final[Mapping[str, int]] = {"dim": 243, "red": 161, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}
+"""Numbers of the 256 colours of a terminal: each has a contrast of at least 4 on white and on black. The first 16 are
+not used: each terminal paints them as it likes, and yellow and cyan are hardly read on white."""
+_COLOUR_CODES: Final = {"bold": "1", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
+_PAINT_CODES: Final = "|".join(("0", *_COLOUR_CODES.values()))
+_CONTROL_CHARACTERS: Final = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_ESCAPE_BODY: Final = r"(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\))"
+_SEQUENCES: Final = re.compile(rf"\x1b{_ESCAPE_BODY}")
+_FOREIGN_SEQUENCES: Final = re.compile(rf"\x1b(?!\[(?:{_PAINT_CODES})m){_ESCAPE_BODY}")
+_ANY_CONTROL: Final = re.compile(rf"[{_CONTROL_CHARACTERS}\x1b]")
+_CONTROLS: Final = re.compile(rf"[{_CONTROL_CHARACTERS}]|\x1b(?!\[(?:{_PAINT_CODES})m)")
+"""Control characters of a terminal and marks that change the text direction, except the colours of ``paint``."""
+
+
+def paint(text: str, colour: str, wanted: bool) -> str:
+    """Return the text in a colour, or unchanged if ``wanted`` is false."""
+    code = _COLOUR_CODES.get(colour)
+    return f"\x1b[{code}m{text}\x1b[0m" if wanted and code and text else text
+
+
+def cell_width(text: str) -> int:
+    """Return the number of terminal cells of a text: escape sequences none, wide characters two."""
+    plain = _ESCAPES.sub("", text)
+    if plain.isascii():
+        return len(plain)
+    return sum(_letter_width(character) for character in plain)
+
+
+def _letter_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def count_rows(line: str, columns: int) -> int:
+    """Return the number of rows that a line takes on a terminal of that width."""
+    return max(1, -(-cell_width(line) // columns))
+
+
+def fit_rows(lines: Sequence[str], columns: int, rows: int) -> list[str]:
+    """Return as many of the first lines as fit into the rows; the last one says how many are left out."""
+    if sum(count_rows(line, columns) for line in lines) <= rows:
+        return list(lines)
+    fitting: list[str] = []
+    left = rows - 1
+    for line in lines:
+        left -= count_rows(line, columns)
+        if left < 0:
+            break
+        fitting.append(line)
+    return [*fitting, f"… {len(lines) - len(fitting)} more lines: liza status"[: max(1, columns - 1)]]
+
+
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as aligned columns with two spaces between them; a column without any text is left out."""
+    if not rows:
+        return ""
+    columns = [column for column in range(len(rows[0])) if any(row[column] for row in rows)]
+    widths = [max(cell_width(row[column]) for row in rows) for column in columns]
+    lines = []
+    for row in rows:
+        cells = [
+            row[column] + " " * (width - cell_width(row[column])) for column, width in zip(columns, widths, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def wrap_text(text: str, most: int, hang: int | None = None) -> str:
+    """Break the text into lines of at most ``most`` cells, only between words.
+
+    Continuation lines are indented by ``hang``, or to the start of the last column in the left half.
+
+    Commands are not broken, so that they can be copied: lines that begin with four blanks or ``next:``, and the text
+    after the last ``: liza`` or ``: git`` of a line, which gets a line of its own.
+    """
+    return "\n".join(part for line in text.split("\n") for part in _wrap_line(line, most, hang))
+
+
+_COMMAND_LINE: Final = re.compile(r" {4}\S|\s*next: ")
+_TRAILING_COMMAND: Final = re.compile(r".*: ((?:liza|git) .+)$")
+_COLUMN_GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
+
+
+def _wrap_line(line: str, most: int, hang: int | None) -> list[str]:
+    plain = _ESCAPES.sub("", line)
+    if cell_width(line) <= most or _COMMAND_LINE.match(plain):
+        return [line]
+    columns = [gap.end() for gap in _COLUMN_GAP.finditer(plain) if gap.end() <= most // 2]
+    default_indent = columns[-1] if columns else len(plain) - len(plain.lstrip()) + 2
+    indent = " " * min(default_indent if hang is None else hang, most // 2)
+    command = _TRAILING_COMMAND.match(line)
+    lines, row, cells = [], "", 0
+    for word in re.findall(r" *[^ ]+", line[: command.start(1)] if command else line):
+        width = cell_width(word)
+        if row and cells + width > most and _ESCAPES.sub("", row).strip():
+            lines.append(row)
+            row, cells = indent + word.lstrip(), len(indent) + width - (len(word) - len(word.lstrip()))
+        else:
+            row, cells = row + word, cells + width
+    return [*lines, row.rstrip() if command else row, *([indent + command[1]] if command else [])]
+
+
+def escape_json(text: str) -> str:
+    """Escape control characters in JSON text; the values do not change."""
+    return _ANY_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def strip_controls(text: str) -> str:
+    """Remove terminal control sequences: text of agents is shown, and must not control the terminal."""
+    return _ANY_CONTROL.sub("�", _SEQUENCES.sub("", escape_undecoded(text.replace("\r\n", "\n"))))
+
+
+def strip_controls_but_colours(text: str) -> str:
+    """As ``strip_controls``, but keep the colours of ``paint``."""
+    return _CONTROLS.sub("�", _FOREIGN_SEQUENCES.sub("", escape_undecoded(text.replace("\r\n", "\n"))))

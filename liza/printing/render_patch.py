@@ -1,0 +1,68 @@
+"""Render events, revisions and patches as text. Pure: values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from liza.model.paths import PERSON_PREFIX
+from liza.printing.columns import paint
+from liza.printing.text_formats import format_day, format_local_time, shorten_line
+from liza.tasks.rules.narration import LIZA, NewsItem
+
+Row = Mapping[str, Any]
+
+
+class EventList:
+    """Events as lines of time, author and text, below the day of each. ``width``: longer lines are cut; None: not."""
+
+    def __init__(self, now: datetime, width: int | None, colour: bool) -> None:
+        self._now, self._width, self._colour, self._day = now, width, colour, ""
+
+    def format(self, items: Iterable[NewsItem]) -> str:
+        """Return the events as lines; a day that the last call ended with is not named again."""
+        lines = []
+        for item in items:
+            assert item.time is not None
+            day = format_day(item.time, self._now)
+            if day != self._day:
+                lines.append(paint(day, "bold", self._colour))
+                self._day = day
+            who = LIZA if item.liza else item.who.removeprefix(PERSON_PREFIX)
+            start = f"  {item.time.astimezone():%H:%M}  {who:<15} "
+            text = item.text if self._width is None else shorten_line(item.text, self._width - len(start))
+            lines.append(paint(start, "dim", self._colour) + text)
+        return "\n".join(lines)
+
+
+def format_history(entries: Iterable[Row], colour: bool) -> str:
+    """Return one line per revision, with its patch if there is one."""
+    lines = []
+    for entry in entries:
+        lines.append(f"{entry['revision']:>6}  {format_local_time(entry['time'])}  {entry['subject']}")
+        lines += [paint(f"        ! {alert}", "red", colour) for alert in entry["alerts"]]
+        if entry["patch"]:
+            lines += [_paint_patch_line(row, colour) for row in entry["patch"].splitlines()]
+    return "\n".join(lines)
+
+
+def format_diff(result: Row, colour: bool) -> str:
+    """Return the comments of the last rejection, the patch as git shows it, then the untracked files."""
+    lines = [paint(_comment_text(row), "yellow", colour) for row in result.get("comments", ())]
+    lines += [_paint_patch_line(row, colour) for row in result["diff"].splitlines()]
+    lines += [paint(f"untracked: {name}", "yellow", colour) for name in result["untracked"]]
+    return "\n".join(lines) or f"{result['task']} changes nothing yet"
+
+
+def _comment_text(row: Row) -> str:
+    return f"{row['path']}:{row['line']} at {row['commit'][:10]}: {row['text']}\n  > {row['quote']}"
+
+
+def _paint_patch_line(row: str, colour: bool) -> str:
+    if row.startswith(("+++", "---", "diff ", "index ")):
+        return paint(row, "bold", colour)
+    for start, name in (("+", "green"), ("-", "red"), ("@@", "cyan")):
+        if row.startswith(start):
+            return paint(row, name, colour)
+    return row

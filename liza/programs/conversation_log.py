@@ -1,0 +1,131 @@
+"""The conversation log of a run: the file in which its program itself logs prompts, texts, calls and results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from liza.model.errors import LizaError
+from liza.programs import event_readers, usage_report
+from liza.programs.presets.preset import Preset
+from liza.programs.rules.session_events import LoggedEvent, TimeSource, Unknown
+from liza.programs.session import session_process
+from liza.programs.session.log_file import parse_object
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.usage_report import value_at
+from liza.system import untrusted_files
+from liza.usage.meter import find_log_files, find_subagent_files
+from liza.usage.run_account import session_environ
+
+MAX_BYTES = 4 << 20
+"""Maximum bytes of a log that are read, from its end."""
+_MIN_LINES = 10
+"""Lines of a log after which one of them should have had an event."""
+_ROUNDING = timedelta(seconds=1)
+"""The time of a session's end has whole seconds."""
+_MAX_HEAD = 64 << 10
+"""Bytes of the output in which the id of the conversation is searched."""
+
+
+def find_log(directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> Path | None:
+    """Return the file of the run's conversation; None if it is not known, or its lines cannot be read."""
+    logs = _find_logs(preset, _find_conversation(directory, preset), session_environ(directory, preset, environ))
+    return next(iter(logs), None)
+
+
+def read_conversation(
+    directory: RunDir, record: RunRecord, preset: Preset, environ: Mapping[str, str], most: int
+) -> list[list[LoggedEvent]]:
+    """Return the events in the last ``most`` lines of the run's conversation, and those of each of its sub-agents.
+
+    Only those of this run: a conversation can have several. A file that cannot be read has none. If no line has an
+    event, the last one is unknown: the form has changed.
+    """
+    conversation = _find_conversation(directory, preset)
+    own = session_environ(directory, preset, environ)
+    end = session_process.read_end(directory.path)
+    latest = None if end is None else end.time + _ROUNDING
+    read: list[list[LoggedEvent]] = []
+    for log in _find_logs(preset, conversation, own):
+        lines = _read_end(log)[-most:]
+        read.append(list(_read_events(log, lines, record, preset, latest, "")))
+        subagents = {path: path.stem for path in find_subagent_files(preset, log, conversation)}
+        for name in _find_subagents(lines, preset):
+            subagents.update(dict.fromkeys(_find_logs(preset, name, own), name))
+        for path, name in subagents.items():
+            read.append(list(_read_events(path, _read_end(path)[-most:], record, preset, latest, name)))
+    return read
+
+
+def _find_logs(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    return find_log_files(preset, conversation, environ) if preset.journal.events else ()
+
+
+def _find_conversation(directory: RunDir, preset: Preset) -> str | None:
+    """Return the id of the conversation, as a hook, the output or a command of the session told it; None if unknown."""
+    try:
+        turn = directory.read_turn()
+        return (turn.session if turn else None) or _printed_id(directory, preset) or directory.read_conversation()
+    except (LizaError, OSError):
+        return None
+
+
+def _find_subagents(lines: Sequence[tuple[int, str]], preset: Preset) -> list[str]:
+    """Return the ids of the conversations of sub-agents that lines name."""
+    if not preset.journal.subagent_ids:
+        return []
+    objects = [parsed for _, line in lines if (parsed := parse_object(line)) is not None]
+    values = (value_at(parsed, path) for parsed in objects for path in preset.journal.subagent_ids)
+    names = [name for value in values for name in (value if isinstance(value, list) else [value])]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def _read_events(
+    path: Path,
+    lines: Sequence[tuple[int, str]],
+    record: RunRecord,
+    preset: Preset,
+    latest: datetime | None,
+    subagent: str,
+) -> Iterator[LoggedEvent]:
+    has_events = False
+    for number, (offset, line) in enumerate(lines, 1):
+        read = event_readers.read_record(preset, line)
+        if read.time is not None and (read.time < record.started or (latest is not None and read.time > latest)):
+            continue
+        events = read.events
+        if number == len(lines) >= _MIN_LINES and not has_events and not events:
+            events = (Unknown(line),)
+        for event in events:
+            has_events = True
+            parent = read.parent or subagent
+            yield LoggedEvent(record.agent, record.run, read.time, event, parent, TimeSource.RECORD, str(path), offset)
+
+
+def _printed_id(directory: RunDir, preset: Preset) -> str | None:
+    with untrusted_files.open_to_read(directory.output_path) as file:
+        head = file.read(_MAX_HEAD).decode(errors="replace")
+    parsed = (parse_object(line) for line in head.splitlines())
+    ids = (usage_report.find_session_id(preset.usage, event) for event in parsed if event is not None)
+    return next((conversation for conversation in ids if conversation), None)
+
+
+def _read_end(path: Path) -> list[tuple[int, str]]:
+    """Return the complete lines in the end of a file, each with its offset in bytes."""
+    try:
+        with untrusted_files.open_to_read(path) as file:
+            offset = max(0, file.seek(0, os.SEEK_END) - MAX_BYTES)
+            file.seek(offset)
+            data = file.read(MAX_BYTES)
+    except (LizaError, OSError):
+        return []
+    lines = []
+    # The first line may be the end of a longer one, and the last one may be incomplete.
+    is_whole = offset == 0
+    for line in data.splitlines(keepends=True):
+        if is_whole and line.endswith(b"\n"):
+            lines.append((offset, line.decode(errors="replace")))
+        offset, is_whole = offset + len(line), True
+    return lines

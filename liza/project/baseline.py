@@ -1,0 +1,349 @@
+"""The baseline of a crew: run set-up and tests on integration as it is, choose the environment, prove the tests."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from liza.config.rules import test_proof
+from liza.config.rules.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
+from liza.crew.crew import Crew
+from liza.git import local_files, sparse_checkout
+from liza.git.rules import tree_changes
+from liza.git.rules.tree_changes import TreeChanges
+from liza.git.runner import Git
+from liza.git.slots.pool import PROOF_SLOT, Worktrees
+from liza.model import clean_environment
+from liza.model.errors import GitFailed, Missing, Refused
+from liza.model.gates import GateFindingKind
+from liza.model.model import FULL_CHECKOUT, Config, TestProof
+from liza.model.value_classes import Value, replace
+from liza.programs.presets.preset import Preset
+from liza.project import box_failures, command_box, commands, detect, environments, installed_packages, listeners, proof
+from liza.project.broken_runs import ProofPlan, ProofReport, ProofStep
+from liza.project.project_report import find_hook_gaps, find_worktree_gaps
+from liza.project.rules import package_records, project_kinds, setup_failures
+from liza.project.rules.init_command import INIT, quote_option, setup_hint, suggest_init_command
+from liza.project.rules.package_records import ChangedPackageFile
+from liza.project.rules.project_kinds import Project, ProjectCommand
+from liza.recovery.findings import Finding
+from liza.text.counts import count_noun
+
+ReportFact = Callable[[str, str], None]
+BASELINE_LIMIT = 1800.0
+"""Seconds for the set-up, and for the tests."""
+
+
+class BaselineOptions(Value):
+    """Options about the tests; None means that the commands are detected.
+
+    ``presets``: the programs whose brief the tests may see, first the crew's.
+    """
+
+    test: str | None = None
+    setup: str | None = None
+    no_test: bool = False
+    no_proof: bool = False
+    accept_red: bool = False
+    copied_files: tuple[str, ...] = ()
+    checkout: str = FULL_CHECKOUT
+    presets: tuple[Preset, ...] = ()
+    config: Config = Config()
+
+
+class Baseline(Value):
+    """Values for the board. ``caches``: names that stay in merge slots. ``gate_environment``: None for the default."""
+
+    command: str | None
+    setup: ProjectCommand | None
+    environment: str | None
+    proof: TestProof
+    caches: tuple[str, ...] = ()
+    gate_environment: tuple[str, ...] | None = None
+
+
+def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip: str, say: ReportFact) -> Baseline:
+    """Find the commands, run them once at ``tip``, and prove what they test. ``say`` is called with each fact.
+
+    Raises Refused if the tests are red or test another checkout, Missing if a runner is not installed.
+    """
+    root = crew.paths.root
+    project = detect.read_project(root, crew.git)
+    command = None if options.no_test else options.test or (project.test.text if project.test else None)
+    setup = ProjectCommand(options.setup, _setup_files(project)) if options.setup else project.setup
+    keep, why_not = environments.usable_environment(root, setup)
+    _report_environment(root, keep, why_not, say)
+    setup_text = setup.text if setup else None
+
+    def report_gaps(notes: Iterable[Finding]) -> None:
+        for note in notes:
+            say(note.about, f"{note.text}: {note.hint}" if note.hint.startswith("liza config ") else note.text)
+
+    # This init goes on without the files, so its own option is no way on: the hints are those of a crew.
+    report_gaps(find_worktree_gaps(crew.paths, crew.git, setup_text, options.copied_files, has_crew=True))
+    _report_sparse(crew.git, tip, options.checkout, say)
+    if command is None:
+        reason = "--no-test was given" if options.no_test else 'no test command was found: --test "make test" names one'
+        say("baseline", f"{reason}: merges will be recorded as untested")
+        if setup is None:
+            return Baseline(None, None, keep, TestProof())
+    server = listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (command,)) if command else None
+    if server is not None:
+        say("server", f"{server.text}: merges wait while it runs ({server.hint} ends it)")
+    plan = ProofPlan(
+        command or "",
+        setup_text,
+        options.copied_files,
+        environment=keep,
+        is_full=options.checkout == FULL_CHECKOUT,
+        gate_environment=Config().gate_variables,
+        limit=BASELINE_LIMIT,
+        hint=suggest_init_command(project, command) if command else "",
+        may_drop_variables=True,
+        presets=options.presets,
+        config=options.config,
+        compares_boxes=not options.accept_red,
+    )
+
+    def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
+        if outcome.passes_outside:
+            what = "the set-up fails" if step is ProofStep.SET_UP else "the tests are red"
+            raise box_failures.describe_failure(what, outcome, worktrees.paths, options.config.shared)
+        if step is ProofStep.SET_UP:
+            _report_setup(outcome, plan, say)
+            slot = worktrees.paths.slot(PROOF_SLOT)
+            report_gaps(find_hook_gaps(crew.git, setup_text, options.copied_files, slot, has_crew=True))
+            return
+        lacking, red_hint = _suspect_files(crew.git, options)
+        notes = "".join(f"\n{note}" for note in (why_not, lacking) if note)
+        example = project_kinds.suggest_package_install(outcome.tail(commands.SEARCHED_LINES))
+        hint = suggest_init_command(project, plan.command, example) if example else plan.hint
+        _report_tests(outcome, replace(plan, hint=hint, red_hint=red_hint), notes, options.accept_red, say)
+
+    report = ProofReport(lambda step: say(*_describe_step(step, plan)), end)
+    try:
+        prove = not options.no_proof and server is None
+        result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=prove, report=report)
+    except GitFailed as error:
+        if sparse_checkout.list_included(crew.git) and plan.is_full:
+            raise GitFailed(error.message, 'liza init "…" --checkout sparse') from error
+        raise
+    _report_left(result.left, say)
+    if command is None:
+        return Baseline(None, setup, keep, TestProof())
+    if result.drops_variables:
+        entries = " ".join(Config().gate_environment)
+        say("variables", f"the tests are red with {entries}: gates and sessions go without (config.gate_environment)")
+    if result.seen_brief:
+        text = f"{command} is red with a session's brief in {result.seen_brief}"
+        say("brief", f"{text}; `liza config set brief prompt` gives it by the prompt only")
+    _report_changes(result.changes, plan, options.accept_red, say)
+    _report_packages(result.packages, say)
+    skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)
+    if options.no_proof:
+        recorded = skipped
+    elif server is not None:
+        say("proof", "waits for the end of that server: the tests may ask it instead of their worktree")
+        recorded = TestProof()  # due before the first merge
+    else:
+        recorded = _report_proof(result, plan, say)
+    recorded = replace(
+        recorded,
+        writes=tree_changes.allowable_names(result.changes),
+        environment=installed_packages.record_packages(keep, crew.paths.logs),
+        boxed=command_box.is_confined(plan.config),
+    )
+    caches = _find_caches(crew.git, say)
+    return Baseline(command, setup, keep, recorded, caches, () if result.drops_variables else None)
+
+
+def _report_sparse(git: Git, tip: str, checkout: str, say: ReportFact) -> None:
+    """Report what a full checkout of candidates costs, if that of the person is sparse. Raises GitFailed, OSError."""
+    included = sparse_checkout.list_included(git)
+    if not included:
+        return
+    absent = count_noun(len(sparse_checkout.list_absent(git)), "file")
+    only = f"sparse: {', '.join(included[:6])}{', …' if len(included) > 6 else ''}"
+    if checkout != FULL_CHECKOUT:
+        say("checkout", f"{only}; merges are tested on it too, without {absent}, and recorded as tested, but …")
+        return
+    missing = sparse_checkout.count_missing_objects(git, tip)
+    cost = f", for which {count_noun(missing, 'object')} must be fetched" if missing else ""
+    say(
+        "checkout",
+        f"{only}; merges are tested on a full one, with {absent} more{cost}; or: --checkout sparse",
+    )
+
+
+def _find_caches(git: Git, say: ReportFact) -> tuple[str, ...]:
+    """Return the caches of the project's build tools, and report them. Raises GitFailed."""
+    patterns = (f":(glob)**/{name}" for name in project_kinds.BUILD_CACHES)
+    caches = project_kinds.find_caches(git.names("ls-files", "-z", "--", *patterns))
+    if caches:
+        say("kept", f"{', '.join(caches)} stay between the test runs of merges (config.sandbox_keep)")
+    return caches
+
+
+def _describe_step(step: ProofStep, plan: ProofPlan) -> tuple[str, str]:
+    """Return the line that says which command runs now: it can take minutes."""
+    match step:
+        case ProofStep.SET_UP:
+            return "set-up", f"running {plan.setup}"
+        case ProofStep.TESTS:
+            return "baseline", f"running {plan.command}"
+        case ProofStep.BROKEN_SET_UP:
+            return "proof", f"running {plan.setup} again, with sources that fail"
+        case ProofStep.BROKEN_TESTS:
+            return "proof", f"running {plan.command} again, with sources that fail"
+
+
+def _suspect_files(git: Git, options: BaselineOptions) -> tuple[str, str]:
+    """Return a note and the commands for red tests: a file that the worktree lacks is the first suspect."""
+    lacking = local_files.find_local_files(git, options.copied_files)
+    accept = 'liza init "…" --accept-red'
+    if not lacking:
+        return "", accept
+    copied = local_files.copy_options((*options.copied_files, *local_files.copy_patterns(lacking)))
+    return f"no worktree has {', '.join(lacking)}: git ignores it", f'liza init "…" {copied}; or accept them: {accept}'
+
+
+def _setup_files(project: Project) -> tuple[str, ...]:
+    """Files after whose change a set-up command that a person gave runs again."""
+    files = [
+        *(project.worktree_setup.source_files if project.worktree_setup else ()),
+        *(project.setup.source_files if project.setup else ()),
+    ]
+    return tuple(dict.fromkeys(files))
+
+
+def _report_environment(root: Path, keep: str | None, why_not: str, say: ReportFact) -> None:
+    removed = clean_environment.clean_variables(os.environ, str(root), keep, os.path.realpath).removed
+    if keep:
+        say("python", f"{keep} is activated and used: it holds dependencies only (config.environment)")
+    if why_not:
+        say("python", why_not)
+    if removed:
+        say("left out", f"from the environment of tests and sessions: {environments.describe_removed(removed)}")
+
+
+def _refuse_crlf_script(what: str, outcome: commands.CommandOutcome) -> None:
+    script = outcome.find_crlf_script()
+    if script is not None:
+        text = f"{what}: {project_kinds.describe_crlf(script)}: {outcome.command}"
+        raise Refused(text, project_kinds.crlf_remedy(script))
+
+
+def _report_setup(outcome: commands.CommandOutcome, plan: ProofPlan, say: ReportFact) -> None:
+    setup = plan.setup or ""
+    if not outcome.passed:
+        _refuse_crlf_script("the set-up fails", outcome)
+        missing = project_kinds.missing_runner(setup, outcome.exit_status, outcome.tail())
+        if missing:
+            text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup}"
+            raise Missing(text, setup_hint())
+        other = setup_failures.suggest_setup(setup, outcome.tail())
+        hint = f"{INIT} --setup {quote_option(other)}" if other else setup_hint()
+        raise Refused(f"set-up fails on integration: {setup}\n{outcome.tail()}", hint)
+    say("set-up", f"{setup}: {outcome.seconds:.0f} s ok")
+
+
+def _report_left(names: Sequence[str], say: ReportFact) -> None:
+    """Report the untracked files that git does not ignore: they must not become work of an agent."""
+    if names:
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        say("left", f"{shown} by the set-up, which git does not ignore: hidden from git in each worktree")
+
+
+def _report_tests(
+    outcome: commands.CommandOutcome,
+    plan: ProofPlan,
+    notes: str,
+    accept_red: bool,
+    say: ReportFact,
+) -> None:
+    """Report the tests. ``notes``: lines for an error. Raises Missing, Refused."""
+    if not outcome.passed:
+        _refuse_crlf_script("the tests fail", outcome)
+        missing = project_kinds.missing_runner(plan.command, outcome.exit_status, outcome.tail())
+        if missing:
+            raise Missing(
+                f"the tests do not start: {missing} is missing: {plan.command}\n{outcome.tail(3)}{notes}", plan.hint
+            )
+        module = project_kinds.missing_module(outcome.tail(commands.SEARCHED_LINES))
+        if module and not accept_red:
+            text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
+            raise Refused(f"{text}\n{outcome.tail()}{notes}", plan.hint)
+        other = setup_failures.suggest_setup(plan.setup or "", outcome.tail())
+        if other and not accept_red:
+            text = f"the tests are red in a worktree of integration: {plan.command}\n{outcome.tail()}{notes}"
+            raise Refused(text, f"{INIT} --setup {quote_option(other)}")
+        if not accept_red:
+            text = (
+                f"the tests are red on integration: {plan.command}\n{outcome.tail()}{notes}\nFix them, or accept them"
+            )
+            raise Refused(text, plan.red_hint)
+    say("baseline", f"{plan.command}: {'ok' if outcome.passed else 'red, accepted'}, {outcome.seconds:.0f} s")
+
+
+def _report_changes(changes: TreeChanges, plan: ProofPlan, accept_red: bool, say: ReportFact) -> None:
+    """Report the tracked files that the commands write. Raises Refused if they change sources or expected values."""
+    findings = tree_changes.judge_changes(changes, ("*",), ())
+    reds = [finding for finding in findings if finding.kind is GateFindingKind.RED]
+    if reds and not accept_red:
+        text = f"{plan.command} changes what it tests: {'; '.join(finding.text for finding in reds)}"
+        commit = f'{plan.command}; git commit -a -m "what the tests write" && liza init "…"'
+        raise Refused(text, reds[0].hint or commit)
+    names = tree_changes.allowable_names(changes)
+    if names:
+        pattern = ",".join(tree_changes.propose_patterns(names))
+        some = f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"
+        allow = f"liza config set tests_write {shlex.quote(pattern)}"
+        say(
+            "writes",
+            f"the tests write {some}, which git tracks; a merge that changes them waits until you allow it: {allow}",
+        )
+
+
+def _report_packages(files: Sequence[ChangedPackageFile], say: ReportFact) -> None:
+    """Report installed files that differ from the records of their packages, and how a person allows that."""
+    if files:
+        allow = package_records.allow_command(files)
+        say(
+            "packages",
+            f"{package_records.describe_files(files)} not as installed: merges wait until you allow it: {allow}",
+        )
+
+
+def _report_proof(result: proof.ProofResult, plan: ProofPlan, say: ReportFact) -> TestProof:
+    outcome = proof.final_outcome(result)
+    recorded = test_proof.to_test_proof(outcome, plan.command, plan.setup, result.details)
+    match outcome:
+        case Proved():
+            say("proof", test_proof.PROVED_TEXT)
+        case NotProved(reason):
+            untested = test_proof.untested_reason(
+                Config(integration_command=plan.command, sandbox_setup=plan.setup, proof=recorded)
+            )
+            if untested is None:
+                say("proof", f"not proved that the tests test the worktree they run in: {reason}")
+            else:
+                say("proof", f"untested: {reason}")
+                say("untested", f"merges wait for a person: {test_proof.FIX_TESTS}, or accept it: {untested.hint}")
+        case TestsAnotherCheckout():
+            raise Refused(*describe_other_checkout(outcome, plan.command))
+    if recorded.setup_builds:
+        say("set-up", test_proof.SETUP_BUILDS_TEXT)
+    if recorded.reads_last_commit:
+        say("range", test_proof.LAST_COMMIT_TEXT)
+    if result.details.unexamined:
+        say("range", f"not examined: {result.details.unexamined}: the tests stay green when only these sources fail")
+    return recorded
+
+
+def describe_other_checkout(outcome: TestsAnotherCheckout, command: str) -> tuple[str, str]:
+    """Error message and hint for tests that test another checkout."""
+    where = "; ".join(outcome.where)
+    text = f"the tests do not test the worktree they run in: {command} uses {where}"
+    return f"{text}\na merge that breaks everything would pass them", f"{outcome.hint}; or go without: --no-proof"

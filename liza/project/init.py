@@ -1,0 +1,616 @@
+"""init: prepare a repository for a crew. All checks run before anything is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from liza.board.recorder import record_history
+from liza.box import support
+from liza.config import confirmed_settings
+from liza.crew import layout, moved_repository
+from liza.crew.crew import Crew, is_empty_directory, no_crew_error
+from liza.crew.result import Result
+from liza.git import board_history, git_config, local_files, ref_names, symbolic_refs
+from liza.git.hiding import brief_filter, slot_excludes
+from liza.git.merge import merges
+from liza.git.required_filters import find_failing_filters
+from liza.git.rules import slots_location
+from liza.git.runner import Git
+from liza.git.slots import slots_directory
+from liza.git.slots.pool import Worktrees
+from liza.git.survey import (
+    FIRST_COMMIT_COMMAND,
+    IDENTITY_COMMAND,
+    Survey,
+    begin_command,
+    clone_command,
+    describe_operation,
+    holds_home,
+    survey,
+)
+from liza.landing import accepted_origin
+from liza.model import targets
+from liza.model.errors import LizaError, LockTimeout, Missing, Refused, UsageError
+from liza.model.model import FULL_CHECKOUT, Config, Confinement
+from liza.model.paths import HISTORY_REF, Paths, branch_of
+from liza.model.value_classes import Value, replace
+from liza.programs.presets import preset_table
+from liza.project import box_failures, commands, project_report, signing
+from liza.project.baseline import Baseline, BaselineOptions, run_baseline
+from liza.project.other_directory import suggest_directory
+from liza.project.rules.init_command import INIT, complete_init_commands, join_commands
+from liza.recovery import drift
+from liza.system import files
+from liza.system.clock import SystemClock
+from liza.system.locks import lock_path
+from liza.text.counts import count_noun
+from liza.text.redaction import describe_secrets
+from liza.text.times import format_time
+from liza.text.undecoded import escape_undecoded
+
+ReportFact = Callable[[str, str], None]
+AskPermissions = Callable[[str], str]
+"""Ask the person whether this program may skip its permission prompts; return the permissions."""
+_DIRECTORY_HINT = '--worktrees "…"'
+_NAMED_COMMITS = 3
+_NO_OTHER_COMMITS = "it has no commit that yours lacks"
+_LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
+
+
+class InitOptions(Value):
+    """Options of `liza init`; None means that init finds the value.
+
+    An ``integration_branch`` that is named may exist already: then it is taken over.
+    """
+
+    goal: str | None = None
+    spec: str | None = None
+    test: str | None = None
+    setup: str | None = None
+    no_test: bool = False
+    accept_red: bool = False
+    budget: float | None = None
+    permissions: str | None = None
+    confinement: Confinement | None = None
+    program: str | None = None
+    integration_branch: str | None = None
+    worktrees: Path | None = None
+    no_proof: bool = False
+    copied_files: tuple[str, ...] = ()
+    checkout: str = FULL_CHECKOUT
+    shared: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> Config:
+        """The settings of the new crew that decide how agents are confined."""
+        return Config(
+            permissions=self.permissions, confinement=self.confinement or Config().confinement, shared=self.shared
+        )
+
+    def typed(self) -> list[tuple[str, ...]]:
+        """Options as words of a command line. Defaults are left out."""
+        texts = {
+            "--spec": self.spec,
+            "--test": self.test,
+            "--setup": self.setup,
+            "--budget": None if self.budget is None else f"{self.budget:g}",
+            "--permissions": self.permissions,
+            "--confinement": self.confinement,
+            "--program": self.program,
+            "--integration-branch": self.integration_branch,
+            "--checkout": None if self.checkout == FULL_CHECKOUT else self.checkout,
+            "--worktrees": None if self.worktrees is None else str(self.worktrees),
+        }
+        flags = {"--no-test": self.no_test, "--accept-red": self.accept_red, "--no-proof": self.no_proof}
+        return [
+            *((name, text) for name, text in texts.items() if text is not None),
+            *((name,) for name, is_set in flags.items() if is_set),
+            *(("--copy", name) for name in self.copied_files),
+            *((box_failures.SHARE, path) for path in self.shared),
+        ]
+
+
+def init(
+    directory: Path,
+    options: InitOptions,
+    say: ReportFact = lambda name, text: None,
+    ask: AskPermissions | None = None,
+) -> Result:
+    """Create a crew: goal, branch, baseline, board. ``say`` is called with each fact as soon as it is known.
+
+    ``ask`` is called once, and not for a repository that cannot have a crew, a program without permissions, or agents
+    in boxes.
+
+    Raises Missing, Refused, GitFailed, UsageError.
+    """
+    if options.budget is not None and not options.budget > 0:
+        raise UsageError(f"the budget is {options.budget:g} dollars; it must be above 0", "liza init --help")
+    surveyed, errors = check_repository(directory)
+    crew = None if surveyed is None else Crew(Paths(surveyed.root), SystemClock())
+    if crew is not None and surveyed is not None:
+        _refuse_second(crew)
+        errors += find_obstacles(crew, surveyed, options)
+        errors += _collect_errors(
+            lambda: _goal(crew.git, options),
+            lambda: _program(crew, options),
+            lambda: support.choose_box_program(options.settings.confinement),
+            lambda: slots_directory.choose_directory(surveyed.root, options.worktrees, os.environ),
+        )
+    if errors:
+        raise _join_errors(errors, directory if surveyed is None else surveyed.root, options)
+    assert crew is not None
+    assert surveyed is not None
+    options = _with_permissions(crew, options, ask)
+    with ExitStack() as stack:
+        try:
+            # The lock is on .git because .liza can be moved away. Without a lock, an init that fails would delete what
+            # another one created.
+            stack.enter_context(lock_path(surveyed.root / ".git", timeout=_LOCK_TIMEOUT))
+        except LockTimeout:
+            raise Refused(f"another `liza init` runs in {surveyed.root}", "liza status") from None
+        try:
+            return _init(crew, surveyed, options, say)
+        except LizaError as error:
+            error.hint = _complete_hint(error.hint, surveyed.root, options)
+            raise
+
+
+def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | None) -> InitOptions:
+    """Return the options with the person's answer. The question comes before the lock: an answer can take long."""
+    if ask is None or options.permissions is not None or support.choose_box_program(options.settings.confinement):
+        return options
+    program = _program(crew, options)
+    preset = preset_table.load_presets(crew.paths).resolve(program)
+    return options if preset.permissions.none else replace(options, permissions=ask(program))
+
+
+def _refuse_second(crew: Crew) -> None:
+    if crew.paths.state.exists():
+        moved_repository.refuse_foreign(crew.paths, slots_directory.read_record(crew.paths))
+        raise Refused(f"{crew.paths.root} has a crew already", "liza status")
+
+
+def _complete_hint(hint: str, root: Path, options: InitOptions) -> str:
+    """Return the hint with the goal and the options that the person typed, and with a directory for the worktrees."""
+    directory = suggest_directory(root, os.environ) if _DIRECTORY_HINT in hint else None
+    if directory is not None:
+        hint = hint.replace(_DIRECTORY_HINT, f"--worktrees {shlex.quote(str(directory))}")
+    return complete_init_commands(hint, options.goal, options.typed())
+
+
+def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -> Result:
+    _refuse_second(crew)
+    if _is_interrupted_init(crew):
+        commands.kill_orphan_commands(crew.paths.root)
+        slots_record = slots_directory.read_record(crew.paths)
+        undo_init(crew if slots_record is None else _with_slots(crew, slots_record.directory), surveyed)
+        say("left", "files of an init that was killed; removed")
+    table = preset_table.load_presets(crew.paths)
+    program = _program(crew, options)  # Before the tests: a mistyped name must not cost them.
+    _refuse_foreign(crew)
+    layout.refuse_survivors(crew)
+    goal, spec = _goal(crew.git, options)
+    branch = options.integration_branch or Config().integration_branch
+    tip = _integration_start(crew.git, options, surveyed)
+    newest = board_history.read_newest(crew.git)
+    first_number = newest[0] if newest else 0
+    slots_record = slots_directory.choose_directory(crew.paths.root, options.worktrees, os.environ)
+    crew = _with_slots(crew, slots_record.directory)
+    crew.paths.liza.mkdir(exist_ok=True)  # it is empty: a mount point cannot be removed
+    try:
+        _init_marker(crew).touch()
+        slots_directory.write_record(crew.paths, slots_record)
+        _prepare_repository(crew, surveyed, branch, tip, say)
+        if surveyed.dirty_count:
+            count = count_noun(surveyed.dirty_count, "file")
+            say("changes", f"{count} changed and not committed: agents see only committed files")
+        if spec is None:
+            spec = layout.GOAL_FILE
+            (crew.paths.root / spec).write_text(layout.default_goal_text(goal))
+            say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
+        options = _with_included_files(crew.git, options, say)
+        baseline_options = BaselineOptions(
+            options.test,
+            options.setup,
+            options.no_test,
+            options.no_proof,
+            options.accept_red,
+            options.copied_files,
+            options.checkout,
+            (table.rows[program.partition(":")[0].strip()], *table.rows.values()),
+            options.settings,
+        )
+        before = git_config.describe_setup(crew.git)
+        baseline = run_baseline(
+            crew, crew.worktrees_onto(branch, options.settings.confinement), baseline_options, tip, say
+        )
+        for message in sorted(git_config.describe_setup(crew.git) - before):
+            say("changed", f"{message}: by the set-up or the tests, in your checkout too")
+        say("programs", f"{program} for all roles, permissions {support.session_permissions(options.settings)}")
+        config = Config(programs={"default": program}, environment=baseline.environment)
+        box = () if options.confinement is Confinement.OFF else project_report.inspect_box(options.settings)
+        for finding in (*box, *signing.inspect_signing(crew.paths, crew.git, config)):
+            say(finding.about, f"{finding.text}: {finding.hint}" if finding.hint else finding.text)
+        # Start above the revisions of an existing history: lower numbers would count as recorded already.
+        crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
+        confirmed_settings.confirm_all_settings(crew.paths, crew.board.read_as_written())
+        _init_marker(crew).unlink()
+        if newest:
+            say(
+                "history",
+                f"{HISTORY_REF} has revisions of an earlier crew, up to {first_number}; yours continue from there",
+            )
+    except BaseException:
+        undo_init(crew, surveyed)
+        raise
+    record_history(crew)
+    details = {
+        "root": str(surveyed.root),
+        "integration": tip,
+        "tested": bool(baseline.command),
+        "revision": first_number + 1,
+    }
+    return Result("changed", None, None, "liza up", details, remarks=describe_secrets("", goal))
+
+
+def _with_included_files(git: Git, options: InitOptions, say: ReportFact) -> InitOptions:
+    """Return the options with the files that ``.worktreeinclude`` names, and report them.
+
+    The names are resolved once: the file is the project's, and a later change of it, which can be an agent's, must not
+    copy more of the person's files.
+    """
+    included = local_files.find_included(git)
+    names = [name for name in included.ignored if not local_files.is_copied(name, options.copied_files)]
+    if names:
+        say("files", f"{', '.join(names)}: copied into each worktree, as {local_files.INCLUDE_FILE} says")
+    for refused in included.refused:
+        say("files", refused)
+    return replace(options, copied_files=(*options.copied_files, *local_files.copy_patterns(names)))
+
+
+def _with_slots(crew: Crew, directory: Path) -> Crew:
+    return replace(crew, paths=replace(crew.paths, chosen_slots=directory))
+
+
+def check_repository(directory: Path, *, has_crew: bool = False) -> tuple[Survey | None, list[LizaError]]:
+    """Survey the repository. Return it, None for a place where no crew can be, and all reasons against a crew here."""
+    here = directory.resolve()
+    try:
+        slots_location.refuse_line_break(
+            next((path for path in (here, *here.parents) if (path / ".git").exists()), here)
+        )
+        surveyed = survey(directory)
+        _refuse_place(here, surveyed)
+    except LizaError as error:
+        return None, [error]
+    errors: list[LizaError] = []
+    if not surveyed.has_merge_tree:
+        text = f"git {surveyed.git_version} is too old: liza needs git 2.38 or later, for git merge-tree"
+        errors.append(Missing(text, "git --version"))
+    if surveyed.identity is None:
+        errors.append(Missing("git has no identity; commits need a name and an address", IDENTITY_COMMAND))
+    if surveyed.head is None:
+        text = "the repository has no commit yet; agents start from one"
+        errors.append(Missing(text, FIRST_COMMIT_COMMAND))
+    git = Git(surveyed.root)
+    branches = ref_names.list_branches(git)
+    if surveyed.head is not None and surveyed.branch is None:
+        branch = ref_names.suggest_branch(git, Config().integration_branch, "--points-at=HEAD")
+        step = ["git", "switch", *([branch] if branch else ["-c", ref_names.find_free_name("work", branches)])]
+        # git does not switch branches during a rebase.
+        operation, hint = describe_operation(surveyed.root) or ("", shlex.join(step))
+        why = f" ({operation})" if operation else ""
+        text = f"HEAD is detached at {surveyed.head[:12]}{why}; integration should start from a branch"
+        errors.append(Refused(text, hint))
+    task_branch = branch_of("<id>")
+    if "task" in branches:
+        errors.append(ref_names.ref_conflict_error("task", task_branch, branches))
+    if surveyed.head is not None:
+        for failing in find_failing_filters(git, surveyed.head):
+            # A clone has no filter of the repository's own configuration: it has the files as git stores them.
+            use_clone = failing.is_local and not has_crew
+            hint = clone_command(surveyed.repository)[0] if use_clone else failing.show_command
+            errors.append(Refused(failing.reason, hint))
+    return surveyed, errors
+
+
+def _refuse_place(here: Path, surveyed: Survey) -> None:
+    """Raise Refused if a crew cannot be where the survey was made."""
+    git_dir = surveyed.root / ".git"
+    clone, directory = clone_command(surveyed.repository)
+    if surveyed.bare:
+        checkout = surveyed.repository.parent
+        if surveyed.repository.name == ".git" and (surveyed.repository / "index").exists():
+            text = f"core.bare is true, but {checkout} is a checkout; a tool may have left the setting"
+            raise Refused(text, shlex.join(["git", "-C", str(checkout), "config", "core.bare", "false"]))
+        raise Refused(f"{surveyed.repository} is a bare repository; a crew needs a checkout", clone)
+    if surveyed.main_checkout is not None:
+        which = "a linked worktree" if surveyed.root != surveyed.repository else "the git directory"
+        raise Refused(
+            f"{here} is in {which} of {surveyed.main_checkout}", shlex.join(["cd", str(surveyed.main_checkout)])
+        )
+    if holds_home(surveyed.root):
+        begin, directory = (clone, directory) if holds_home(here) else (begin_command(Git(here)), here)
+        # The usual directories for worktrees are all inside this repository.
+        worktrees = suggest_directory(directory, os.environ)
+        option = "" if worktrees is None else f" --worktrees {shlex.quote(str(worktrees))}"
+        text = f"the repository {surveyed.root} holds your home directory; a crew needs one of its own"
+        raise Refused(text, f"{begin} && {INIT}{option}")
+    if git_dir.is_symlink():
+        path, line = shlex.quote(str(git_dir)), shlex.quote(f"gitdir: {git_dir.resolve()}")
+        raise Refused(
+            f"{git_dir} is a link; it must be a directory, or a file that names the git directory",
+            f"rm {path} && echo {line} > {path}",
+        )
+    if not git_dir.exists():
+        raise Refused(f"the worktree of this repository is {surveyed.root}, which has no .git", clone)
+
+
+def find_obstacles(crew: Crew, surveyed: Survey, options: InitOptions) -> list[LizaError]:
+    """Return the reasons, beside those of ``check_repository``, why the repository can have no crew yet."""
+    if _is_interrupted_init(crew):
+        return []
+    errors = _collect_errors(lambda: _refuse_foreign(crew))
+    if surveyed.head is not None:
+        errors += _collect_errors(lambda: _integration_start(crew.git, options, surveyed))
+    return errors
+
+
+def _collect_errors(*checks: Callable[[], object]) -> list[LizaError]:
+    errors: list[LizaError] = []
+    for check in checks:
+        try:
+            check()
+        except LizaError as error:
+            errors.append(error)
+    return errors
+
+
+def _join_errors(errors: Sequence[LizaError], root: Path, options: InitOptions) -> LizaError:
+    """Return one error for all; its class is that of the first. A wrong command line is corrected first."""
+    wrong = next((error for error in errors if isinstance(error, UsageError)), None)
+    error = wrong or errors[0]
+    if len(errors) > 1 and wrong is None:
+        lines = [f"{len(errors)} things are in the way of a crew here:", *(f"  {error.message}" for error in errors)]
+        error.message, error.hint = "\n".join(lines), join_commands([error.hint for error in errors])
+    error.hint = _complete_hint(error.hint, root, options)
+    return error
+
+
+def _program(crew: Crew, options: InitOptions) -> str:
+    """Return the program that the crew will run; a preset without a command is allowed here. Raises UsageError."""
+    table = preset_table.load_presets(crew.paths)
+    if options.program in table.rows:
+        return str(options.program)
+    return preset_table.choose_program(options.program, os.environ, "coder", Config(), table).spec
+
+
+def _refuse_foreign(crew: Crew) -> None:
+    """Raise Refused if .liza is a link, is tracked, or exists without a board.
+
+    Files in .liza are trusted, so they must not come from a clone.
+    """
+    path = crew.paths.liza
+    if path.is_symlink():
+        raise Refused(f"{path} is a link; it must be a directory in the repository", f"rm {path}")
+    if crew.git.out("ls-files", "--", path.name):
+        raise Refused(
+            f"{path.name} is tracked by git; liza trusts its files, so they must not come from a clone",
+            f"git rm -r {path.name}",
+        )
+    if path.exists() and not is_empty_directory(path):
+        error = no_crew_error(crew.paths.root)
+        raise Refused(error.message, error.hint)
+
+
+def _goal(git: Git, options: InitOptions) -> tuple[str, str | None]:
+    if options.spec is not None:
+        if not git.ok("rev-parse", "-q", "--verify", f"HEAD:{options.spec}"):
+            raise Refused(
+                f"{options.spec} is not committed; agents see only committed files",
+                f'git add {shlex.quote(options.spec)} && git commit -m "Add the spec"',
+            )
+        return options.goal or f"What {options.spec} says", options.spec
+    if not (options.goal or "").strip():
+        raise Refused("a crew needs a goal: a sentence, or a committed spec", 'liza init "what you want to have"')
+    return str(options.goal).strip(), None
+
+
+def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
+    """Return the start commit of integration: its tip if it contains HEAD, or HEAD if there is no such branch.
+
+    Raises UsageError for a name that no branch can have. Raises Refused if another ref excludes the branch, if it
+    exists and neither Liza created it nor the person named it, or if it lacks commits of HEAD.
+    """
+    assert surveyed.head is not None
+    branch = options.integration_branch or Config().integration_branch
+    branches = ref_names.list_branches(git)
+    other = f'liza init "…" --integration-branch {shlex.quote(ref_names.find_free_name(branch, [*branches, branch]))}'
+    if not targets.is_target_name(branch):
+        raise UsageError(f"{branch!r} cannot be the branch of the merges", 'liza init "…" --integration-branch crew')
+    _refuse_excluding_refs(git)
+    ignore_case = git.run("config", "--type=bool", "core.ignoreCase").stdout == b"true\n"
+    excluding = ref_names.find_excluding(branch, branches, ignore_case=ignore_case)
+    if excluding is not None:
+        raise Refused(f"the branch {excluding} is in the way: git cannot have {branch} beside it", other)
+    ref = ref_names.HEADS + branch
+    symbolic_refs.refuse_symbolic(git, ref)
+    tip = git.find_commit(ref)
+    if tip is None:
+        return surveyed.head
+    has_head = git.ok("merge-base", "--is-ancestor", surveyed.head, tip)
+    take = f'liza init "…" --integration-branch {shlex.quote(branch)}'
+    if options.integration_branch is None and tip != git.find_commit(drift.LAST_INTEGRATION_REF):
+        commits = _describe_commits(git, surveyed.head, tip)
+        message = f"the branch {branch} exists, and no record says that Liza created it; {commits}"
+        raise Refused(f"{message}; to take it over: {take}" if has_head else message, other)
+    if has_head:
+        return tip
+    if not git.ok("merge-base", "--is-ancestor", tip, surveyed.head):
+        raise Refused(f"the branch {branch} has diverged from {surveyed.branch}", other)
+    checkout = merges.find_branches(git, branch)[branch].checkout
+    forward = f"git branch -f {shlex.quote(branch)} {surveyed.head[:12]} && {take}"
+    raise Refused(f"the branch {branch} is behind {surveyed.branch}", forward if checkout is None else other)
+
+
+def _refuse_excluding_refs(git: Git) -> None:
+    """Raise Refused if a ref excludes one of Liza's own."""
+    refs = git.lines("for-each-ref", "--format=%(refname)", HISTORY_REF.rpartition("/")[0])
+    for own in (HISTORY_REF, drift.LAST_INTEGRATION_REF, merges.candidate_ref("<id>")):
+        ref = ref_names.find_excluding(own, refs)
+        if ref is not None:
+            renamed = ref.replace("refs/", "refs/renamed/", 1)
+            step = f"git update-ref {shlex.quote(renamed)} {shlex.quote(ref)} && git update-ref -d {shlex.quote(ref)}"
+            raise Refused(f"the ref {ref} is in the way: git cannot have {own} beside it", step)
+
+
+def _describe_commits(git: Git, head: str, tip: str) -> str:
+    """Return what ``tip`` has beside ``head``, by the subjects of the newest commits."""
+    count = int(git.out("rev-list", "--count", tip, f"^{head}"))
+    lines = git.lines("log", "--no-color", f"--max-count={_NAMED_COMMITS}", "--format=%h %s", tip, f"^{head}")
+    more = f", and {count - len(lines)} more" if count > len(lines) else ""
+    named = ", ".join(escape_undecoded(line)[:80] for line in lines)
+    return f"it has {count_noun(count, 'commit')} that yours lacks: {named}{more}" if count else _NO_OTHER_COMMITS
+
+
+def _init_marker(crew: Crew) -> Path:
+    return crew.paths.liza / "init"
+
+
+def _is_interrupted_init(crew: Crew) -> bool:
+    """Whether .liza was left by an init that was killed before it created the board.
+
+    Called under the init lock, so no other init runs.
+    """
+    if crew.paths.liza.is_symlink() or not crew.paths.liza.is_dir():
+        return False
+    revisions = crew.paths.journal.read_bytes().count(b"\n") if crew.paths.journal.is_file() else 0
+    return not any(crew.paths.liza.iterdir()) or (_init_marker(crew).is_file() and revisions <= 1)
+
+
+def _prepare_repository(crew: Crew, surveyed: Survey, branch: str, tip: str, say: ReportFact) -> None:
+    is_new = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
+    crew.paths.creation.write_text(json.dumps({"branch": branch if is_new else None, "at": tip}) + "\n")
+    layout.create_layout(crew)
+    if is_new:
+        crew.git.out("update-ref", f"refs/heads/{branch}", tip, "0" * len(tip))
+    drift.record_last_tip(crew, tip)
+    brief_filter.install_filter(crew.git)
+    confirmed_settings.create_pins(crew.paths)
+    remotes = accepted_origin.record_first_origin(crew, surveyed.branch)
+    if remotes is not None:
+        project = "" if remotes.project is remotes.push else f"; pull requests go to {remotes.project.project_name}"
+        origin = f"{remotes.push.address}; `liza land --pr` and `liza push` send to no other address{project}"
+        say(remotes.push.name, origin)
+    commits = "" if is_new else f"taken over; {_describe_commits(crew.git, str(surveyed.head), tip)}; "
+    say("branch", f"{branch} at {tip[:12]}; {commits}your checkout and files stay untouched")
+    behind = crew.git.run("rev-list", "--count", "HEAD..@{upstream}")
+    if behind.code == 0 and (count := int(behind.stdout)):
+        upstream = crew.git.out("rev-parse", "--abbrev-ref", "@{upstream}")
+        missing = f"{count_noun(count, 'commit')} of {upstream}, as last fetched"
+        say("behind", f"{surveyed.branch} lacks {missing}: git pull && liza sync")
+    say("worktrees", f"{crew.paths.slots}; `liza path ID` prints the worktree of a task")
+    earlier = [str(worktrees.paths.slots) for worktrees in Worktrees(crew.paths, crew.git, branch).earlier()]
+    if earlier:
+        say("earlier", f"the worktrees of an earlier crew stay in {', '.join(earlier)}; `liza doctor` names each")
+
+
+def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline, now: datetime) -> str:
+    """Text of the first board. Every JSON string is a YAML string, so JSON quotes the person's input safely."""
+    lines = [
+        "# The board of this crew. People and agents may edit it while they hold the lock:",
+        "#   liza edit      or      flock .liza/state.yaml.lock $EDITOR .liza/state.yaml",
+        "# A session hands in what its verbs could change: liza lock -- CMD, or liza edit --from -",
+        "version: 1",
+        "revision: 1",
+        "goal:",
+        '  id: "goal"',
+        f"  description: {json.dumps(goal, ensure_ascii=False)}",
+        f"  spec_ref: {json.dumps(spec, ensure_ascii=False)}",
+        f'  created: "{format_time(now)}"',
+        "  status: IN_PROGRESS",
+        "tasks: []",
+        "agents: {}",
+        "discovered: []",
+        "handoff: {}",
+        "anomalies: []",
+        "human_notes: []",
+        "spec_changes: []",
+        "sprint:",
+        '  id: "sprint-1"',
+        "  timeline:",
+        f'    started: "{format_time(now)}"',
+        "  status: IN_PROGRESS",
+        "circuit_breaker:",
+        "  status: OK",
+        "config:",
+        "  max_coder_iterations: 10",
+        "  max_review_cycles: 5",
+        "  heartbeat_interval: 60    # seconds",
+        "  lease_duration: 300       # seconds",
+        f"  integration_branch: {json.dumps(options.integration_branch or Config().integration_branch)}",
+        f"  integration_command: {json.dumps(baseline.command, ensure_ascii=False)}",
+    ]
+    if options.permissions is not None:
+        lines.append(f"  permissions: {options.permissions}")
+    if options.confinement is not None:
+        lines.append(f"  confinement: {json.dumps(options.confinement)}")
+    if baseline.setup is not None:
+        lines.append(f"  sandbox_setup: {json.dumps(baseline.setup.text, ensure_ascii=False)}")
+        lines.append(f"  sandbox_setup_files: {json.dumps(list(baseline.setup.source_files))}")
+    if options.checkout != FULL_CHECKOUT:
+        lines.append(f"  checkout: {options.checkout}")
+    if options.copied_files:
+        lines.append(f"  sandbox_copy: {json.dumps(list(options.copied_files), ensure_ascii=False)}")
+    if options.shared:
+        lines.append(f"  shared: {json.dumps(list(options.shared), ensure_ascii=False)}")
+    if baseline.caches:
+        lines.append(f"  sandbox_keep: {json.dumps(list(baseline.caches))}    # caches that merges keep between tests")
+    if baseline.gate_environment is not None:
+        lines.append(
+            f"  gate_environment: {json.dumps(list(baseline.gate_environment))}    # the tests are red with CI=true"
+        )
+    if baseline.environment is not None:
+        lines.append(f"  environment: {json.dumps(baseline.environment, ensure_ascii=False)}    # first on PATH")
+    if baseline.proof.outcome:
+        lines.append("  proof:    # whether the tests test the worktree they run in; again: liza doctor --tests")
+        fields = msgspec.structs.asdict(baseline.proof)
+        lines += [f"    {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in fields.items() if text]
+    if options.program is not None:
+        lines += ["  programs:", f"    default: {json.dumps(options.program)}"]
+    if options.budget is not None:
+        lines += ["  budget:", f"    money_per_sprint: {options.budget}"]
+    return "\n".join(lines) + "\n"
+
+
+def undo_init(crew: Crew, surveyed: Survey) -> None:
+    """Restore the repository to its state before init: delete what this init created, keep refs that have other work.
+
+    Idempotent. Raises GitFailed, OSError.
+    """
+    Worktrees(crew.paths, crew.git).remove_all()
+    brief_filter.uninstall_filter(crew.git)
+    slot_excludes.unignore_liza_dirs(crew.git)
+    # An init that was killed early has not written this file.
+    crew.git.run("update-ref", "-d", drift.LAST_INTEGRATION_REF)
+    path = crew.paths.creation
+    created = json.loads(path.read_text() or "{}") if path.exists() else {}
+    branch, tip = created.get("branch"), created.get("at")
+    if (
+        branch
+        and surveyed.branch != branch
+        and crew.git.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}").stdout
+    ):
+        # Delete it only at its initial commit: another process may have moved it since.
+        crew.git.run("update-ref", "-d", f"refs/heads/{branch}", str(tip))
+    ref_names.remove_empty_directory(crew.git)
+    if crew.paths.liza.exists():
+        files.remove_tree(crew.paths.liza)

@@ -1,0 +1,86 @@
+"""Look for servers on this machine that run sources of another checkout than the tested one, with /proc.
+
+Only what this user can see there is evidence: neither a process of another user nor a server in another network
+namespace is. Without /proc nothing is found.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from liza.crew.crew import Crew
+from liza.git import worktree_records
+from liza.git.git_config import git_dirs
+from liza.git.runner import Git
+from liza.model.gates import GateFinding
+from liza.project.rules import foreign_servers
+from liza.project.rules.foreign_servers import CheckoutTrees, ListeningProcess
+from liza.system import ancestors, lock_holders, processes, socket_tables
+
+
+def find_servers(crew: Crew, git: Git, tested: Sequence[str], commands: Sequence[str]) -> GateFinding | None:
+    """Return the finding about servers of other checkouts that tests may take for their own; None if there are none.
+
+    ``git``: of a worktree at the tested commit. ``tested``: names of the slots that have that commit. ``commands``:
+    the project's commands that are run there. Raises GitFailed, OSError.
+    """
+    trees = _find_trees(crew, tested)
+    servers = foreign_servers.find_foreign_servers(
+        _iter_listening(crew, trees),
+        trees,
+        socket_tables.read_port_range(),
+        lambda address: foreign_servers.is_word_in(address, commands) or _is_in_files(git, address),
+    )
+    own = lock_holders.find_holder(crew.paths.server_lock) if servers else None
+    return foreign_servers.judge_servers([server for server in servers if server.process.pid != own])
+
+
+def _find_trees(crew: Crew, tested: Sequence[str]) -> CheckoutTrees:
+    slots, root = os.path.realpath(crew.paths.slots), os.path.realpath(crew.paths.root)
+    linked = worktree_records.list_worktrees(git_dirs(crew.git)[1], skip_unreadable=True).values()
+    others = (str(gitfile.parent) for gitfile in linked if gitfile.parent.parent != Path(slots))
+    return CheckoutTrees(root, slots, tuple(others), tuple(tested))
+
+
+def _iter_listening(crew: Crew, trees: CheckoutTrees) -> Iterator[ListeningProcess]:
+    """Yield the processes that listen, without those whose program cannot be that of a foreign server."""
+    listening = socket_tables.list_listening()
+    for pid in socket_tables.list_pids() if listening else ():
+        program = lock_holders.read_program(pid)
+        if program is None or pid == os.getpid() or not foreign_servers.may_run_sources(program, trees):
+            continue
+        addresses = dict.fromkeys(listening[inode] for inode in socket_tables.iter_sockets(pid) if inode in listening)
+        directory = lock_holders.read_directory(pid) if addresses else None
+        if directory is None:
+            continue
+        words = lock_holders.read_command(pid)
+        yield ListeningProcess(
+            pid,
+            processes.parent_pid(pid),
+            program,
+            str(directory),
+            words,
+            tuple(_iter_files(words, directory)),
+            tuple(addresses),
+            _is_of_tests(crew, pid),
+        )
+
+
+def _iter_files(words: Sequence[str], directory: Path) -> Iterator[str]:
+    """Yield the absolute paths of the existing files that a command line names, without its program."""
+    for word in words[1:]:
+        path = os.path.realpath(directory / word)
+        if not word.startswith("-") and os.path.isfile(path):  # noqa: PTH113 - arguments may have any bytes
+            yield path
+
+
+def _is_of_tests(crew: Crew, pid: int) -> bool:
+    environment = next(ancestors.process_environments(pid), {})
+    run, root = environment.get("LIZA_RUN"), environment.get("LIZA_ROOT")
+    return run == ancestors.PROJECT_COMMAND_RUN and root == str(crew.paths.root)
+
+
+def _is_in_files(git: Git, address: str) -> bool:
+    return git.ok("grep", "-q", "-I", "-F", "-w", "-e", address)

@@ -1,0 +1,351 @@
+"""Test and set-up commands of a project, detected from its top-level files. Pure: the caller reads the files."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from liza.model.value_classes import Value, field
+
+SUBMODULE_COMMAND = "git submodule update --init --recursive"
+REQUIREMENT_FILES = (
+    "requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt",
+    "requirements-test.txt", "test-requirements.txt", "requirements/dev.txt", "requirements/test.txt",
+)  # fmt: skip
+BUILD_CACHES = {
+    "Cargo.toml": ("target/",),
+    "build.gradle": (".gradle/", "build/"),
+    "build.gradle.kts": (".gradle/", "build/"),
+    "package.json": ("**/node_modules/.cache/",),
+    "mix.exs": ("_build/",),
+}
+"""Caches by the file of their build tool, as patterns of ``.gitignore``. The tool itself notices changed sources."""
+_TEST_EXTRAS = ("dev", "test", "tests", "testing", "all")
+
+
+class ProjectCommand(Value):
+    """A command of the project, and the files it was detected from. If one of them changes, the set-up runs again."""
+
+    text: str
+    source_files: tuple[str, ...] = ()
+
+
+class ProjectFiles(Value):
+    """Relevant files of one directory of a project.
+
+    ``files``: their names. ``package_json``, ``pyproject``: parsed content. ``makefile``, ``requirements``: text of the
+    Makefile and of the requirement files. ``python_tests``: there are ``tests/test_*.py``; ``pytest_tests``: one
+    of them is written for pytest. ``submodules``: their paths. ``ignored_venv``: git ignores ``.venv``.
+    """
+
+    files: frozenset[str] = frozenset()
+    package_json: Mapping[str, Any] = field(default_factory=dict)
+    pyproject: Mapping[str, Any] = field(default_factory=dict)
+    makefile: str = ""
+    requirements: str = ""
+    python_tests: bool = False
+    pytest_tests: bool = False
+    submodules: tuple[str, ...] = ()
+    ignored_venv: bool = True
+
+
+class Project(Value):
+    """Detected commands of a project.
+
+    ``setup`` is needed and runs in each worktree. ``worktree_setup`` creates an environment in each worktree; it is
+    only proposed, and ``worktree_test`` is the test command that uses that environment.
+    """
+
+    test: ProjectCommand | None = None
+    setup: ProjectCommand | None = None
+    worktree_setup: ProjectCommand | None = None
+    worktree_test: ProjectCommand | None = None
+
+
+def detect_project(facts: ProjectFiles, parts: Mapping[str, ProjectFiles] | None = None) -> Project:
+    """Return the commands of a project. ``parts`` are its directories; they count only if the top has no tests."""
+    project = _detect_directory(facts)
+    if project.test is None and parts:
+        project = _combine_parts(
+            project, {directory: _detect_directory(files) for directory, files in sorted(parts.items())}
+        )
+    if not facts.submodules:
+        return project
+    fetch = ProjectCommand(SUBMODULE_COMMAND, (".gitmodules", *facts.submodules))
+    return Project(
+        project.test, _chain(fetch, project.setup), _chain(fetch, project.worktree_setup), project.worktree_test
+    )
+
+
+def _detect_directory(facts: ProjectFiles) -> Project:
+    node, python = _node(facts), _python(facts)
+    for project in (node, _make(facts, node, python), python, *_other_languages(facts)):
+        if project.test is not None:
+            break
+    else:
+        project = Project()
+    # A project in two languages needs what both need.
+    setups = [project.setup for project in (node, python) if project.setup is not None]
+    setup = setups[0] if setups else None
+    for more in setups[1:]:
+        setup = _chain(setup, more)
+    own = _chain(node.setup, python.worktree_setup) if python.worktree_setup is not None else None
+    return Project(project.test, setup, own, use_venv(project.test) if own else None)
+
+
+def find_caches(tracked: Iterable[str]) -> tuple[str, ...]:
+    """Return the caches that stay between gates, for the tools whose files are among ``tracked``. Deeper files than in
+    the second directory level do not count: they are examples and test data."""
+    names = {PurePosixPath(name).name for name in tracked if name.count("/") <= 2}
+    return tuple(dict.fromkeys(cache for name, caches in BUILD_CACHES.items() if name in names for cache in caches))
+
+
+def worktree_commands(project: Project, command: str) -> tuple[str, str] | None:
+    """Return the set-up of an environment in each worktree and the test command that uses it; None if unknown.
+
+    ``command`` is the current test command. It is kept if it is not the detected one.
+    """
+    if project.worktree_setup is None:
+        return None
+    usual = project.test is not None and project.test.text == command
+    test = project.worktree_test if usual and project.worktree_test else use_venv(ProjectCommand(command))
+    return project.worktree_setup.text, test.text if test else command
+
+
+def use_venv(command: ProjectCommand | None) -> ProjectCommand | None:
+    """Return the command changed so that it uses the programs of ``.venv`` in the working directory."""
+    if command is None:
+        return None
+    match = re.fullmatch(r"(?:\S*/)?(python|pytest|tox|nox)[\d.]*( .*)?", command.text)
+    if match:
+        return ProjectCommand(f".venv/bin/{match[1]}{match[2] or ''}", command.source_files)
+    return ProjectCommand(f'PATH="$PWD/.venv/bin:$PATH" {command.text}', command.source_files)
+
+
+def _chain(first: ProjectCommand | None, second: ProjectCommand | None) -> ProjectCommand | None:
+    if first is None or second is None:
+        return first or second
+    return ProjectCommand(f"{first.text} && {second.text}", (*first.source_files, *second.source_files))
+
+
+def _node(facts: ProjectFiles) -> Project:
+    if "package.json" not in facts.files:
+        return Project()
+    tool, setup = "npm", None
+    for lock, name, command in (
+        ("package-lock.json", "npm", "npm ci"),
+        ("npm-shrinkwrap.json", "npm", "npm ci"),
+        ("pnpm-lock.yaml", "pnpm", "pnpm install --frozen-lockfile"),
+        ("yarn.lock", "yarn", "yarn install --frozen-lockfile"),
+        # bun has no variable for this: its hard links would share files with its cache and other worktrees.
+        ("bun.lock", "bun", "bun install --frozen-lockfile --backend=copyfile"),
+    ):
+        if lock in facts.files:
+            tool, setup = name, ProjectCommand(command, ("package.json", lock))
+            break
+    needs = any(facts.package_json.get(name) for name in ("dependencies", "devDependencies", "workspaces"))
+    if setup is None and needs:
+        setup = ProjectCommand("npm install --no-package-lock", ("package.json",))
+    scripts = facts.package_json.get("scripts")
+    script = str(scripts.get("test", "")) if isinstance(scripts, Mapping) else ""
+    if not script or "no test specified" in script:  # `npm init` writes a script without a test
+        return Project(setup=setup)
+    run = "bun run test" if tool == "bun" else f"{tool} test"
+    return Project(ProjectCommand(run, ("package.json",)), setup)
+
+
+def _make(facts: ProjectFiles, node: Project, python: Project) -> Project:
+    if not any(line.startswith("test:") for line in facts.makefile.splitlines()):
+        return Project()
+    return Project(ProjectCommand("make test", ("Makefile",)), node.setup or python.setup)
+
+
+def _python(facts: ProjectFiles) -> Project:
+    with_pytest = (
+        not facts.files.isdisjoint(("pytest.ini", "conftest.py", "tests/conftest.py"))
+        or facts.pytest_tests
+        or _mentions_pytest(facts.pyproject)
+        or re.search(r"^\s*pytest\b|^\[(tool:)?pytest\]", facts.requirements, re.MULTILINE) is not None
+    )
+    words, source_files = ("pytest -q", "pyproject.toml" if "pyproject.toml" in facts.files else "pytest")
+    if not with_pytest:
+        if not facts.python_tests:
+            return Project(setup=_locked_runner(facts)[1])
+        words, source_files = ("unittest discover -s tests -q", "tests/")
+    runner, setup = _locked_runner(facts)
+    if runner:
+        words = words if with_pytest else f"python -m {words}"
+        return Project(ProjectCommand(f"{runner} {words}", (source_files,)), setup)
+    return Project(ProjectCommand(f"python3 -m {words}", (source_files,)), None, _venv_setup(facts, with_pytest))
+
+
+def _locked_runner(facts: ProjectFiles) -> tuple[str, ProjectCommand | None]:
+    """Return the command prefix and the set-up of the tool that a lock file belongs to; empty and None without one."""
+    extra = _test_extra(facts)
+    for lock, runner, setup in (
+        ("uv.lock", "uv run", "uv sync" + (f" --extra {extra}" if extra else "")),
+        ("poetry.lock", "poetry run", "poetry install" + (f" --extras {extra}" if extra else "")),
+        ("pdm.lock", "pdm run", "pdm install" + (f" -G {extra}" if extra else "")),
+        ("Pipfile.lock", "pipenv run", "pipenv sync --dev"),
+    ):
+        if lock in facts.files:
+            return runner, ProjectCommand(
+                setup, (lock, *(("pyproject.toml",) if "pyproject.toml" in facts.files else ()))
+            )
+    return "", None
+
+
+def _venv_setup(facts: ProjectFiles, with_pytest: bool) -> ProjectCommand | None:
+    """Return a set-up that creates ``.venv`` in the worktree and installs the project editable if possible."""
+    required = [name for name in REQUIREMENT_FILES if name in facts.files]
+    words = [word for name in required for word in ("-r", name)]
+    source_files = list(required)
+    installs = bool(facts.pyproject.get("build-system") or facts.pyproject.get("project"))
+    if installs or "setup.py" in facts.files:
+        extra = _test_extra(facts)
+        words += ["-e", f"'.[{extra}]'" if extra else "."]
+        source_files += [name for name in ("pyproject.toml", "setup.py", "setup.cfg") if name in facts.files]
+    if with_pytest and not _test_extra(facts):
+        words += _group_requirements(facts) or (
+            [] if any("dev" in name or "test" in name for name in required) else ["pytest"]
+        )
+    if not source_files and not with_pytest:
+        return None
+    ignore = "" if facts.ignored_venv else " && echo '*' > .venv/.gitignore"
+    return ProjectCommand(
+        f"python3 -m venv .venv{ignore} && .venv/bin/pip install -q {' '.join(words)}", tuple(source_files)
+    )
+
+
+def _test_extra(facts: ProjectFiles) -> str:
+    """Return the project's extra that contains pytest, else one of _TEST_EXTRAS; empty without one."""
+    project = facts.pyproject.get("project")
+    extras = project.get("optional-dependencies") if isinstance(project, Mapping) else None
+    if not isinstance(extras, Mapping):
+        return ""
+    with_it = [name for name, needs in extras.items() if _has_pytest(needs)]
+    named = [name for name in _TEST_EXTRAS if name in extras]
+    return str((with_it or named or [""])[0])
+
+
+def _group_requirements(facts: ProjectFiles) -> list[str]:
+    """Return the requirements of the dependency group with pytest. Old versions of pip cannot install a group."""
+    groups = facts.pyproject.get("dependency-groups")
+    for needs in groups.values() if isinstance(groups, Mapping) else ():
+        if _has_pytest(needs):
+            return [shlex.quote(requirement) for requirement in needs if isinstance(requirement, str)]
+    return []
+
+
+def _has_pytest(needs: object) -> bool:
+    """Return whether pytest is among the requirements of an extra or a group; False if they are not a list."""
+    return isinstance(needs, list) and any(str(requirement).startswith("pytest") for requirement in needs)
+
+
+def _mentions_pytest(pyproject: Mapping[str, Any]) -> bool:
+    tool = pyproject.get("tool")
+    return (
+        (isinstance(tool, Mapping) and ("pytest" in tool or "pytest" in str(tool.get("poetry", ""))))
+        or "pytest" in str(pyproject.get("project", ""))
+        or "pytest" in str(pyproject.get("dependency-groups", ""))
+    )
+
+
+def _other_languages(facts: ProjectFiles) -> Iterator[Project]:
+    for name, command in (
+        ("Cargo.toml", "cargo test"),
+        ("go.mod", "go test ./..."),
+        ("pom.xml", "mvn -q test"),
+        ("gradlew", "./gradlew test"),
+        ("mix.exs", "mix test"),
+    ):
+        if name in facts.files:
+            yield Project(ProjectCommand(command, (name,)))
+
+
+def _combine_parts(top: Project, parts: Mapping[str, Project]) -> Project:
+    """Return one command for all parts that have tests. Each part runs in its own directory."""
+    tested = {directory: project for directory, project in parts.items() if project.test is not None}
+    test = own_test = setup = own = None
+    for directory, project in tested.items():
+        test = _chain(test, _run_inside(directory, project.test))
+        own_test = _chain(own_test, _run_inside(directory, project.worktree_test or project.test))
+        setup = _chain(setup, _run_inside(directory, project.setup))
+        own = _chain(own, _run_inside(directory, project.worktree_setup or project.setup))
+    has_own = any(project.worktree_test for project in tested.values())
+    return Project(test, _chain(top.setup, setup), own if has_own else None, own_test if has_own else None)
+
+
+def _run_inside(directory: str, command: ProjectCommand | None) -> ProjectCommand | None:
+    if command is None:
+        return None
+    source_files = tuple(f"{directory}/{name}" for name in command.source_files)
+    return ProjectCommand(f"(cd {shlex.quote(directory)} && {command.text})", source_files)
+
+
+def missing_runner(command: str, code: int | None, tail: str) -> str | None:
+    """Return the missing program or module if a command failed for that reason; else None.
+
+    Failed tests have another exit status, or miss a module that the command does not name.
+    """
+    for module in re.findall(r"No module named '?([\w.]+)'?", tail):
+        if re.search(rf"-m\s+{re.escape(module)}\b", command):
+            return f"the module {module}"
+    for pattern in (
+        r"(?:sh|bash)(?::| -c:)(?: line)? \d+: ([^\s:]+): (?:not found|command not found)",
+        r"^([^\s:]+): (?:command )?not found",
+        r"make(?:\[\d+\])?: ([^\s:]+): No such file or directory",
+        r"(?:sh|bash): (?:line )?\d+: ([^\s:]+): No such file or directory",
+        r"[Ff]ailed to spawn: [`'\"]?([^\s`'\"]+)",
+        r"[Cc]ommand not found: ([^\s]+)",
+    ):
+        match = re.search(pattern, tail, re.MULTILINE)
+        by_tool = match is not None and re.search(r"spawn|make|ommand not found: ", match[0])
+        if match and (code in (126, 127) or by_tool or "Error 127" in tail):
+            return match[1]
+    return "its program" if code in (126, 127) else None
+
+
+def list_missing_programs(output: str) -> list[str]:
+    """Return the names of programs that cannot be run, as shells and tools report them."""
+    reason = r"not found|cannot execute|bad interpreter|No such file|required file not found"
+    return re.findall(rf"([^\s:'\"]+)['\"]?: (?:{reason})", output)
+
+
+def list_words(command: str) -> list[str]:
+    """Return the words of a shell command that may be names of files, without variables set before it."""
+    return re.findall(r"[^\s'\"`;&|(){}<>]+", re.sub(r"^(?:\w+=\S*\s+)+", "", command))
+
+
+def suggests_crlf(output: str) -> bool:
+    """Return whether a shell complains as it does about lines that end with a carriage return."""
+    return re.search(r"\r(?!\n)|\\r'|\^M|[Ss]yntax error: (?:unexpected )?end of file", output) is not None
+
+
+def describe_crlf(script: str) -> str:
+    """Return why a script with CRLF line ends does not run."""
+    return f"{script} has CRLF line ends, with which no shell can run it"
+
+
+def crlf_remedy(script: str) -> str:
+    """Return the command that commits a script with LF line ends, and has git check it out with them everywhere."""
+    path = PurePosixPath(script)  # without a leading "./"
+    pattern, name = shlex.quote(f"/{path} text eol=lf"), shlex.quote(str(path))
+    add = f"git add .gitattributes && git add --renormalize {name}"
+    return f"echo {pattern} >> .gitattributes && {add} && git commit -m 'Use LF in scripts'"
+
+
+def suggest_package_install(tail: str) -> str | None:
+    """Return the command that installs the Node package which the output of tests misses; None without one."""
+    match = re.search(r"Cannot find (?:module|package) '((?:@[^'/]+/)?[^'./][^'/]*)", tail)
+    return f"npm install --no-save {shlex.quote(match[1])}" if match else None
+
+
+def missing_module(tail: str) -> str | None:
+    """Return a module that the tests import and that is not installed, if their output names one; else None."""
+    pattern = r"(?:ModuleNotFoundError: No module named|Cannot find module|Cannot find package) '([^'./][^']*)'"
+    match = re.search(pattern, tail)
+    return match[1] if match else None

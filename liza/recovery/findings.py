@@ -1,0 +1,316 @@
+"""Findings of `liza doctor`: what crashed processes or people's edits left of a crew. Changes nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from liza.alarms.rules import drift_alarms, merge_alarms
+from liza.api import api_server
+from liza.api.rules import address_checks
+from liza.board import archive_damage, recorded_archive, recorder, revision_journal
+from liza.briefs import inbox
+from liza.config import confirmed_settings
+from liza.config.rules import settings
+from liza.crew.crew import Crew
+from liza.git import board_history
+from liza.git.merge import branch_moves
+from liza.git.runner import Git
+from liza.git.slots import slot_records
+from liza.guards import guard_files
+from liza.guards.rules.guard_rules import GUARDS_TOML
+from liza.merging import merge_blocker, merge_turn
+from liza.model.errors import GitFailed, LizaError
+from liza.model.model import State, Task
+from liza.model.paths import HISTORY_REF, run_id
+from liza.model.up_command import up_command_for
+from liza.model.value_classes import Value
+from liza.programs import run_state
+from liza.recovery import drift, earlier_slots, recover
+from liza.system import installation
+from liza.tasks.rules import picking
+from liza.text.counts import count_noun
+
+ACTOR = "doctor"
+FIX_COMMAND = "liza doctor --fix"
+
+
+class Finding(Value):
+    """One line of the report. If ``ok`` is False the crew cannot work, and ``hint`` is a command."""
+
+    about: str
+    text: str
+    ok: bool = True
+    hint: str = ""
+
+
+def list_findings(crew: Crew, state: State) -> Iterator[Finding]:
+    """Yield what prevents the crew from working, or was lost. A failed check is a finding, too."""
+    for about, check in _CHECKS:
+        try:
+            yield from check(crew, state)
+        except LizaError as error:
+            yield Finding(about, error.message, False, error.hint)
+        except OSError as error:
+            yield Finding(
+                about, f"it cannot be checked: {error}", False, shlex.join(["ls", "-l", str(crew.paths.liza)])
+            )
+
+
+def _check_integration(crew: Crew, state: State) -> Iterator[Finding]:
+    drift_now = drift.detect_drift(crew, state)
+    tip = drift.require_integration(crew, state)
+    for alarm in merge_alarms.absent_checkout_alarms(drift_now.away):
+        yield Finding("branch", alarm.message, True, alarm.next)
+    if drift_now.moved is not None:
+        yield Finding("branch", drift_now.moved, not drift_now.lost, drift_now.ways)
+    else:
+        yield Finding("branch", f"{state.config.integration_branch} at {tip[:12]}")
+
+
+def _check_slots_directory(crew: Crew, state: State) -> Iterator[Finding]:
+    directory = crew.paths.slots
+    slot_records.refuse_linked_directory(directory)
+    if crew.moved_reason is not None:
+        yield Finding("worktrees", crew.moved_reason, False, "liza down")
+    elif directory.is_relative_to(crew.paths.root):
+        text = "inside the repository: tests in them can import modules of your checkout, and yours can find theirs"
+        again = f"liza down --purge && liza init {shlex.quote(state.goal.description)}"
+        yield Finding("worktrees", f"{directory}, {text}", True, again)
+    else:
+        yield Finding("worktrees", f"{directory}{'' if directory.is_dir() else ', created when needed'}")
+    for slot, owner in earlier_slots.list_earlier_slots(crew):
+        hint = shlex.join(["git", "-C", str(slot), "status"])
+        yield Finding("worktrees", f"{slot} was left by an earlier crew, with the work of {owner}", True, hint)
+
+
+def _check_settings(crew: Crew, state: State) -> Iterator[Finding]:
+    for key in crew.board.unknown_config():
+        yield Finding("board", settings.describe_unknown_key(key), True, "liza edit")
+    unconfirmed = confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written())
+    for alarm in drift_alarms.settings_alarms(unconfirmed):
+        yield Finding("settings", alarm.message, True, alarm.next)
+
+
+def _check_claims(crew: Crew, state: State) -> Iterator[Finding]:
+    for task in state.tasks:
+        if task.reservation is not None:
+            yield Finding("claim", f"{task.id} is reserved as {task.reservation.run}", True, FIX_COMMAND)
+    for task in recover.claims_without_worktree(crew, ACTOR):
+        yield Finding("claim", _missing_worktree_text(crew, task), True, FIX_COMMAND)
+    for task in recover.reviews_without_worktree(crew, ACTOR):
+        text = f"{task.id} is under review as {task.review_run}, and the reviewer's worktree is not there"
+        yield Finding("claim", text, True, FIX_COMMAND)
+
+
+def _missing_worktree_text(crew: Crew, task: Task) -> str:
+    """Say whether the worktree of a claimed task is gone, or incomplete, or only its link is gone."""
+    worktree, link = crew.paths.slot(str(task.worktree)), crew.paths.task_link(task.id)
+    if not worktree.is_dir():
+        reason = f"its worktree {worktree} is gone"
+    elif not link.is_symlink():
+        reason = f"{link}, the link to its worktree {worktree}, is gone"
+    else:
+        reason = f"its worktree {worktree} is not complete"
+    return f"{task.id} is claimed as {task.run}, and {reason}"
+
+
+def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
+    blocker = merge_blocker.find_merge_blocker(crew, state)
+    if blocker is not None:
+        yield Finding("merge", blocker.message, False, blocker.next)
+    # The lock is only checked: to hold it would refuse a merger. A merge that began or ended meanwhile is no leftover.
+    if merge_turn.is_merger_running(crew.paths):
+        return
+    is_move_unfinished, unfinished = branch_moves.has_unfinished_move(crew.git), _find_unfinished(crew.board.read())
+    if merge_turn.is_merger_running(crew.paths):
+        return
+    if is_move_unfinished:
+        yield Finding("merge", "a killed merge has updated only some files of a checkout", True, FIX_COMMAND)
+    for task in state.tasks:
+        if task.id in unfinished:
+            yield Finding("merge", f"{task.id} was being merged, and its merger died", True, FIX_COMMAND)
+        for alarm in merge_alarms.retry_alarms(task, crew.clock.now()):
+            yield Finding("merge", alarm.message, False, alarm.next)
+
+
+def _find_unfinished(state: State) -> set[str]:
+    return {task.id for task in state.tasks if recover.is_merge_unfinished(task)}
+
+
+def _check_retired_slots(crew: Crew, state: State) -> Iterator[Finding]:
+    for alarm in merge_alarms.stuck_slot_alarms([str(path) for path in crew.worktrees.retired_slots()]):
+        yield Finding("worktree", alarm.message, True, alarm.next)
+
+
+def _check_supervisors(crew: Crew, state: State) -> Iterator[Finding]:
+    """Yield agents with work and no supervisor. An agent without a run directory is a person."""
+    for name, agent in state.agents.items():
+        if not agent.runs or crew.is_supervised(name):
+            continue
+        directory, holds = crew.run_dir(run_id(name, agent.runs)), picking.occupation(state, name)
+        if directory.exists() and run_state.is_session_living(directory):
+            message = f"its session {directory.run} lives on without a supervisor"
+            yield Finding(name, message, True, up_command_for(state, name))
+        elif directory.exists() and holds:
+            yield Finding(name, f"it holds {holds}, and no supervisor runs", True, up_command_for(state, name))
+
+
+def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
+    """Yield revisions that are lost. A revision is spooled before the board has it, and recorded before it leaves the
+    spool. The file of one that could not be read there is kept.
+    """
+    conflict = recorder.read_conflict(crew)
+    if conflict is not None:
+        yield Finding("history", conflict.message, False, conflict.hint)
+        return
+    spool = crew.board.spool
+    unrecorded = spool.list_unrecorded()
+    recorded = board_history.list_revisions(crew.git, None, 1)
+    newest = recorded[0].revision if recorded else 0
+    for revision in unrecorded:
+        text = f"revision {revision} could not be read in the spool, and is not in the history; its file is kept"
+        path = spool.unrecorded_path(revision)
+        # Until a later revision is recorded, the file is also the proof that this one was written.
+        command = ["mv", str(path), str(crew.paths.liza / path.name)] if revision < newest else ["ls", "-l", str(path)]
+        yield Finding("history", text, True, shlex.join(command))
+    if newest >= state.revision:
+        return
+    records = revision_journal.iter_newest_first(crew.paths.journal)
+    # From the end: the journal of an old crew has far more revisions than the history lacks.
+    journaled = {record.revision for record in takewhile(lambda record: record.revision > newest, records)}
+    kept = {*spool.revisions(), *unrecorded}
+    missing = sorted(revision for revision in {*journaled, state.revision} - kept if revision <= state.revision)
+    if not missing:
+        return
+    loss = f"is gone: revisions up to {missing[-1]}" if newest == 0 else f"ends at {newest}: {_format_range(missing)}"
+    lost = find_lost_revision(crew, newest, state.revision)
+    message = f"{HISTORY_REF} {loss} are lost; new revisions are recorded"
+    if lost is None:
+        yield Finding("history", message)
+        return
+    message += f"; git still has the commit of revision {lost[0]}: git log -p {lost[1][:12]}"
+    yield Finding("history", message, True, f"git update-ref {HISTORY_REF} {lost[1]}")
+
+
+def _check_archive(crew: Crew, state: State) -> Iterator[Finding]:
+    for name, loss in sorted(recorded_archive.find_damaged(crew).items()):
+        yield Finding(
+            "archive", f".liza/archive/{name}: {loss.reason}", False, archive_damage.mending_command(crew, name, loss)
+        )
+
+
+def _check_inboxes(crew: Crew, state: State) -> Iterator[Finding]:
+    for agent in state.agents:
+        for error in inbox.list_unreadable(crew.paths, agent):
+            yield Finding(agent, f"in its inbox: {error.message}", True, error.hint)
+
+
+def _check_journal(crew: Crew, state: State) -> Iterator[Finding]:
+    record = revision_journal.last_record(crew.paths.journal)
+    if record is None:
+        message = "is gone, or has no entry"
+    elif record.revision < state.revision:
+        message = f"ends at revision {record.revision}, before the board's {state.revision}"
+    else:
+        return
+    yield Finding(
+        "journal", f"{crew.paths.journal.name} {message}; the next change is recorded in it", True, "liza history"
+    )
+
+
+def _format_range(revisions: list[int]) -> str:
+    first, last = revisions[0], revisions[-1]
+    return f"revision {first}" if first == last else f"revisions {first} to {last}"
+
+
+def _check_guards(crew: Crew, _: State) -> Iterator[Finding]:
+    """Raise the error of the project's guard file: no session starts with it."""
+    if (crew.paths.liza / GUARDS_TOML).exists():
+        guard_files.load_guards(crew.paths, Path.home())
+    yield from ()
+
+
+def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
+    missing = api_server.missing_packages()
+    server = api_server.describe(crew)
+    if missing:
+        text = f"the worker API cannot be served: {', '.join(missing)} is not installed; all else works"
+        yield Finding("api", text, True, installation.install_command(*missing))
+    elif server["error"]:
+        yield Finding("api", f"whether the worker API is served is not known: {server['error']}", True, "ls -l .liza")
+    elif server["running"]:
+        yield from _check_running_server(crew, server)
+    elif server["failure"]:
+        yield _failed_server(server["failure"])
+    elif server["expected"]:
+        yield Finding("api", "the worker API is not served now; agents that need it wait", True, "liza serve")
+
+
+def _check_running_server(crew: Crew, server: Mapping[str, Any]) -> Iterator[Finding]:
+    facts = api_server.read_address_facts(crew, server["pid"])
+    faults = list(address_checks.find_address_faults(facts))
+    yield from (Finding("api", fault.text, False, fault.hint) for fault in faults)
+    if not faults:
+        yield Finding("api", f"served at {facts.socket} and 127.0.0.1:{facts.port}")
+    long_address = address_checks.describe_long_address(facts.socket)
+    if long_address:
+        yield Finding("api", long_address)
+
+
+def _failed_server(failure: Mapping[str, Any]) -> Finding:
+    times = count_noun(failure["count"], "start")
+    text = f"the worker API is not served, {times} failed, all else works: {failure['reason']}"
+    return Finding("api", text, True, failure["next"])
+
+
+_CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
+    ("branch", _check_integration),
+    ("worktrees", _check_slots_directory),
+    ("board", _check_settings),
+    ("claim", _check_claims),
+    ("merge", _check_merges),
+    ("worktree", _check_retired_slots),
+    ("agents", _check_supervisors),
+    ("guards", _check_guards),
+    ("inbox", _check_inboxes),
+    ("history", _check_history),
+    ("archive", _check_archive),
+    ("journal", _check_journal),
+    ("api", _check_server),
+)
+
+
+_TRAILER = "%(trailers:key=Liza-Revision,valueonly,separator=%x2C)"
+_SEARCH_LIMIT = 60.0  # seconds: git fsck reads every object
+
+
+def find_lost_revision(crew: Crew, newest: int, last: int) -> tuple[int, str] | None:
+    """Return the last lost revision above ``newest`` and up to ``last``, and its commit; None if git has none.
+
+    It continues the present history, if there is one. None also if git cannot search in time.
+    """
+    try:
+        output = crew.git.out("fsck", "--no-reflogs", "--connectivity-only", "--no-progress", timeout=_SEARCH_LIMIT)
+        dangling = [line.split()[2] for line in output.splitlines() if line.startswith("dangling commit ")]
+        revisions = _read_revisions(crew.git, dangling)
+    except GitFailed:
+        return None
+    for revision, commit in sorted(revisions, reverse=True):
+        if newest < revision <= last and (
+            not newest or crew.git.ok("merge-base", "--is-ancestor", HISTORY_REF, commit)
+        ):
+            return revision, commit
+    return None
+
+
+def _read_revisions(git: Git, commits: list[str]) -> list[tuple[int, str]]:
+    """Return the revision and the name of each commit that is a revision of a board. Raises GitFailed."""
+    if not commits:
+        return []
+    rows = git.out("log", "--no-walk", "--stdin", f"--format=%H {_TRAILER}", stdin="\n".join(commits) + "\n")
+    fields = [row.split() for row in rows.splitlines()]
+    return [(int(row[1]), row[0]) for row in fields if len(row) == 2 and row[1].isdecimal()]

@@ -1,0 +1,153 @@
+"""restore: restore a missing or unreadable board, or deleted parts of .liza."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from liza.board import archive_damage
+from liza.board.store import Restored
+from liza.crew import deleted_parts, layout
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew, find_crew, find_lost_crew
+from liza.crew.result import Result
+from liza.git import board_history
+from liza.model.errors import BoardInconsistent, NoCrew, UsageError
+from liza.model.model import Agent
+from liza.model.paths import agent_of
+from liza.model.statuses import AgentStatus
+from liza.model.up_command import up_command_for
+from liza.programs.session import run_directory
+from liza.supervisor.down import down
+from liza.tasks.rules.give_back import give_back_work
+
+_RECREATED_NOTE = ".liza was recreated. The history has the board and {goal}; other specs and the logs are lost"
+_MENDED = "the missing parts of .liza were recreated, with {goal}. Other deleted files (specs, logs) are lost"
+RESTORE_HINT = deleted_parts.AGAIN
+
+
+def find_crew_or_lost() -> Crew:
+    """Return the crew of this directory, also if its board is left only in the history. Raises NoCrew, Refused."""
+    try:
+        return find_crew()
+    except NoCrew:
+        crew = find_lost_crew()
+        if crew is None:
+            raise
+        return crew
+
+
+def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
+    """Replace a missing, unreadable or truncated board with the newest good one; a broken board is kept as a copy.
+
+    Other deleted parts of .liza are recreated, also if the board can be read. ``stop``: first end the supervisors and
+    sessions that still run here. Unchanged if nothing is missing. Raises UsageError, Refused, BoardInconsistent if no
+    good board is left.
+    """
+    by = require_person(crew, planner=False)
+    if not last_good:
+        raise UsageError("restore needs --last-good", "liza restore --last-good")
+    board_error = _find_board_error(crew)
+    no_pins = not deleted_parts.has_pins(crew.paths)
+    damaged = no_pins or (
+        board_error is None and deleted_parts.describe_damage(crew.paths, crew.board.read()) is not None
+    )
+    ended = _stop_everything(crew) if stop else ()
+    if board_error is not None or damaged:
+        # Also if a part of .liza is left: a supervisor may have written files during a `git clean`.
+        layout.refuse_survivors(crew, RESTORE_HINT)
+    if no_pins:
+        crew = layout.recreate_layout(crew)
+    elif damaged or not crew.paths.locks.is_dir():
+        layout.create_layout(crew)
+    restored = None if board_error is None else crew.board.restore(by, lambda: _last_good_text(crew))
+    state = crew.board.read()
+    archive = archive_damage.restore_files(crew, by)
+    if restored is None and not damaged and not archive.names:
+        return Result("unchanged", None, None, "liza status", {"revision": state.revision, "ended": list(ended)})
+    lines = [_ENDED_NOTE.format(", ".join(ended))] if ended else []
+    restored_state = state if restored is None else restored.state
+    lines += (
+        _restore_lines(crew, restored, state.revision)
+        if restored
+        else [f"the board is unchanged: revision {state.revision}"]
+    )
+    if archive.names:
+        lines.append(f"restored from the history: {', '.join(f'.liza/archive/{name}' for name in archive.names)}")
+    lines += [f"the damaged file is kept in {copy.relative_to(crew.paths.root)}" for copy in archive.copies]
+    if damaged:
+        settings_lines = layout.restore_confirmed_settings(crew) if no_pins else ()
+        has_goal = (crew.paths.root / layout.GOAL_FILE).exists()
+        has_goal = layout.restore_goal_file(crew, restored_state.goal.description) or has_goal
+        fallback = "nothing else" if restored else f"a new page {layout.GOAL_FILE}"
+        lines.append((_RECREATED_NOTE if restored else _MENDED).format(goal=layout.GOAL_FILE if has_goal else fallback))
+        lines += settings_lines
+        _record_stopped(crew, by, restored_state.agents, ended)
+    broken_copy = None if restored is None else restored.broken_copy
+    details = {
+        "revision": state.revision,
+        "restored": restored_state.revision,
+        "was": board_error,
+        "kept": broken_copy and str(broken_copy),
+        "archive": list(archive.names),
+    }
+    is_running = any(map(crew.is_supervised, restored_state.agents))
+    lines += ["the crew continues"] * is_running
+    step = "liza status" if is_running else up_command_for(restored_state, *restored_state.agents)
+    return Result("changed", None, None, step, {**details, "ended": list(ended)}, "\n".join(lines))
+
+
+def _record_stopped(crew: Crew, by: str, agents: Iterable[str], ended: Iterable[str]) -> None:
+    """Give back the work of agents that were ended. Their exit notes are deleted: they only say that the board was
+    missing."""
+    for agent in agents:
+        run_directory.clear_supervisor_exit(crew.paths, agent)
+    stopped = {agent_of(name) if "." in name else name for name in ended}
+    with crew.change(by, "stop") as tx:
+        # Supervisors that noticed the damage have exited; a person who works by hand never had one.
+        stopped |= {name for name, agent in tx.state.agents.items() if _left_alone(crew, name, agent)}
+        for agent in sorted(stopped & set(tx.state.agents)):
+            tx.state = give_back_work(tx.state, agent, crew.clock.now())
+
+
+def _left_alone(crew: Crew, name: str, agent: Agent) -> bool:
+    return agent.program is not None and agent.status != AgentStatus.OFFLINE and not crew.is_supervised(name)
+
+
+_ENDED_NOTE = "ended processes that still ran here: {}"
+
+
+def _stop_everything(crew: Crew) -> tuple[str, ...]:
+    """End all supervisors and sessions; return their agents and runs. Raises Refused."""
+    ended = layout.end_survivors(crew)
+    if not crew.paths.locks.is_dir():
+        return ended
+    result = down(crew, now=True)
+    return (*ended, *result.details["stopped"], *result.details["sessions_ended"])
+
+
+def _restore_lines(crew: Crew, restored: Restored, now: int) -> list[str]:
+    goal = textwrap.shorten(restored.state.goal.description, 80, placeholder=" …")
+    lines = [f"revision {restored.state.revision} is restored as revision {now}: {goal}"]
+    if restored.broken_copy is not None:
+        lines.append(f"the broken board is kept in {restored.broken_copy.relative_to(crew.paths.root)}")
+    return lines
+
+
+def _find_board_error(crew: Crew) -> str | None:
+    """Error of the board; None if it can be read."""
+    try:
+        crew.board.read()
+    except (BoardInconsistent, NoCrew) as error:
+        return error.message
+    return None
+
+
+def _last_good_text(crew: Crew) -> str:
+    try:
+        return crew.board.last_good_text()
+    except BoardInconsistent:
+        newest = board_history.read_newest(crew.git)
+        if newest is None:
+            raise
+        return newest[1]

@@ -1,1 +1,0 @@
-"""The event stream of a run. Read `event_stream.py` first."""

@@ -1,0 +1,176 @@
+"""Options of `up`, and the start of one supervisor process."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from liza.crew.crew import Crew
+from liza.model import up_command
+from liza.model.errors import UsageError
+from liza.model.paths import ROLES, parse_agent_id, role_of
+from liza.model.value_classes import Value, field
+from liza.system.liza_path import liza_path
+
+_NAME = re.compile(r"[\w-]*")
+_AUTO = re.compile(r"auto:([0-9]{1,4})-([0-9]{1,4})")
+_AUTO_LIMITS = "1-4"
+"""Limits of `--coders auto`."""
+
+
+class UpOptions(Value):
+    """Size of the crew, and its programs.
+
+    ``programs``: by agent or role; ``program``: for all others; None: as the preset tables say. ``terminal``: each
+    session has a terminal that a person can attach to. ``exit_when_done``: stop once the goal is no longer in progress.
+    ``task``: with ``exit_when_done``, stop also once this task is closed and all others wait for a person.
+    ``coders_limit``: with `--coders auto`, the maximum number of coders; ``coders`` is then the minimum. ``verbose``:
+    print also how the work goes on.
+    """
+
+    planners: int = 1
+    coders: int = 1
+    reviewers: int = 1
+    program: str | None = None
+    programs: Mapping[str, str] = field(default_factory=dict)
+    detached: bool = False
+    terminal: bool = False
+    exit_when_done: bool = False
+    task: str | None = None
+    coders_limit: int | None = None
+    verbose: bool = False
+
+    def agents(self) -> tuple[str, ...]:
+        """Ids of the crew's agents, planners first; with `--coders auto` also of the coders that may be started."""
+        return self._list_agents(self.most_coders())
+
+    def first_agents(self) -> tuple[str, ...]:
+        """Ids of the agents that are started at once."""
+        return self._list_agents(self.coders)
+
+    def most_coders(self) -> int:
+        """Return the maximum number of coders."""
+        return self.coders if self.coders_limit is None else self.coders_limit
+
+    def _list_agents(self, coders: int) -> tuple[str, ...]:
+        counts = (("planner", self.planners), ("coder", coders), ("code-reviewer", self.reviewers))
+        return tuple(f"{role}-{number}" for role, count in counts for number in range(1, count + 1))
+
+    def restart_command(self) -> str:
+        """Command that starts the same crew with the same programs."""
+        counts: dict[str, int | str] = {
+            "planner": self.planners,
+            "coder": self.coders if self.coders_limit is None else f"auto:{self.coders}-{self.coders_limit}",
+            "code-reviewer": self.reviewers,
+        }
+        for_all = {"": self.program} if self.program else {}
+        return up_command.format_up_command(counts, {**for_all, **self.programs}, terminal=self.terminal)
+
+    def program_of(self, agent: str) -> str | None:
+        """Program that the options name for the agent; None if they name none."""
+        return self.programs.get(agent) or self.programs.get(role_of(agent)) or self.program
+
+
+def parse_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """Return the program for all, and those for a role or an agent: ``NAME``, ``coder=NAME``, ``coder-2=NAME``.
+
+    Raises UsageError if one is given twice, or for an unknown role or agent.
+    """
+    for_all: list[str] = []
+    by_name: dict[str, str] = {}
+    for word in words:
+        who, _, spec = word.partition("=")
+        if not spec and (not who or word.endswith("=")):
+            raise UsageError(f"--program {shlex.quote(word)} names no program", "liza programs list")
+        name = _parse_who(who) if spec else None
+        if name is None:
+            for_all.append(word)
+        elif name in by_name:
+            raise UsageError(f"--program names two programs for {name}", "liza up --help")
+        else:
+            by_name[name] = spec
+    if len(for_all) > 1:
+        raise UsageError(
+            f"--program names more than one program for all agents: {' and '.join(for_all)}",
+            f"liza up --program coder={for_all[1]}",
+        )
+    return (for_all[0] if for_all else None), by_name
+
+
+def parse_coders(text: str) -> tuple[int, int | None]:
+    """Return the minimum and the maximum of `--coders`; the maximum is None for a fixed number.
+
+    Raises UsageError for a text that is none of ``3``, ``auto`` and ``auto:1-4``.
+    """
+    if text.isascii() and text.isdecimal():
+        return int(text), None
+    limits = _AUTO.fullmatch(f"auto:{_AUTO_LIMITS}" if text == "auto" else text)
+    if limits is None:
+        raise UsageError(
+            f"--coders is {text!r}, wanted a number, auto or auto:MIN-MAX", f"liza up --coders auto:{_AUTO_LIMITS}"
+        )
+    least, most = int(limits[1]), int(limits[2])
+    if not 1 <= least <= most:
+        raise UsageError(
+            f"--coders {text}: the minimum is {least} and the maximum {most}, wanted 1 <= minimum <= maximum",
+            f"liza up --coders auto:{_AUTO_LIMITS}",
+        )
+    return least, most
+
+
+def _parse_who(who: str) -> str | None:
+    """Return the role or agent id in ``who``; None if it belongs to a command, as in ``script:A=1 ./agent.sh``.
+
+    Raises UsageError for a word that is neither.
+    """
+    role = "code-reviewer" if who in ("reviewer", "code_reviewer") else who
+    if role in ROLES:
+        return role
+    try:
+        return parse_agent_id(who)
+    except UsageError as error:
+        if _NAME.fullmatch(who):
+            raise UsageError(
+                f"{who!r} is not a role or an agent: planner, coder, reviewer, coder-2", "liza agents"
+            ) from error
+        return None
+
+
+def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
+    argv = [
+        str(liza_path().with_name("liza-agent")),
+        agent,
+        *(["--program", program] if (program := options.program_of(agent)) else []),
+        *(["--tmux"] if options.terminal else []),
+        "--keep-server",
+    ]
+    crew.paths.logs.mkdir(parents=True, exist_ok=True)
+    if options.detached:
+        with supervisor_log(crew, agent).open("ab") as log:
+            return subprocess.Popen(
+                argv,
+                cwd=crew.paths.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                text=True,
+            )
+    # In its own process group: Ctrl+C reaches only this process, which then signals each supervisor once.
+    return subprocess.Popen(
+        [*argv, "--relayed", *([] if options.verbose else ["--quiet"])],
+        cwd=crew.paths.root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        process_group=0,
+        text=True,
+        errors="replace",
+    )
+
+
+def supervisor_log(crew: Crew, agent: str) -> Path:
+    return crew.paths.logs / f"{agent}.log"

@@ -1,0 +1,316 @@
+"""down: stop the crew's supervisors; with --purge, remove everything of Liza from the repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from liza.api import api_server
+from liza.board import recorder
+from liza.briefs import checkout_brief
+from liza.crew import deleted_parts, layout, merge_lock
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.git import ref_names, run_import, task_branches
+from liza.git.hiding import brief_filter, slot_excludes
+from liza.git.merge import merges
+from liza.git.survey import survey
+from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
+from liza.model.model import Config
+from liza.model.paths import HISTORY_REF
+from liza.model.session_ends import StopReason
+from liza.model.targets import EPIC_PREFIX
+from liza.model.up_command import restart_command_for, up_command_for
+from liza.model.value_classes import Value
+from liza.programs.session import run_directory, session_process
+from liza.programs.terminal import tmux
+from liza.project import commands
+from liza.recovery import drift, earlier_slots, saved_specs
+from liza.system import crash_points, files, lock_holders, processes
+from liza.system.lock_holders import describe_holder
+from liza.system.locks import Lock, is_flock_held, wait_for_release
+
+SALVAGE_PREFIX = "refs/liza/salvage/"
+STOP_TIMEOUT = 40.0  # seconds for a supervisor to stop its session and exit
+FORCED_STOP_TIMEOUT = 8.0  # seconds, with --now
+LOCK_TIMEOUT = 1.0  # seconds: a process that only checks whether the lock is free holds it for a moment
+
+
+class PurgeResult(Value):
+    """Result of a purge.
+
+    ``kept_refs`` have content that no other ref has; with any of them the history of the board is kept.
+    ``unread_files`` were deleted from .liza without a copy, because they could not be read. ``ended``: supervisors and
+    sessions that were stopped first. ``left``: paths that remain in directories of worktrees. ``branch``: the
+    integration branch if it stays only because no record says that this crew created it.
+    """
+
+    deleted_refs: tuple[str, ...]
+    kept_refs: tuple[str, ...]
+    unread_files: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    branch: str | None = None
+
+
+def down(crew: Crew, *, now: bool = False) -> Result:
+    """Stop every supervisor (with ``now``: without delay) and wait until they have exited.
+
+    Raises Refused if one cannot be stopped, or if processes run here whose lock files were deleted.
+    """
+    require_person(crew, planner=False)
+    stopped = _stop_supervisors(crew, now=now)
+    ended = end_unsupervised_sessions(crew)
+    is_server_stopped = api_server.stop(crew)
+    tmux.close_all_panes(crew.paths.root)
+    checkout_brief.remove_abandoned(crew)
+    layout.refuse_survivors(crew, deleted_parts.AGAIN)
+    result = "changed" if stopped or ended or is_server_stopped else "unchanged"
+    message = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
+    message += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
+    message += "; stopped the server of the worker API" if is_server_stopped and not stopped else ""
+    details = {"stopped": stopped, "sessions_ended": ended, "server_stopped": is_server_stopped}
+    return Result(result, None, None, _restart_command(crew, stopped), details, message)
+
+
+def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:
+    """Stop every supervisor; return their agents. Meanwhile the lock tells `liza up` that they do not leave by
+    themselves."""
+    stopped = []
+    lock = Lock(crew.paths.down_lock)
+    with suppress(LockTimeout):
+        # Another `down` may hold it.
+        lock.acquire(timeout=LOCK_TIMEOUT)
+    crash_points.point("down.locked")
+    try:
+        for path in sorted(crew.paths.locks.glob("supervisor-*.lock")):
+            agent = path.name.removeprefix("supervisor-").removesuffix(".lock")
+            if crew.is_supervised(agent):
+                _stop(crew, agent, now=now)
+                stopped.append(agent)
+    finally:
+        lock.release()
+    return stopped
+
+
+def is_under_way(crew: Crew) -> bool:
+    """Whether a `down` stops the supervisors now. Each `liza up` of the crew asks at the same changes of the board."""
+    with files.convert_os_errors():
+        return is_flock_held(crew.paths.down_lock)
+
+
+def _restart_command(crew: Crew, stopped: list[str]) -> str:
+    """Command that starts the stopped agents again; plain `liza up` if the board cannot be read."""
+    try:
+        state = crew.board.read()
+        return restart_command_for(state, stopped) if stopped else up_command_for(state)
+    except LizaError:
+        return "liza up"
+
+
+def _stop(crew: Crew, agent: str, *, now: bool) -> None:
+    path = crew.paths.supervisor_lock(agent)
+    pid = lock_holders.find_holder(path)
+    if pid is None:
+        # It ended since the look at its lock, or that lock was another process's that looked as well.
+        if wait_for_release(path, LOCK_TIMEOUT):
+            return
+        pid = lock_holders.find_holder(path)
+    if pid is None:
+        raise Refused(f"the supervisor of {agent} holds its lock, but its pid is unknown", f"fuser {path}")
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        if now:
+            # A different signal: two equal signals that are pending at once are delivered as one.
+            os.kill(pid, signal.SIGINT)
+    limit = FORCED_STOP_TIMEOUT if now else STOP_TIMEOUT
+    if not wait_for_release(path, limit):
+        raise LockTimeout(f"{path} was not free within {limit:g} s: {describe_holder(path)}", "liza status")
+
+
+def end_unsupervised_sessions(crew: Crew) -> list[str]:
+    """End sessions and project commands without a supervisor; return the runs. A stopped crew would not adopt them."""
+    ended = []
+    agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
+    for agent in agents:
+        if not crew.is_supervised(agent):
+            ended += [run for run in run_directory.list_runs(crew.paths, agent) if _end_session(crew, run)]
+    _kill_orphan_tests(crew)
+    return ended
+
+
+def _kill_orphan_tests(crew: Crew) -> None:
+    lock = Lock(crew.paths.merge_lock)
+    if lock.try_acquire():
+        try:
+            commands.kill_orphan_commands(crew.paths.root)
+        finally:
+            lock.release()
+            merge_lock.wake_for_next_merge(crew)
+
+
+def _end_session(crew: Crew, run: str) -> bool:
+    directory = crew.run_dir(run)
+    match session_process.read_state(directory.path):
+        case session_process.RunningSession() | session_process.ShimStarting():
+            directory.write_stop(crew.clock.now(), StopReason.STOP)
+            session_process.stop(directory.path, run, crew.paths.root, grace=2.0)
+            return True
+        case session_process.VanishedSession():
+            # The session and its shim were both killed: the processes that it started may still run.
+            processes.kill_run(run, crew.paths.root)
+    return False
+
+
+def purge(crew: Crew) -> PurgeResult:
+    """Stop the crew and restore the repository to its state before init. A branch whose commits are on no other branch
+    is kept.
+
+    Raises Refused, GitFailed, Missing.
+    """
+    with suppress(BoardInconsistent, NoCrew):
+        layout.refuse_damaged(crew, crew.board.read())
+    lock = Lock(crew.paths.locks / "purge.lock")
+    if not lock.try_acquire():
+        raise Refused("another purge is under way", "liza status")
+    try:
+        return _purge(crew)
+    finally:
+        lock.release()
+
+
+def _purge(crew: Crew) -> PurgeResult:
+    if (conflict := recorder.read_conflict(crew)) is not None:
+        # A purge deletes the history, and here also the only copy of the revisions that it lacks.
+        raise conflict
+    at_work = _living_runs(crew)
+    stopped = down(crew)
+    ended = (*stopped.details["stopped"], *dict.fromkeys((*at_work, *stopped.details["sessions_ended"])))
+    specs, programs = saved_specs.save_specs(crew), saved_specs.save_programs(crew)
+    surveyed = survey(crew.paths.root)
+    created_branch = _read_created_branch(crew.paths.creation)
+    earlier_slots.separate_slots(crew)
+    crew.worktrees.remove_all()
+    slots = crew.paths.slots
+    remaining = tuple(str(path) for path in sorted(slots.iterdir())) if slots.is_dir() else ()
+    remaining += earlier_slots.remove_earlier_slots(crew)
+    checkout_brief.remove_all(crew)
+    brief_filter.uninstall_filter(crew.git)
+    run_import.forget_packs(crew.git)
+    slot_excludes.unignore_liza_dirs(crew.git)
+    deleted, kept = _delete_branches(crew, created_branch, surveyed.branch)
+    branch = None if created_branch else _find_branch_left(crew, surveyed.branch)
+    if branch is not None and _has_own_commits(crew, branch):
+        kept.append(f"refs/heads/{branch}")
+        branch = None
+    for name in ("base", "candidates", "tested", "review", "pushed", "pushing", "laid-back"):
+        _delete_refs(crew, f"refs/liza/{name}")
+    kept += [saved_specs.SPECS_REF] if specs.saved else []
+    kept += [saved_specs.PROGRAMS_REF] if programs.saved else []
+    for history in _list_refs(crew, HISTORY_REF):
+        # The history explains the other refs: it is kept with any of them, and deleted with the last one.
+        if kept:
+            kept.append(history)
+        else:
+            crew.git.out("update-ref", "-d", history)
+            deleted.append(history)
+    ref_names.remove_empty_directory(crew.git)
+    remaining += tuple(f"{path} is a mount point" for path in files.remove_tree(crew.paths.liza))
+    return PurgeResult(tuple(deleted), tuple(kept), (*specs.skipped, *programs.skipped), ended, remaining, branch)
+
+
+def _living_runs(crew: Crew) -> list[str]:
+    """Runs whose session lives."""
+    agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
+    runs = [run for agent in agents for run in run_directory.list_runs(crew.paths, agent)]
+    return [
+        run
+        for run in runs
+        if isinstance(session_process.read_state(crew.run_dir(run).path), session_process.RunningSession)
+    ]
+
+
+def _read_created_branch(path: Path) -> str | None:
+    return json.loads(path.read_text())["branch"] if path.exists() else None
+
+
+def _find_branch_left(crew: Crew, current: str | None) -> str | None:
+    """Return the integration branch; None if it does not exist or is checked out in the repository."""
+    name = Config().integration_branch
+    with suppress(LizaError):
+        name = crew.board.read().config.integration_branch
+    return name if name != current and _list_refs(crew, f"refs/heads/{name}") else None
+
+
+def _has_own_commits(crew: Crew, branch: str) -> bool:
+    """Return whether no other branch or tag has the commits of ``branch``."""
+    refs = _list_refs(crew, "refs/heads/", "refs/remotes/", "refs/tags/")
+    return _has_unique_content(crew, f"refs/heads/{branch}", [ref for ref in refs if ref != f"refs/heads/{branch}"])
+
+
+def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tuple[list[str], list[str]]:
+    """Delete Liza's refs whose commits are all on a ref that is kept; return the deleted and the kept refs.
+
+    Order: integration, branches of epics and tasks, salvage refs. A commit that a task branch keeps needs no salvage
+    ref.
+    """
+    deleted: list[str] = []
+    candidates = [
+        *_list_task_branches(crew),
+        *_list_refs(crew, drift.LAST_INTEGRATION_REF),
+        *_list_refs(crew, merges.last_tip_ref("")),
+        *_list_refs(crew, SALVAGE_PREFIX),
+    ]
+    epics = [ref.removeprefix(merges.last_tip_ref("")) for ref in _list_refs(crew, merges.last_tip_ref(EPIC_PREFIX))]
+    candidates[:0] = [f"refs/heads/{branch}" for branch in epics if _list_refs(crew, f"refs/heads/{branch}")]
+    branches = _list_refs(crew, "refs/heads/")
+    if created is not None and created != current and f"refs/heads/{created}" in branches:
+        candidates.insert(0, f"refs/heads/{created}")
+    staying = [ref for ref in (*branches, *_list_refs(crew, "refs/remotes/", "refs/tags/")) if ref not in candidates]
+    kept: list[str] = []
+    checkouts = {f"refs/heads/{branch}" for branch in merges.list_checkouts(crew.git).values() if branch}
+    for ref in candidates:
+        # A branch that is checked out in a worktree that stays is kept: its files belong to its commit.
+        if ref in checkouts or _has_unique_content(crew, ref, staying):
+            kept.append(ref)
+            staying.append(ref)
+        else:
+            crew.git.out("update-ref", "-d", ref)
+            deleted.append(ref)
+    return deleted, kept
+
+
+def _list_task_branches(crew: Crew) -> list[str]:
+    """Branches of tasks, not those of a person below ``task/``; none if the board or the archive cannot be read."""
+    branches = [ref.removeprefix("refs/heads/") for ref in _list_refs(crew, "refs/heads/task/")]
+    try:
+        persons = task_branches.find_persons_branches(crew, branches)
+    except (LizaError, OSError):
+        return []
+    return [f"refs/heads/{branch}" for branch in branches if branch not in persons]
+
+
+def _has_unique_content(crew: Crew, ref: str, staying: list[str]) -> bool:
+    """Whether a ref has content that none of the ``staying`` refs has.
+
+    A salvage ref always has a commit of its own, also if its tree equals that of its parent: that one has none.
+    """
+    unique = crew.git.out("rev-list", "-n2", ref, "--not", *staying).split()
+    if len(unique) != 1 or not ref.startswith(SALVAGE_PREFIX):
+        return bool(unique)
+    _, *parents = crew.git.out("rev-list", "--no-walk", "--parents", ref).split()
+    trees = crew.git.out("rev-parse", *(f"{commit}^{{tree}}" for commit in (ref, *parents))).split()
+    return len(trees) != 2 or trees[0] != trees[1]
+
+
+def _list_refs(crew: Crew, *prefixes: str) -> list[str]:
+    return list(crew.git.lines("for-each-ref", "--format=%(refname)", *prefixes))
+
+
+def _delete_refs(crew: Crew, prefix: str) -> None:
+    for ref in _list_refs(crew, prefix):
+        crew.git.out("update-ref", "-d", ref)

@@ -1,0 +1,464 @@
+"""Run the supervisors of a crew as children of `liza up` in a terminal."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shlex
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from liza.alarms import current_alarms
+from liza.alarms.crew_notices import CrewNotices
+from liza.api import api_server
+from liza.board import events
+from liza.crew import layout
+from liza.crew.crew import Crew
+from liza.git.commits_ahead import find_commits_ahead
+from liza.landing import forge_program
+from liza.model.errors import LizaError
+from liza.model.history_events import HistoryEvent
+from liza.model.model import State, SupervisorExit
+from liza.model.paths import role_of
+from liza.model.statuses import GoalStatus
+from liza.programs.presets.preset import Preset
+from liza.programs.session import run_directory
+from liza.supervisor.crew_options import UpOptions, start_supervisor
+from liza.supervisor.down import end_unsupervised_sessions, is_under_way
+from liza.supervisor.elastic_coders import ElasticCoders
+from liza.supervisor.feed import Feed, WaitingLines
+from liza.supervisor.healing import Healer, Look
+from liza.supervisor.request_poll import RequestPoll
+from liza.supervisor.rules.decide import EXIT_UNUSABLE
+from liza.supervisor.supervisor_exits import NEXT_SIGNAL_HINTS, SupervisorWait, UpCallbacks, UpEvent, UpEventKind
+from liza.system import processes
+from liza.system.locks import Lock
+from liza.system.signal_repeats import Repeats
+from liza.tasks.rules.narration import LIZA
+from liza.tasks.rules.planning import find_stalled_tasks, is_crew_done, is_task_over
+
+PrintLine = Callable[[str, str], None]
+MERGE_LINE_LIMIT: Final = 2.0
+"""Seconds to wait for the line about a merge; its supervisor may have been killed after the merge."""
+STOP_LINE: Final = (
+    "stopped by Ctrl+Z: only this display. The crew goes on, and spends: fg shows it again, liza down stops it"
+)
+PRINT_LIMIT: Final = 1.0
+"""Seconds to print a line before this process is stopped."""
+KILLED_STATUS: Final = 130
+"""Exit status after the third Ctrl+C."""
+LAST_OUTPUT_LIMIT: Final = 2.0
+"""Seconds to read the last lines of an exited supervisor; another process may still hold its pipe open."""
+KILL_LIMIT: Final = 5.0  # seconds to kill the processes of one agent
+RECORD_LIMIT: Final = 1.0
+"""Seconds to record that a person stopped the supervisors; a disk that blocks must not keep them alive."""
+STOPPED_BY_PERSON: Final = "ended at once by a third Ctrl+C"
+
+
+def run_foreground(
+    crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mapping[str, Preset], feed: Feed
+) -> int:
+    """Start the supervisors and wait until all have exited; return the worst of their exit codes."""
+    up_events: queue.SimpleQueue[UpEvent] = queue.SimpleQueue()
+    children: dict[str, subprocess.Popen[str]] = {}
+    killers: list[threading.Thread] = []
+    former_handlers = _install_signal_handlers(crew, children, up_events, feed, killers)
+    try:
+        return _stay(crew, agents, options, programs, feed, up_events, children)
+    finally:
+        for killer in killers:
+            killer.join()  # It ends this process: without this, the exit of the killed supervisors would do it first.
+        # From here on no thread reads the events, and the feed may block: a signal must end the process.
+        for number, handler in former_handlers.items():
+            signal.signal(number, handler)
+
+
+def _stay(
+    crew: Crew,
+    agents: Sequence[str],
+    options: UpOptions,
+    programs: Mapping[str, Preset],
+    feed: Feed,
+    up_events: queue.SimpleQueue[UpEvent],
+    children: dict[str, subprocess.Popen[str]],
+) -> int:
+    merge_lines = MergeLines(feed)
+
+    def start(agent: str) -> None:
+        child = children[agent] = start_supervisor(crew, agent, options)
+        threading.Thread(target=_wait_for_supervisor, args=(agent, child, merge_lines, up_events), daemon=True).start()
+
+    for agent in agents:
+        start(agent)
+    threading.Thread(target=_watch_goal, args=(crew, options, up_events, merge_lines), daemon=True).start()
+    request_poll = RequestPoll(crew, feed)
+    request_poll.start()
+    notices = CrewNotices(crew, feed)
+    notices.start()
+
+    exit_watch = ExitWatch(
+        crew, [*agents, *(agent for agent in options.agents() if agent not in options.first_agents())]
+    )
+
+    def is_there(role: str) -> bool:
+        return exit_watch.has_reason() or any(
+            crew.is_supervised(agent) for agent in options.agents() if role_of(agent) == role
+        )
+
+    def when_done() -> bool:
+        return _report_done(crew, options, feed)
+
+    stalled_reasons: list[str] = []
+    waiting_lines = WaitingLines(crew, feed)
+
+    def is_stuck(running: Collection[str]) -> bool:
+        if exit_watch.is_stopped():
+            return False
+        reason = _stalled_reason(crew, options, sorted(children.keys() - running), running)
+        is_explained = exit_watch.has_reason()
+        if reason is None and not is_explained:
+            waiting_lines.update(running)
+        elif reason is not None:
+            stalled_reasons.append(reason)
+            feed("", reason)
+        return reason is not None
+
+    elastic = ElasticCoders(crew, options, children, start, feed)
+
+    def resize(running: Collection[str]) -> Collection[str]:
+        if options.coders_limit is None or exit_watch.has_reason():
+            return ()
+        return elastic.update(running, up_events)
+
+    keeper = ForegroundKeeper(crew, children, start, feed)
+
+    def heal(running: Collection[str]) -> Look:
+        return Look() if exit_watch.has_reason() else keeper.look(running)
+
+    calls = UpCallbacks(feed, is_there, when_done, is_stuck, resize, heal)
+    was_asked = SupervisorWait(children, programs, calls).wait(up_events)
+    keeper.close()
+    request_poll.stop()
+    notices.stop()
+    if was_asked:
+        # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.
+        end_unsupervised_sessions(crew)
+    api_server.stop_if_last(crew)
+    codes = [child.returncode for child in children.values()]
+    feed("", _stopped_line(crew, options, codes))
+    return _exit_status(codes, was_asked) or int(bool(stalled_reasons))
+
+
+def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
+    """Return where the work is, and the command that continues it. A purge stops supervisors with status 0 first."""
+    if any(codes) and not crew.paths.root.exists():
+        moved = f"all stopped; the repository is no longer at {crew.paths.root}"
+        with suppress(FileNotFoundError):
+            return f"{moved}. Go on: {shlex.join(['cd', str(Path.cwd())])} && {options.restart_command()}"
+        return moved
+    if any(codes) and layout.is_deleted(crew):
+        error = layout.deleted_error(crew)
+        return f"all stopped; {error.message}. Go on: {error.hint}"
+    others = [agent for agent in options.agents() if crew.is_supervised(agent)]
+    if others:
+        # Another person's `liza up` may have started them: they are not stopped here.
+        return f"stopped, but {', '.join(others)} goes on: another command started it: liza down"
+    step = _landing_step(crew, options)
+    if step is not None:
+        return f"all stopped. Accept the result: {step}"
+    login = current_alarms.find_missing_login(crew, options.agents()) if EXIT_UNUSABLE in codes else ""
+    if login:
+        return f"all stopped. {login}; then: {options.restart_command()}"
+    return f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {options.restart_command()}"
+
+
+def _landing_step(crew: Crew, options: UpOptions) -> str | None:
+    """Command that merges what the crew has done, if every task is done; None if not, or if it cannot be read."""
+    try:
+        state = crew.board.read()
+        ahead = find_commits_ahead(crew, state) if _is_done(state, options) else None
+    except (LizaError, OSError):
+        return None
+    return ahead.next if ahead is not None and ahead.commits else None
+
+
+class ForegroundKeeper:
+    """Starts supervisors of this `up` again that died, unless another process keeps the crew."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        children: Mapping[str, subprocess.Popen[str]],
+        start: Callable[[str], None],
+        say: PrintLine,
+    ) -> None:
+        self._crew, self._children = crew, children
+        self._healer = Healer(crew, start, say)
+        self._lock = Lock(crew.paths.keeper_lock)
+
+    def look(self, running: Collection[str]) -> Look:
+        """Heal the crew once. ``running``: agents whose supervisors run."""
+        # The supervisors report a board that cannot be read.
+        with suppress(LizaError, OSError):
+            if self._lock.is_locked or self._lock.try_acquire():
+                return self._healer.look(self._crew.board.read(), self._children, running)
+        return Look()
+
+    def close(self) -> None:
+        """Let another process keep what is left of the crew."""
+        self._lock.release()
+
+
+class MergeLines:
+    """Prints the lines of supervisors, and knows which merges they were about."""
+
+    def __init__(self, print_line: PrintLine) -> None:
+        self._print_line = print_line
+        self._printed: set[str] = set()
+        self._changed = threading.Condition()
+
+    def __call__(self, agent: str, text: str) -> None:
+        """Print a line of an agent."""
+        self._print_line(agent, text)
+        task, is_merge, _ = text.partition(" merged as ")
+        if is_merge:
+            with self._changed:
+                self._printed.add(task)
+                self._changed.notify_all()
+
+    def wait(self, tasks: Collection[str], limit: float) -> None:
+        """Wait until the merges of these tasks were printed, at most ``limit`` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._printed.issuperset(tasks), limit)
+
+
+class ExitWatch:
+    """Knows why agents leave together: `liza down` stops the crew, or .liza was deleted under it.
+
+    Then no agent is missing, and `up` prints no waiting lines.
+    """
+
+    def __init__(self, crew: Crew, agents: Collection[str]) -> None:
+        self._crew, self._agents, self._is_stopped = crew, agents, False
+        self._locks = {crew.paths.supervisor_lock(agent): False for agent in agents}
+
+    def has_reason(self) -> bool:
+        """Whether there is such a reason. Call it at each change of the board: it remembers the locks that exist."""
+        return self.is_stopped() or self._is_deleted()
+
+    def is_stopped(self) -> bool:
+        """Whether `liza down` stops the crew, or has stopped it. One that left a supervisor running has failed."""
+        if is_under_way(self._crew):
+            self._is_stopped = True
+        elif self._is_stopped:
+            self._is_stopped = not any(self._crew.is_supervised(agent) for agent in self._agents)
+        return self._is_stopped
+
+    def _is_deleted(self) -> bool:
+        # `git clean` deletes the locks before the board: the supervisors leave while it can still be read.
+        present = {lock: lock.exists() for lock in self._locks}
+        is_lock_gone = any(self._locks[lock] and not exists for lock, exists in present.items())
+        self._locks |= {lock: True for lock, exists in present.items() if exists}
+        return is_lock_gone or layout.is_deleted(self._crew)
+
+
+def _stalled_reason(crew: Crew, options: UpOptions, left: Sequence[str], running: Collection[str]) -> str | None:
+    """Reason why a crew with ``exit_when_done`` can never finish without the agents that left; None if it can."""
+    if not options.exit_when_done or not left:
+        return None
+    try:
+        state = crew.board.read()
+    except (LizaError, OSError):
+        return None
+    others = (agent for agent in state.agents if crew.is_supervised(agent))
+    roles = frozenset(role_of(agent) for agent in (*running, *others))
+    tasks = find_stalled_tasks(state, roles)
+    if is_crew_done(state, options.planners > 0) or not tasks:
+        return None
+    names = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
+    exits = (current_alarms.read_supervisor_exit(crew, agent) for agent in left)
+    causes = [exit_note.next for exit_note in exits if exit_note is not None and exit_note.next]
+    step = f"next: {causes[0]}" if causes else f"liza logs {left[0]} says why"
+    return f"{', '.join(left)} left, and no other agent can continue: open: {names}; {step}"
+
+
+def _exit_status(codes: Sequence[int], was_asked: bool) -> int:
+    if EXIT_UNUSABLE in codes:
+        return EXIT_UNUSABLE
+    # A supervisor that got SIGTERM before it installed its handler was killed by it, and had started nothing.
+    good = (0, -signal.SIGTERM) if was_asked else (0,)
+    return int(any(code not in good for code in codes))
+
+
+def _install_signal_handlers(
+    crew: Crew,
+    children: Mapping[str, subprocess.Popen[str]],
+    up_events: queue.SimpleQueue[UpEvent],
+    feed: Feed,
+    killers: list[threading.Thread],
+) -> dict[signal.Signals, Any]:
+    """Install handlers for SIGINT, SIGTERM, SIGHUP and SIGTSTP; return the former ones.
+
+    ``killers``: gets the thread that handles the third signal.
+
+    Call this before the first child starts: a signal without a handler would end `up` and leave the child running. The
+    third signal is handled in a thread of its own, because the main thread may be blocked by a disk or a lock.
+    """
+    count, repeats = {"heard": 0}, Repeats()
+
+    def handle(number: int, frame: object) -> None:
+        if not repeats.is_new(number):
+            return
+        count["heard"] += 1
+        if count["heard"] == len(NEXT_SIGNAL_HINTS) + 1:
+            killers.append(threading.Thread(target=_kill_crew, args=(crew, dict(children), feed), daemon=True))
+            killers[-1].start()
+        up_events.put(UpEvent(UpEventKind.STOP_REQUESTED))
+
+    def pause(number: int, frame: object) -> None:
+        if os.getsid(0) == os.getpid():
+            return  # No shell could continue it: the kernel would not stop it either.
+        feed("", STOP_LINE)
+        feed.flush(PRINT_LIMIT)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)  # It goes on here after SIGCONT.
+        signal.signal(number, pause)
+
+    stopping = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    return {**stopping, signal.SIGTSTP: signal.signal(signal.SIGTSTP, pause)}
+
+
+def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: Feed) -> None:
+    """Send SIGKILL to every supervisor, its descendants and its agent's sessions; then exit."""
+    try:
+        feed("", f"killed; what was not committed is still in {crew.paths.slots}: liza status")
+        forge_program.kill_running()
+        # Only children that have not been waited for: the pid of a reaped one may belong to another process.
+        living = {agent: child for agent, child in children.items() if child.returncode is None}
+        # Before the kill: a supervisor without a record of its exit is started again.
+        record = threading.Thread(target=_record_stop, args=(crew, tuple(living)), daemon=True)
+        record.start()
+        record.join(RECORD_LIMIT)
+        identities = {agent: processes.identify_process(child.pid) for agent, child in living.items()}
+        # List the descendants before the kill: orphans of a killed supervisor lose their parent pid.
+        descendants = [
+            pid
+            for identity in identities.values()
+            if identity is not None
+            for pid in processes.find_descendants(identity)
+        ]
+        for child in living.values():
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+        for pid in descendants:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for agent in children:
+            processes.kill_all(lambda agent=agent: processes.iter_agent_pids(agent, crew.paths.root), KILL_LIMIT)  # type: ignore[misc]
+        api_server.stop_if_last(crew)
+        feed.close(LAST_OUTPUT_LIMIT)
+    finally:
+        os._exit(KILLED_STATUS)
+
+
+def _record_stop(crew: Crew, agents: Sequence[str]) -> None:
+    """Record that a person stopped the supervisors, for `liza status` and other processes that keep the crew."""
+    exit_note = SupervisorExit(time=crew.clock.now(), reason=STOPPED_BY_PERSON)
+    for agent in agents:
+        with suppress(OSError, LizaError):
+            run_directory.write_supervisor_exit(crew.paths, agent, exit_note)
+
+
+def _watch_goal(crew: Crew, options: UpOptions, up_events: queue.SimpleQueue[UpEvent], merge_lines: MergeLines) -> None:
+    """Put GOAL_DONE each time the crew becomes done, BOARD_CHANGED at the start and at each change.
+
+    GOAL_DONE waits for the lines about the merges: the board has a merge before its supervisor prints it.
+    """
+    changes: queue.Queue[Any] = queue.Queue()
+    was_done = False
+    earlier: frozenset[str] | None = None
+    with events.watch(crew.paths) as watch:
+        watch.subscribe(changes)
+        while True:
+            # The supervisors report a board that cannot be read.
+            with suppress(LizaError, OSError):
+                state = crew.board.read()
+                is_done = _is_done(state, options)
+                if earlier is None:
+                    earlier = _merged_by(state, options.agents())
+                if is_done and not was_done:
+                    merge_lines.wait(_merged_by(state, options.agents()) - earlier, MERGE_LINE_LIMIT)
+                    up_events.put(UpEvent(UpEventKind.GOAL_DONE))
+                was_done = is_done
+            up_events.put(UpEvent(UpEventKind.BOARD_CHANGED))
+            changes.get()
+
+
+def _merged_by(state: State, agents: Collection[str]) -> frozenset[str]:
+    """Return the tasks that supervisors of these agents merged. Others report their merges elsewhere."""
+    merges = ((task.id, event) for task in state.tasks for event in task.history if event.event == HistoryEvent.MERGE)
+    return frozenset(task_id for task_id, event in merges if event.agent in agents)
+
+
+def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:
+    """Print that the goal is reached and the next step; return whether the crew is to stop."""
+    tell(LIZA, done_message(crew, crew.board.read(), options.task))
+    if options.exit_when_done:
+        return True
+    tell("", "the crew waits for new tasks: Ctrl+C stops it")
+    return False
+
+
+def _is_done(state: State, options: UpOptions) -> bool:
+    """Whether the crew has nothing more to do: for `liza start`, as soon as its task is closed and the rest waits."""
+    if is_crew_done(state, options.planners > 0):
+        return True
+    roles = frozenset(map(role_of, options.agents()))
+    return options.task is not None and is_task_over(state, options.task, roles)
+
+
+def done_message(crew: Crew, state: State, task: str | None = None) -> str:
+    """Describe what is done, and how far integration is ahead; if git fails, its error instead.
+
+    ``task``: the one of `liza start`, which is closed when this is called; others may wait for a person.
+    """
+    if state.goal.status != GoalStatus.IN_PROGRESS:
+        ended = f"the goal is {state.goal.status}"
+    elif task is not None and not is_crew_done(state, has_planner=False):
+        ended = f"{task} is closed; other tasks wait for you (liza status)"
+    else:
+        ended = "every task is done"
+    try:
+        ahead = find_commits_ahead(crew, state)
+    except (LizaError, OSError) as error:
+        return f"{ended}; {error}"
+    return ended if ahead is None else f"{ended}; {ahead.summary}: {ahead.next}"
+
+
+def _wait_for_supervisor(
+    agent: str, child: subprocess.Popen[str], tell: PrintLine, up_events: queue.SimpleQueue[UpEvent]
+) -> None:
+    """Wait for a supervisor and put its exit into ``up_events``, also if its output cannot be read or printed."""
+    lines = threading.Thread(target=_relay_output, args=(agent, child, tell), daemon=True)
+    lines.start()
+    code = child.wait()
+    lines.join(LAST_OUTPUT_LIMIT)
+    if code == EXIT_UNUSABLE:
+        up_events.put(UpEvent(UpEventKind.PROGRAM_UNUSABLE, agent))
+    up_events.put(UpEvent(UpEventKind.SUPERVISOR_EXITED, agent))
+
+
+def _relay_output(agent: str, child: subprocess.Popen[str], tell: PrintLine) -> None:
+    assert child.stderr is not None
+    for line in child.stderr:
+        text = line.rstrip("\n")
+        if text.startswith(f"{LIZA}  "):
+            tell(LIZA, text.removeprefix(f"{LIZA}  "))
+        else:
+            # Normal lines start with the agent's name; an error message of the command does not.
+            tell(agent, text.removeprefix(f"{agent}  "))

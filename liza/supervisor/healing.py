@@ -1,0 +1,164 @@
+"""Gather the facts for `rules.sessions.healing_rules`, and carry out what it decides.
+
+One process of a crew does this: a `liza up` in a terminal, or the keeper. It holds the keeper's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from liza.board import signals
+from liza.briefs.note import note
+from liza.crew.crew import Crew
+from liza.model.errors import LizaError
+from liza.model.model import AwareDatetime, FrozenStruct, State
+from liza.model.owned_work import find_current_work
+from liza.model.paths import agent_of, role_of
+from liza.model.session_ends import StopReason
+from liza.model.statuses import AgentStatus
+from liza.model.up_command import up_command_for
+from liza.programs.session import run_directory, session_process
+from liza.supervisor.down import is_under_way
+from liza.supervisor.rules import healing_rules
+from liza.supervisor.rules.healing_rules import EndZombie, Escalate, HealingFacts, RestartLater, RestartSupervisor
+from liza.system import atomic
+from liza.view import activity
+from liza.view.rules.agent_states import AgentState, derive_state
+
+LOOK_SECONDS = 2.0
+"""Seconds between two looks at the crew. A supervisor that is a child is looked at when it ends."""
+
+
+class RestartRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``restarts.json``: how often a supervisor was started again for one piece of work, when last, and whether that
+    was told.
+
+    It is written before the start: a process that is killed in between has counted one start too many, never too few.
+    """
+
+    work: str
+    restarts: int = 0
+    is_escalated: bool = False
+    time: AwareDatetime | None = None
+
+
+class Look(NamedTuple):
+    """Result of a look: agents whose supervisors were started, and those that are to be started later."""
+
+    started: tuple[str, ...] = ()
+    awaited: tuple[str, ...] = ()
+
+
+class Healer:
+    """Looks at each agent without a supervisor and carries out the decision.
+
+    ``start`` starts a supervisor; ``say`` reports what was done about an agent. Its memory is only the last error of
+    each agent, which is reported once.
+    """
+
+    def __init__(self, crew: Crew, start: Callable[[str], None], say: Callable[[str, str], None]) -> None:
+        self._crew, self._start, self._say = crew, start, say
+        self._errors: dict[str, str] = {}
+
+    def look(self, state: State, kept: Collection[str], starting: Collection[str]) -> Look:
+        """Look at each agent once. An agent that cannot be looked at does not stop the others.
+
+        ``kept``: agents whose supervisors are started again. ``starting``: agents whose supervisors were just started.
+        """
+        decisions: dict[str, object] = {}
+        for agent in state.agents:
+            try:
+                # First: of most agents a supervisor runs, and no more needs to be read.
+                if agent in starting or self._crew.is_supervised(agent) or is_under_way(self._crew):
+                    continue
+                decisions[agent] = self._heal_agent(state, agent, is_kept=agent in kept)
+                self._errors.pop(agent, None)
+            except (LizaError, OSError) as error:
+                if self._errors.get(agent) != str(error):
+                    self._say(agent, f"! it cannot be healed: {error}")
+                self._errors[agent] = str(error)
+        return Look(
+            tuple(agent for agent, decision in decisions.items() if isinstance(decision, RestartSupervisor)),
+            tuple(agent for agent, decision in decisions.items() if isinstance(decision, RestartLater)),
+        )
+
+    def _heal_agent(self, state: State, agent: str, *, is_kept: bool) -> object:
+        decision = healing_rules.decide_healing(self._gather_facts(state, agent, is_kept=is_kept))
+        match decision:
+            case RestartSupervisor():
+                self._restart(state, decision)
+            case EndZombie(run=run, why=why):
+                self._end_zombie(run, why)
+            case Escalate(why=why):
+                self._escalate(state, agent, why)
+        return decision
+
+    def _gather_facts(self, state: State, agent: str, *, is_kept: bool) -> HealingFacts:
+        crew, now = self._crew, self._crew.clock.now()
+        facts = activity.gather_facts(crew, state, agent, signals.active_signals(crew.paths))
+        record = self._read_record(agent, _work_key(state, agent))
+        closed = facts.session.closed_at
+        has_left = run_directory.read_supervisor_exit(crew.paths, agent) is not None
+        entry = state.agents[agent]
+        return HealingFacts(
+            agent=facts,
+            was_killed=bool(entry.program) and entry.status != AgentStatus.OFFLINE and not has_left,
+            grace=float(state.config.grace),
+            is_kept=is_kept,
+            closed_seconds=None if closed is None else (now - closed).total_seconds(),
+            restarts=record.restarts,
+            since_restart=None if record.time is None else (now - record.time).total_seconds(),
+            is_escalated=record.is_escalated,
+        )
+
+    def _restart(self, state: State, decision: RestartSupervisor) -> None:
+        agent, work = decision.agent, _work_key(state, decision.agent)
+        record = RestartRecord(work=work, restarts=decision.count, time=self._crew.clock.now())
+        self._write_record(agent, record)
+        self._start(agent)
+        of_how_many = f"{decision.count} of {healing_rules.MAX_RESTARTS}" if work else f"{decision.count}"
+        self._say(agent, f"{decision.why}; it was started again ({of_how_many})")
+
+    def _end_zombie(self, run: str, why: str) -> None:
+        """End the session after a new look: `session_process.stop` proves that the processes are those of the run."""
+        crew, agent = self._crew, agent_of(run)
+        state = crew.board.read()
+        again = activity.gather_facts(crew, state, agent, ())
+        if again.is_supervised or again.session.run != run or derive_state(again).state is not AgentState.ZOMBIE:
+            return
+        directory = crew.run_dir(run)
+        directory.write_stop(crew.clock.now(), StopReason.OVER if again.session.closed_at else StopReason.FENCED)
+        session_process.stop(directory.path, run, crew.paths.root, grace=float(state.config.grace))
+        self._say(agent, f"{why}: the session was ended")
+
+    def _escalate(self, state: State, agent: str, why: str) -> None:
+        planner = next((name for name in state.agents if role_of(name) == "planner"), None)
+        note(self._crew, f"{agent} holds {why}. Its task may need a new plan.", planner)
+        record = self._read_record(agent, _work_key(state, agent))
+        self._write_record(agent, msgspec.structs.replace(record, is_escalated=True))
+        step = f"liza logs {agent}; {up_command_for(state, agent)}"
+        self._say(agent, f"! it holds {why}; it is not started again; next: {step}")
+
+    def _read_record(self, agent: str, work: str) -> RestartRecord:
+        record = run_directory.read_struct(self._record_path(agent), RestartRecord)
+        return record if record is not None and record.work == work else RestartRecord(work=work)
+
+    def _write_record(self, agent: str, record: RestartRecord) -> None:
+        path = self._record_path(agent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write(path, msgspec.json.encode(record) + b"\n")
+
+    def _record_path(self, agent: str) -> Path:
+        return self._crew.paths.runs / agent / "restarts.json"
+
+
+def _work_key(state: State, agent: str) -> str:
+    """Return the kind and the task of the agent's work; empty without work. Its run changes with each new session."""
+    work = find_current_work(state, agent)
+    if work is None:
+        return ""
+    return f"{work.kind} {work.task or 'planning'}"

@@ -1,0 +1,355 @@
+"""Run a program by hand: in a slot with the brief of its task, elsewhere with the general context of the crew."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from liza.briefs import checkout_brief
+from liza.crew.caller import identify_run, require_person
+from liza.crew.crew import Crew
+from liza.model.errors import LizaError, LockTimeout, NotOwner, ProgramMissing, Refused, UsageError
+from liza.model.model import State
+from liza.model.owned_work import CurrentWork, find_current_work
+from liza.model.paths import agent_of
+from liza.model.statuses import WorkKind
+from liza.model.value_classes import Value
+from liza.programs import run_state
+from liza.programs.presets import preset_table
+from liza.programs.presets.acp_settings import Transport
+from liza.programs.presets.preset import Preset
+from liza.programs.session.run_directory import ReadyEvidence, RunDir
+from liza.programs.session.session_process import EndedSession, RunningSession
+from liza.supervisor.launch import Launcher
+from liza.supervisor.worktree_files import remove_worktree_files
+from liza.system import atomic, crash_points, files, processes
+from liza.system.liza_path import liza_path
+from liza.system.locks import Lock
+from liza.tasks.rules import claims
+
+_TYPED = "liza run"
+
+
+class RunRequest(Value):
+    """What a person typed, and where: the program, as for ``up --program``, the arguments that it gets, the environment
+    and the directory."""
+
+    program: str
+    args: tuple[str, ...]
+    environ: Mapping[str, str]
+    cwd: Path
+
+
+def run_program(crew: Crew, request: RunRequest, notify: Callable[[str], None]) -> int:
+    """Run the program until it ends, in the caller's terminal or with the caller's pipes; return its exit status.
+
+    Raises Refused inside a session, in a slot without a task, and if a supervisor runs the slot's agent; UsageError for
+    an unknown program; ProgramMissing; WriteFailed; LizaError.
+    """
+    require_person(crew, planner=False)
+    preset = _resolve(crew, request)
+    preset_table.require_executable(preset, typed=_TYPED)
+    slots = crew.paths.slots.resolve()
+    run = _run_in_slot if request.cwd.resolve().is_relative_to(slots) else _run_in_checkout
+    with files.convert_os_errors():
+        return run(crew, preset, request, notify)
+
+
+def _resolve(crew: Crew, request: RunRequest) -> Preset:
+    preset = preset_table.load_presets(crew.paths).resolve(request.program, _TYPED, request.cwd)
+    if preset.via is Transport.ACP:
+        name = preset.name
+        raise UsageError(f"{request.program} has no terminal: it is driven over ACP", f"{_TYPED} {name}")
+    return preset
+
+
+def _run_in_slot(crew: Crew, preset: Preset, request: RunRequest, notify: Callable[[str], None]) -> int:
+    """Run it with the brief of the slot's task, as the claim's run. The claim stays when it ends."""
+    environ, cwd = request.environ, request.cwd
+    caller = identify_run(crew, environ, cwd)
+    agent = caller.agent
+    named = environ.get("LIZA_AGENT_ID")
+    if named not in (None, agent):
+        raise Refused(f"this worktree is {agent}'s, and LIZA_AGENT_ID is {named}", "unset LIZA_AGENT_ID")
+    slot = cwd.resolve().relative_to(crew.paths.slots.resolve()).parts[0]
+    with holding_agent(crew, agent):
+        state = crew.board.read()
+        work = find_current_work(state, agent)
+        if work is None or work.run != caller.run:
+            raise Refused(f"{agent} holds no work in this worktree any more", f"liza claim --agent {agent}")
+        work = take_run(crew, state, work, slot)
+        launcher = Launcher(crew, preset, environ, notify)
+        session = SlotSession(crew, launcher, crew.paths.slot(slot), work)
+        status = 1
+        try:
+            prepared = session.prepare(interactive=_is_terminal(), args=request.args)
+            with renewing_lease(crew, work.run, notify):
+                status = run_child(
+                    prepared.argv,
+                    cwd,
+                    prepared.env,
+                    stdin_text=prepared.stdin_text,
+                    started=session.record_start,
+                )
+        finally:
+            session.finish(status)
+    _tell_next(crew, work.task, agent, notify)
+    return status
+
+
+def _tell_next(crew: Crew, task: str | None, agent: str, notify: Callable[[str], None]) -> None:
+    """Say that the work is still held, and how it goes on."""
+    work = find_current_work(crew.board.read(), agent)
+    if work is not None and work.task == task:
+        notify(f"{agent} still holds {task}: start a program again, or liza submit, or liza task release {task}")
+
+
+def _run_in_checkout(crew: Crew, preset: Preset, request: RunRequest, notify: Callable[[str], None]) -> int:
+    """Run it as the person's own program: its own options and permissions, and the context in its instructions file."""
+    env = {**request.environ, **preset.env}
+    env["PATH"] = f"{liza_path().parent}:{env['PATH']}" if env.get("PATH") else os.defpath
+    argv = (str(preset_table.require_executable(preset)), *preset.args, *request.args)
+    with checkout_brief.written(crew, preset, notify) as brief:
+        if brief.placement.file is None:
+            notify(f"{preset.name} starts without Liza's context: {brief.placement.reason}")
+        return run_child(argv, request.cwd, env, descriptors=(brief.lock_descriptor,))
+
+
+def _is_terminal() -> bool:
+    """Whether the caller's input and output are a terminal. In a pipe a program runs without one, with its prompt."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
+
+
+class PreparedSession(Value):
+    """What to start: the command line, its environment, and its whole input if that is not the caller's."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    stdin_text: str | None
+
+
+class SlotSession:
+    """The session of ``run`` in the slot ``worktree``. ``notify`` prints notices."""
+
+    def __init__(self, crew: Crew, launcher: Launcher, worktree: Path, work: CurrentWork) -> None:
+        self.crew = crew
+        self.launcher = launcher
+        self.worktree = worktree
+        self.work = work
+        self.directory = crew.run_dir(work.run)
+
+    def prepare(self, *, interactive: bool, args: tuple[str, ...]) -> PreparedSession:
+        """Write brief and hooks into the slot; return what to start. ``args`` are the caller's for the program.
+
+        Raises LizaError, OSError.
+        """
+        state, launcher = self.crew.board.read(), self.launcher
+        self.directory.create(launcher.run_record(state, self.work, self.worktree))
+        # First: this tells what a killed `liza run` leaves from a session that counts as a try.
+        self.directory.mark_ready(self.crew.clock.now(), ReadyEvidence.BY_HAND)
+        crash_points.point("by-hand", "recorded")
+        launcher.install_guards(state, self.directory)
+        inputs = launcher.worktree_files.install(state, self.work, self.directory, self.worktree)
+        crash_points.point("by-hand", "briefed")
+        launcher.terminal = interactive
+        command = launcher.build_command(state, inputs, self.directory, self.worktree, args)
+        env = inputs.hooks.apply_to({**launcher.session_environment(self.work, self.worktree), **command.env})
+        path = str(preset_table.require_executable(launcher.preset))
+        return PreparedSession((path, *command.argv[1:]), env, command.stdin_text)
+
+    def record_start(self, pid: int) -> None:
+        """Record the processes, so that others see a living session and a supervisor can adopt it."""
+        child = processes.identify_process(pid)
+        if child is not None:  # it has ended already
+            living = RunningSession(shim=processes.identify_self(), child=child, time=self.crew.clock.now())
+            atomic.write(self.directory.path / "session.json", msgspec.json.encode(living))
+
+    def finish(self, status: int) -> None:
+        """End what the program left running, remove its files from the slot, and renew the lease. Idempotent.
+
+        The claim stays: the person goes on, or starts the program again. Raises LizaError, OSError.
+        """
+        if not self.directory.exists():
+            return
+        processes.kill_run(self.work.run, self.crew.paths.root)
+        is_signal = status > SIGNAL_BASE
+        end = EndedSession(
+            time=self.crew.clock.now(),
+            code=None if is_signal else status,
+            signal=status - SIGNAL_BASE if is_signal else None,
+        )
+        atomic.write(self.directory.path / "exit.json", msgspec.json.encode(end))
+        crash_points.point("by-hand", "ended")
+        clear_session(self.crew, self.directory)
+        with suppress(NotOwner):  # it submitted, handed off or lost its work
+            renew(self.crew, self.work.run)
+
+
+def clear_session(crew: Crew, directory: RunDir) -> None:
+    """Remove the files of an ended session by hand from its slot, then its directory: the work is by hand again."""
+    record = directory.read_record()
+    if record is not None:
+        remove_worktree_files(crew, record)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(directory.path)
+
+
+def take_run(crew: Crew, state: State, work: CurrentWork, slot: str) -> CurrentWork:
+    """Return the work with a run whose directory is free: the claim's own, or the next one after an ended session.
+
+    Raises Refused if a session of the run lives.
+    """
+    directory = crew.run_dir(work.run)
+    if not directory.exists():
+        return work
+    if run_state.is_session_living(directory):
+        raise Refused(f"a session of {work.run} runs already", f"liza agents {agent_of(work.run)}")
+    sentinel = directory.read_sentinel()
+    if sentinel is not None and sentinel.evidence == ReadyEvidence.BY_HAND:
+        # Left by a killed `liza run`: it counts as no try.
+        processes.kill_run(work.run, crew.paths.root)
+        clear_session(crew, directory)
+        return work
+    if not directory.is_concluded() or work.kind is not WorkKind.WORK or work.task is None:
+        raise Refused(
+            f"the session {work.run} has ended, and its end is not recorded yet", f"liza-agent {agent_of(work.run)}"
+        )
+    with crew.change(agent_of(work.run), "resume", work.task) as tx:
+        tx.state, run = claims.resume(tx.state, work.task, work.run, crew.clock.now())
+    crew.worktrees.assign_run(slot, work.task, run)
+    crew.worktrees.leave_box(slot)
+    resumed = find_current_work(tx.state, agent_of(run))
+    assert resumed is not None
+    return resumed
+
+
+def renew(crew: Crew, run: str) -> None:
+    """Renew the lease of a run. A heartbeat adds no revision. Raises NotOwner, LizaError."""
+    with crew.board.heartbeat(run) as tx:
+        tx.state = claims.renew_lease(tx.state, run, crew.clock.now())
+
+
+@contextmanager
+def holding_agent(crew: Crew, agent: str) -> Iterator[None]:
+    """Hold the lock of the agent's supervisor: none starts meanwhile, and no agent takes the task over.
+
+    Raises Refused if a supervisor runs.
+    """
+    lock = Lock(crew.paths.supervisor_lock(agent))
+    try:
+        lock.acquire(timeout=LOCK_TIMEOUT)
+    except LockTimeout as error:
+        raise Refused(
+            f"{agent} has a supervisor, which starts its sessions itself: {error.message}", f"liza attach {agent}"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def renewing_lease(crew: Crew, run: str, notify: Callable[[str], None]) -> Iterator[None]:
+    """Renew the lease of ``run`` every heartbeat_interval, from a thread, until the end."""
+    is_over, interval = threading.Event(), float(crew.board.read().config.heartbeat_interval)
+
+    def renew_until_over() -> None:
+        while not is_over.wait(interval):
+            try:
+                renew(crew, run)
+            except NotOwner:
+                return  # it submitted, handed off or lost its work
+            except (LizaError, OSError) as error:
+                notify(f"! the lease of {run} was not renewed: {error}")
+
+    thread = threading.Thread(target=renew_until_over, name="renew", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+SIGNAL_BASE = 128
+"""A shell reports the end of a program by signal N as exit status 128 + N."""
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""Signals that the terminal sends to the program itself: it is in the same process group."""
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+
+
+def run_child(
+    argv: Sequence[str],
+    directory: Path,
+    env: Mapping[str, str],
+    *,
+    stdin_text: str | None = None,
+    descriptors: Collection[int] = (),
+    started: Callable[[int], None] = lambda pid: None,
+) -> int:
+    """Run the program until it ends; return its exit status, as a shell would report it.
+
+    It has the caller's terminal, or the caller's pipes; ``stdin_text`` is its whole input instead. It inherits
+    ``descriptors``. ``started`` gets its pid. Raises ProgramMissing if it cannot be started.
+    """
+    stdin = None if stdin_text is None else subprocess.PIPE
+    with _passing_signals() as pass_to:
+        try:
+            child = subprocess.Popen(argv, cwd=directory, env=dict(env), stdin=stdin, pass_fds=tuple(descriptors))
+        except OSError as error:  # such as a script whose interpreter does not exist, or arguments that are too long
+            hint = f"ls -l {shlex.quote(argv[0])}"
+            raise ProgramMissing(f"{argv[0]} cannot be started: {error.strerror}", hint) from error
+        pass_to(child)
+        started(child.pid)
+        if child.stdin is not None and stdin_text is not None:
+            with suppress(BrokenPipeError), child.stdin:
+                child.stdin.write(stdin_text.encode())
+        status = child.wait()
+    return SIGNAL_BASE - status if status < 0 else status
+
+
+@contextmanager
+def _passing_signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Leave signals from the terminal to the program, and forward requests to end to it.
+
+    A signal that arrives before the program runs is sent to it as soon as it does.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if running:
+            running[0].send_signal(number)
+        else:
+            early.append(number)
+
+    def pass_to(child: subprocess.Popen[bytes]) -> None:
+        running.append(child)
+        for number in early:
+            child.send_signal(number)
+
+    def ignore(number: int, _frame: FrameType | None) -> None:
+        """Handle a signal without SIG_IGN, which the program would inherit."""
+
+    handlers: dict[int, Any] = {number: signal.signal(number, ignore) for number in _FROM_TERMINAL}
+    handlers |= {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        yield pass_to
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -1,0 +1,203 @@
+"""up: start the supervisors of a crew, in this terminal or detached."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from liza.alarms import confinement
+from liza.api import api_server, server_start
+from liza.board import events
+from liza.box import support
+from liza.crew import keeper_start, layout
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.model.errors import LizaError, Refused, UsageError, read_last_message
+from liza.model.model import Config
+from liza.model.paths import role_of
+from liza.model.value_classes import Value
+from liza.programs.presets import acp_session, preset_table
+from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
+from liza.programs.terminal import tmux
+from liza.recovery import drift
+from liza.supervisor import foreground
+from liza.supervisor.crew_options import UpOptions, parse_coders, parse_programs, start_supervisor, supervisor_log
+from liza.supervisor.feed import Feed, PrintTimedLine
+from liza.supervisor.foreground import PrintLine
+from liza.system import wake_up
+from liza.tasks import draft_specs
+from liza.tasks.rules.narration import LIZA
+from liza.tasks.rules.planning import is_crew_done
+
+__all__ = ["UpOptions", "check_programs", "parse_coders", "parse_programs", "up"]
+START_LIMIT = 60.0  # seconds for a detached supervisor to be ready
+PRINT_LIMIT = 2.0  # seconds to print the last lines
+
+
+def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
+    """Start the supervisors that do not run yet. In a terminal: wait until Ctrl+C, or until all have exited.
+
+    Returns the worst of their exit codes. Raises Missing if a program is not installed, Refused if all run already.
+    """
+    require_person(crew, planner=False)
+    if not options.agents():
+        raise UsageError("the crew has 0 agents; it needs at least 1", "liza up --coders 1")
+    if options.terminal:
+        tmux.require_tmux()
+    layout.refuse_damaged(crew, crew.board.read(), options.agents())
+    programs = check_programs(crew, options)
+    wanted = [agent for agent in options.first_agents() if not crew.is_supervised(agent)]
+    if not wanted:
+        raise Refused(f"already running: {', '.join(options.first_agents())}", "liza status")
+    if options.coders_limit is not None and options.detached:
+        raise UsageError(
+            "--coders auto needs a crew in this terminal; it cannot be used with -d", "liza up --coders auto"
+        )
+    if options.exit_when_done and options.detached:
+        raise UsageError(
+            "--exit-when-done needs a crew in this terminal; it cannot be used with -d", "liza up --exit-when-done"
+        )
+    if options.exit_when_done and is_crew_done(crew.board.read(), options.planners > 0):
+        return _report_already_done(crew, say)
+    free = (programs[agent] for agent in wanted)
+    feed = Feed(say, crew.clock.now)
+    try:
+        for freed in draft_specs.release_drafts(crew):
+            feed(LIZA, freed)
+        _start_server(crew, feed, verbose=options.verbose)
+        _warn_unconfined(crew.board.read().config, free, feed)
+        if options.detached:
+            return _start_detached(crew, wanted, options, feed)
+        return foreground.run_foreground(crew, wanted, options, programs, feed)
+    finally:
+        feed.close(PRINT_LIMIT)
+
+
+def _start_server(crew: Crew, say: PrintLine, *, verbose: bool) -> None:
+    """Start the server of the worker API, and wait until it listens: the first session may need it. Say where
+    it listens if ``verbose``, and why it does not; all else works without it."""
+    missing = api_server.missing_packages()
+    if missing:
+        say("", f"the worker API is not served: {', '.join(missing)} is not installed; all else works")
+        return
+    reason = server_start.start_for_crew(crew)
+    if reason is not None:
+        say("", f"! the worker API cannot be served, work continues: {reason}")
+    elif verbose:
+        say("", f"worker API: .liza/run/api.sock and 127.0.0.1:{api_server.read_port(crew)}")
+
+
+def _report_already_done(crew: Crew, say: PrintTimedLine) -> int:
+    say(LIZA, foreground.done_message(crew, crew.board.read()), crew.clock.now())
+    return 0
+
+
+def _warn_unconfined(config: Config, programs: Iterable[Preset], say: PrintLine) -> None:
+    """Warn about programs that neither a box nor prompts confine, unless a person wants that."""
+    names = (preset.name for preset in programs if support.is_unconfined(config, has_prompts=preset.has_prompts))
+    for name in dict.fromkeys(names):
+        say("", f"{name}: {UNCONFINED_WARNING}")
+
+
+def check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
+    """Return the program of each agent. Raises Missing here, not in a supervisor's log, if a program or integration is
+    missing."""
+    table = preset_table.load_presets(crew.paths)
+    state = crew.board.read()
+    drift.require_integration(crew, state)
+    config = state.config
+    confinement.check_support(crew, config)
+    for target in options.programs:
+        if not any(target in (agent, role_of(agent)) for agent in options.agents()):
+            raise UsageError(
+                f"--program {target}=…: the crew has none ({', '.join(options.agents())})", "liza up --help"
+            )
+    programs = {}
+    for agent in options.agents():
+        chosen = preset_table.choose_program(
+            options.program_of(agent), os.environ, role_of(agent), config, table
+        ).preset
+        preset_table.require_executable(acp_session.started_program(chosen, terminal=options.terminal))
+        programs[agent] = chosen
+    return programs
+
+
+def _start_detached(crew: Crew, agents: Sequence[str], options: UpOptions, say: PrintLine) -> int:
+    """Start the supervisors and wait until each is ready or has exited; return 1 if one has exited."""
+    events_queue: queue.Queue[Any] = queue.Queue()
+    results: list[bool] = []
+    with events.watch(crew.paths, (wake_up.wake_directory(crew.paths),)) as watch:
+        watch.subscribe(events_queue)
+        starting = [_StartingSupervisor.launch(crew, agent, options) for agent in agents]
+        for supervisor in starting:
+            threading.Thread(target=lambda child=supervisor.child: events_queue.put(child.wait()), daemon=True).start()
+        end = time.monotonic() + START_LIMIT
+        while starting:
+            for supervisor in tuple(starting):
+                result = supervisor.start_result(time.monotonic() >= end)
+                if result is not None:
+                    results.append(result[0])
+                    say(supervisor.agent, result[1])
+                    starting.remove(supervisor)
+            with suppress(queue.Empty):
+                events_queue.get(timeout=max(0.0, end - time.monotonic()) if starting else 0.0)
+    _start_keeper(crew, say)
+    return int(not all(results))
+
+
+def _start_keeper(crew: Crew, say: PrintLine) -> None:
+    """Start the process that starts killed supervisors again, and sends alarms. All else works without it."""
+    try:
+        keeper_start.start_keeper(crew)
+    except (LizaError, OSError) as error:
+        say("", f"! killed supervisors are not started again, and alarms are not sent: {error}; next: liza status")
+
+
+class _StartingSupervisor(Value):
+    """A started supervisor, with its agent's last wake-up and the size of its log in bytes before the start."""
+
+    crew: Crew
+    agent: str
+    child: subprocess.Popen[str]
+    last_wake_up: int | None
+    log: Path
+    log_size: int
+
+    @classmethod
+    def launch(cls, crew: Crew, agent: str, options: UpOptions) -> _StartingSupervisor:
+        log = supervisor_log(crew, agent)
+        last_wake, log_size = wake_up.last_wake(crew.paths, agent), log.stat().st_size if log.exists() else 0
+        return cls(crew, agent, start_supervisor(crew, agent, options), last_wake, log, log_size)
+
+    def start_result(self, late: bool) -> tuple[bool, str] | None:
+        """Whether the supervisor is ready, and a description; None while that is not known yet, unless ``late``."""
+        if self.child.poll() is not None:
+            return False, f"exited at once: {self._last_output()}"
+        if self._is_at_work() or (late and self.crew.is_supervised(self.agent)):
+            return True, f"started; liza logs {self.agent} -f"
+        return (False, f"not ready after {START_LIMIT:g} s; less {self.log}") if late else None
+
+    def _is_at_work(self) -> bool:
+        """Whether it has written its wake-up file and holds its lock.
+
+        It writes the file after its recovery at the start, and again after it has released its lock at exit.
+        """
+        return wake_up.last_wake(self.crew.paths, self.agent) != self.last_wake_up and self.crew.is_supervised(
+            self.agent
+        )
+
+    def _last_output(self) -> str:
+        """Last line of its output, with the next command if it printed one."""
+        with self.log.open("rb") as file:
+            file.seek(self.log_size)
+            message, hint = read_last_message("liza-agent", file.read().decode(errors="replace"))
+        if not message:
+            return f"no output, exit status {self.child.returncode}"
+        return f"{message} (next: {hint})" if hint else message

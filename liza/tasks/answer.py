@@ -1,0 +1,50 @@
+"""answer: find the questions of blocked tasks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from liza.board import archived_tasks
+from liza.crew.crew import Crew
+from liza.model.errors import Refused
+from liza.model.model import Status, Task
+from liza.model.paths import check_task_id as checked_id
+from liza.model.state_words import describe_task
+from liza.model.value_classes import Value
+from liza.tasks.rules import claims
+
+
+class OpenQuestion(Value):
+    """A BLOCKED task, why it is blocked, what it asks, and since when."""
+
+    task: str
+    description: str
+    reason: str
+    questions: tuple[str, ...]
+    since: datetime | None
+    seconds: int | None
+    next: str
+
+
+def find_open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQuestion]:
+    """Return the questions that wait for a person, the oldest first; with ``task_id``, those of that task.
+
+    Raises UnknownId, Refused if that task has no question.
+    """
+    state = crew.board.read()
+    if task_id is not None:
+        archived_tasks.refuse_archived(crew, state, [checked_id(task_id)])
+        task = claims.get_task(state, task_id)
+        if task.status is not Status.BLOCKED:
+            raise Refused(f"{describe_task(task.id, task.status)}: it has no question", f"liza task show {task.id}")
+        return [_open_question(crew, task)]
+    questions = [_open_question(crew, task) for task in state.tasks if task.status is Status.BLOCKED]
+    return sorted(questions, key=lambda question: -(question.seconds or 0))
+
+
+def _open_question(crew: Crew, task: Task) -> OpenQuestion:
+    since = task.history[-1].time if task.history else None
+    seconds = None if since is None else max(0, int((crew.clock.now() - since).total_seconds()))
+    questions = task.blocked_questions or (task.blocked_reason or "",)
+    step = f'liza answer {task.id} "…"'
+    return OpenQuestion(task.id, task.description, task.blocked_reason or "", questions, since, seconds, step)

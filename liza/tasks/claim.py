@@ -1,0 +1,186 @@
+"""claim: take a task in two phases, so that a claimed task always has its worktree."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+
+from liza.board import archived_tasks
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.git.orphan_slots import release_orphan_slot
+from liza.git.slots import slot_setup
+from liza.merging import epic_branches
+from liza.model.errors import LizaError, Refused, TakenMeanwhile
+from liza.model.model import State, Status
+from liza.model.paths import check_task_id as checked_task_id
+from liza.model.paths import parse_agent_id, role_of
+from liza.model.task_groups import held_tasks
+from liza.model.value_classes import Value, replace
+from liza.recovery import recover
+from liza.system import crash_points, processes
+from liza.system.locks import Lock
+from liza.tasks.claim_review import claim_review
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.left_work import describe_left_work
+from liza.tasks.rules import claims, picking
+from liza.tasks.rules.picking import Evidence, Pick
+from liza.text.times import format_time
+from liza.usage.session_usage import record_unconcluded_usage
+
+_PREPARE_LIMIT = 120.0  # seconds to wait for the task lock
+
+
+class TaskClaim(Value):
+    """A claimed task: its run, its slot, and the end of the lease, before which no other agent can claim it.
+
+    ``taken_over``: from whom, and why that is allowed; None if it was no other agent's task.
+    """
+
+    task: str
+    run: str
+    slot: str
+    lease: datetime | None
+    taken_over: str | None = None
+
+
+def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
+    """Claim a task for an agent on behalf of a person or a script; register an unknown agent. Raises Refused."""
+    require_person(crew, planner=False)
+    agent = parse_agent_id(agent)
+    if role_of(agent) == "code-reviewer":
+        return claim_review(crew, agent, task_id)
+    claimed = claim_task(crew, agent, task_id, give_back=True)
+    unfinished = describe_left_work(crew, claims.get_task(crew.board.read(), claimed.task), claimed.run)
+    until = f"{claimed.lease:%H:%M:%SZ}" if claimed.lease else "its end"
+    step = "; ".join(_first_commands(crew, claimed))
+    details = {
+        "run": claimed.run,
+        "worktree": str(crew.paths.slot(claimed.slot)),
+        "lease_expires": _format_time(claimed.lease),
+        "taken_over": claimed.taken_over,
+        "unfinished": unfinished or None,
+    }
+    message = f"{claimed.task} claimed{f', {claimed.taken_over}' if claimed.taken_over else ''}"
+    message += f"\n{unfinished}" if unfinished else ""
+    message += f"\nthe lease lasts until {until}; liza heartbeat renews it; liza submit when it is committed"
+    return Result("changed", claimed.task, "CLAIMED", step, details, message)
+
+
+def _first_commands(crew: Crew, done: TaskClaim) -> tuple[str, ...]:
+    """Copy files into the new worktree, as a supervisor does; return the first commands for the person.
+
+    The set-up is one of them: a supervisor runs it itself, but it can take minutes.
+    """
+    config, enter = crew.board.read().config, f"cd {shlex.quote(str(crew.paths.task_link(done.task)))}"
+    setup, test = config.sandbox_setup, config.integration_command
+    warnings: tuple[str, ...] = ()
+    try:
+        is_setup_due = slot_setup.bring(crew.paths.root, crew.worktrees.slot_git(done.slot), config)
+    except (LizaError, OSError) as error:
+        # The claim is still valid.
+        is_setup_due, warnings = bool(setup), (f"(the files of sandbox_copy were not all copied: {error})",)
+    first = f"{enter} && {setup}" if setup and is_setup_due else enter
+    return (*warnings, first, test) if test else (*warnings, first)
+
+
+def claim_task(
+    crew: Crew, agent: str, task_id: str | None = None, *, or_next: bool = False, give_back: bool = False
+) -> TaskClaim:
+    """Reserve a task, prepare its slot, confirm the claim and finish the worktree. Raises Refused.
+
+    ``or_next``: if another agent has taken the task meanwhile, take the next one; raises TakenMeanwhile if there is
+    none. That is so without ``task_id``, too.
+    On an error, the changes of this run are undone. A confirmed claim is kept for the agent's supervisor, which tries
+    again to create the worktree; without a supervisor, ``give_back`` makes the task UNCLAIMED again.
+    """
+    if task_id is not None:
+        checked_task_id(task_id)
+    reserved, evidence = _reserve(crew, agent, task_id, or_next=or_next or task_id is None)
+    task, run, slot = reserved.task, reserved.run, reserved.slot
+    crash_points.point("claim", "reserved")
+    try:
+        lock = Lock(crew.paths.task_lock(task))
+        with lock.acquire(timeout=_PREPARE_LIMIT):
+            # The git processes inherit the task lock: recovery of a dead claim waits until they have exited.
+            locked = crew.with_lock(lock)
+            claimed = _prepare_and_confirm(locked, reserved, evidence)
+            crash_points.point("claim", "confirmed")
+            locked.worktrees.finish(slot, task, run)
+            crash_points.point("claim", "finished")
+    except BaseException as error:
+        _undo(crew, agent, reserved, give_back=give_back and isinstance(error, Exception))
+        raise
+    return claimed
+
+
+def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> tuple[TaskClaim, Evidence]:
+    before = crew.board.read()
+    is_reserved = any(task.reservation for task in held_tasks(before))
+    if is_reserved and recover.undo_dead_reservations(crew, patience=0):
+        before = crew.board.read()
+    if task_id is not None and before.task(task_id) is None:
+        archived_tasks.refuse_archived(crew, before, [task_id])
+    evidence = gather_evidence(crew, before)
+    now = crew.clock.now()
+    chosen = task_id or _pick(before, agent, now, evidence)
+    last_slots = crew.worktrees.slots_of(agent)
+    with crew.change(agent, "reserve", chosen) as tx:
+        state = claims.ensure_agent(tx.state, agent)
+        if or_next:
+            tx.task = chosen = _claimable_now(state, chosen, agent, now, evidence)
+        task = claims.get_task(state, chosen)
+        slot = picking.free_slot(state, task, last_slots)
+        claimant = claims.Claimant(agent, processes.identify_self())
+        tx.state, run = claims.reserve(state, chosen, claimant, slot, now, evidence)
+    return TaskClaim(chosen, run, slot, None, claims.takeover_reason(tx.state, task, agent, evidence)), evidence
+
+
+def _claimable_now(state: State, wanted: str, agent: str, now: datetime, evidence: Evidence) -> str:
+    chosen = picking.claimable_now(state, wanted, agent, now, evidence)
+    if chosen is None:
+        raise TakenMeanwhile(f"{agent} cannot claim {wanted}: it is taken, and there is no other", "liza task list")
+    return chosen
+
+
+def _pick(state: State, agent: str, now: datetime, evidence: Evidence) -> str:
+    pick = picking.pick_task(state, agent, now, evidence)
+    if isinstance(pick, Pick):
+        return pick.task.id
+    why = getattr(pick, "why", None) or pick.reason  # type: ignore[union-attr]
+    raise Refused(f"{agent} cannot claim a task: {why}", "liza task list")
+
+
+def _prepare_and_confirm(crew: Crew, reserved: TaskClaim, evidence: Evidence) -> TaskClaim:
+    task = claims.get_task(crew.board.read(), reserved.task)
+    # If this process was stopped, the reservation may be gone and the slot in use by another run: this raises then.
+    reservation = claims.get_reservation(task, reserved.run)
+    lapsed_run = reservation.previous_run if task.status is Status.CLAIMED else None
+    if lapsed_run:
+        # Its session is proved dead, but processes that it started may still run.
+        processes.kill_run(lapsed_run, crew.paths.root)
+        # Its agent may never come back to record it.
+        record_unconcluded_usage(crew, lapsed_run)
+    slots, run = epic_branches.worktrees_for(crew, task), reserved.run
+    prepared = slots.prepare(reserved.slot, reserved.task, run, salvage_as=lapsed_run or task.run)
+    crash_points.point("claim", "prepared")
+    with crew.change(reserved.run, "claim", reserved.task) as tx:
+        tx.state = claims.confirm(tx.state, reserved.task, reserved.run, prepared.base, crew.clock.now(), evidence)
+    return replace(reserved, lease=claims.get_task(tx.state, reserved.task).lease_expires)
+
+
+def _undo(crew: Crew, agent: str, reserved: TaskClaim, *, give_back: bool) -> None:
+    with crew.change(agent, "undo", reserved.task) as tx:
+        tx.state = claims.undo_reservation(tx.state, reserved.task, reserved.run)
+        is_kept = claims.get_task(tx.state, reserved.task).run == reserved.run
+        if is_kept and give_back:
+            tx.state = claims.release(tx.state, reserved.task, reserved.run, crew.clock.now(), agent)
+            is_kept = False
+    if not is_kept:
+        crew.worktrees.undo(reserved.slot, reserved.task, reserved.run)
+        release_orphan_slot(crew, reserved.slot)
+
+
+def _format_time(when: datetime | None) -> str | None:
+    return format_time(when) if when else None

@@ -1,0 +1,88 @@
+"""diff: show the changes of a task against the branch it is merged into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from liza.board import archived_tasks
+from liza.crew.crew import Crew
+from liza.git.merge import merges
+from liza.git.runner import Git
+from liza.model.errors import Refused
+from liza.model.model import State, Status, Task
+from liza.model.paths import branch_of
+from liza.model.paths import check_task_id as checked_id
+from liza.model.state_words import describe_task
+from liza.model.targets import target_branch
+from liza.model.value_classes import asdict as fields_of
+from liza.recovery import drift
+from liza.tasks.rules import claims
+
+_DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--find-renames")
+_UNQUOTED_NAMES = ("core.quotePath", "false")
+
+
+def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
+    """Diff between the merge base with the target branch and the commit under review; for a CLAIMED task, its worktree.
+
+    ``untracked`` names untracked files, ``comments`` are those of the last rejection on lines. Raises UnknownId,
+    Refused, Missing, GitFailed.
+    """
+    state = archived_tasks.with_archived(crew, crew.board.read(), checked_id(task_id))
+    task = claims.get_task(state, task_id)
+    options = ("--stat",) if stat else ()
+    if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
+        return _diff_worktree(crew, task, _find_target_tip(crew, state, task), options)
+    if task.merge_commit:
+        old, new = f"{task.merge_commit}^1", task.merge_commit
+    else:
+        new = _commit_to_show(crew.git, task)
+        old = _merge_base(crew.git, _find_target_tip(crew, state, task), new)
+    text = crew.git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, old, new, "--")
+    return _diff_row(task, old, new, text)
+
+
+def _find_target_tip(crew: Crew, state: State, task: Task) -> str:
+    """Return the tip of the branch that the task is merged into, or of integration if that is gone."""
+    tip = merges.branch_tip(crew.git, target_branch(state, task)) if task.epic or task.target else None
+    return tip or drift.require_integration(crew, state)
+
+
+def _diff_worktree(crew: Crew, task: Task, onto: str, options: tuple[str, ...]) -> dict[str, Any]:
+    assert task.worktree is not None
+    git = crew.worktrees.open_git(task.worktree)
+    head = git.out("rev-parse", "HEAD")
+    base = _merge_base(git, onto, head)
+    text = git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, base, "--")
+    untracked = git.out("ls-files", "-z", "--others", "--exclude-standard").split("\0")
+    return _diff_row(task, base, head, text, [name for name in untracked if name], str(crew.paths.task_link(task.id)))
+
+
+def _merge_base(git: Git, onto: str, commit: str) -> str:
+    """Merge base of ``commit`` and the tip ``onto``. Raises Refused if they have no common commit, GitFailed."""
+    base = git.run("merge-base", onto, commit, codes=(0, 1)).stdout.decode().strip()
+    if not base:
+        raise Refused(f"{commit[:12]} has no common commit with integration", f"git show {commit[:12]}")
+    return base
+
+
+def _commit_to_show(git: Git, task: Task) -> str:
+    commit = task.review_commit or merges.branch_tip(git, branch_of(task.id))
+    if commit is None:
+        raise Refused(f"{describe_task(task.id, task.status)}: it has no commit yet", f"liza task show {task.id}")
+    return commit
+
+
+def _diff_row(
+    task: Task, old: str, new: str, text: str, untracked: list[str] | None = None, directory: str | None = None
+) -> dict[str, Any]:
+    return {
+        "task": task.id,
+        "status": task.status.value,
+        "base": old,
+        "commit": new,
+        "directory": directory,
+        "untracked": untracked or [],
+        "comments": [fields_of(comment) for comment in task.review_comments],
+        "diff": text,
+    }

@@ -1,0 +1,236 @@
+"""edit: edit a copy of the board in an editor; check it and merge it under the lock, as visudo does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from liza.board.text import document
+from liza.board.text.document import Document
+from liza.config import confirmed_settings
+from liza.config.rules import settings
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.model.errors import BoardUnreadable, LizaError, Missing, Refused, UsageError
+from liza.model.model import Config, SpecChange
+from liza.model.value_classes import replace
+from liza.tasks.draft_specs import find_existing_specs
+from liza.tasks.rules import goal_text
+from liza.text.redaction import describe_secrets
+
+_COPY, _BASE, _GOAL_COPY = "state.yaml", "base.yaml", "goal.txt"
+
+
+def edit(crew: Crew, what: str, kept: Path | None = None) -> Result:
+    """Open the board, or the goal's text, in an editor. ``kept`` is a copy that an earlier edit kept.
+
+    Raises UsageError, Refused, Missing, BoardInconsistent: then nothing was written, and the copy is kept.
+    """
+    by = require_person(crew, planner=False)
+    if what == "goal":
+        return _goal(crew, by)
+    if what != "board":
+        raise UsageError(f"{what!r} cannot be edited: board or goal", "liza edit goal")
+    directory = _copy_board(crew) if kept is None else _find_copy(kept)
+    copy, base = directory / _COPY, (directory / _BASE).read_bytes().decode()
+    _open_editor(copy, "liza edit")
+    typed = copy.read_bytes().decode("utf-8", "replace")
+    if typed == base:
+        shutil.rmtree(directory)
+        return Result(
+            "unchanged", None, None, "liza status", {"warnings": _warnings(typed)}, _edit_message(typed, "unchanged")
+        )
+    try:
+        apply_person_edit(crew, by, base, typed)
+    except LizaError as error:
+        raise type(error)(f"{error.message}\nyour copy is kept in {copy}", f"liza edit --from {copy}") from error
+    shutil.rmtree(directory)
+    details = {"revision": crew.board.read().revision, "warnings": _warnings(typed)}
+    return Result("changed", None, None, "liza status", details, _edit_message(typed, "changed"), _remarks(base, typed))
+
+
+def _remarks(before: str, after: str) -> tuple[str, ...]:
+    """Return remarks about the lines that were typed."""
+    lines = set(before.splitlines())
+    return describe_secrets("", "\n".join(line for line in after.splitlines() if line not in lines))
+
+
+def _edit_message(typed: str, result: str) -> str:
+    return "\n".join([result, *(f"warning: {text}" for text in _warnings(typed))])
+
+
+def _warnings(typed: str) -> list[str]:
+    """Warnings about unknown configuration keys: they break no rule but have no effect."""
+    try:
+        return [settings.describe_unknown_key(key) for key in document.find_unknown_config(typed)]
+    except BoardUnreadable:
+        # The board was unreadable before and the person changed nothing: a changed text is checked before this.
+        return []
+
+
+def apply_person_edit(crew: Crew, by: str, base: str, typed: str) -> None:
+    """Merge the changes from ``base`` to ``typed`` into the board, entry by entry. Raises LizaError."""
+    before = _config(base)
+    changed = settings.changed_settings(before, document.load_state(typed, "your copy").config)
+    try:
+        crew.board.read()
+    except BoardUnreadable:
+        if crew.board.read_text() != base:
+            raise
+        crew.board.replace_text(by, typed)
+    else:
+        crew.board.transform_text(by, lambda now: merge_edits(base, typed, now))
+    confirmed_settings.confirm_settings(crew.paths, changed, before)
+
+
+def _config(base: str) -> Config:
+    """Settings before the edit; the defaults if that board cannot be read."""
+    try:
+        return document.load_state(base).config
+    except BoardUnreadable:
+        return Config()
+
+
+def _copy_board(crew: Crew) -> Path:
+    text = crew.board.read_text().encode()
+    directory = Path(tempfile.mkdtemp(prefix="liza-edit-"))
+    (directory / _COPY).write_bytes(text)
+    (directory / _BASE).write_bytes(text)
+    return directory
+
+
+def _find_copy(kept: Path) -> Path:
+    if not kept.is_file() or not (kept.parent / _BASE).is_file():
+        raise Missing(f"{kept} is not a copy that liza edit kept", "liza edit")
+    return kept.parent
+
+
+def _goal(crew: Crew, by: str) -> Result:
+    spec = crew.board.read().goal.spec_ref
+    if not spec.startswith(".liza/specs/"):
+        raise Refused(
+            f"the goal is {spec}, a file of the repository: edit it and commit it", f"git add {spec} && git commit"
+        )
+    path = crew.paths.root / spec
+    before = path.read_bytes() if path.exists() else b""
+    _open_editor(path, "liza edit goal")
+    after = path.read_bytes() if path.exists() else b""
+    if after == before:
+        return Result("unchanged", None, None, "liza up", {"path": str(path)})
+    change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="edited", triggered_by=by)
+    with crew.change(by, "edit goal") as tx:
+        tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
+    remarks = _remarks(before.decode(errors="replace"), after.decode(errors="replace"))
+    return Result("changed", None, None, "liza up", {"path": str(path)}, remarks=remarks)
+
+
+def edit_goal(crew: Crew) -> Result:
+    """Open description and document of the goal in an editor. The document must exist.
+
+    Raises UsageError, Refused, Missing; then nothing was written.
+    """
+    by = require_person(crew, planner=False)
+    goal = crew.board.read().goal
+    with tempfile.TemporaryDirectory(prefix="liza-edit-") as directory:
+        path = Path(directory) / _GOAL_COPY
+        path.write_text(goal_text.format_goal(goal))
+        _open_editor(path, "liza edit --goal")
+        description, spec = goal_text.parse_goal(path.read_text())
+    if (description, spec) == (goal.description, goal.spec_ref):
+        return Result("unchanged", None, None, "liza status")
+    if spec != goal.spec_ref and not find_existing_specs(crew, [spec]):
+        branch = crew.board.read().config.integration_branch
+        raise Refused(f"the document {spec} is not committed on {branch}: commit it first", "liza sync")
+    change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="is the goal's document", triggered_by=by)
+    with crew.change(by, "edit goal") as tx:
+        # Another change of the goal, such as its status, stays.
+        edited = replace(tx.state.goal, description=description, spec_ref=spec)
+        tx.state = replace(tx.state, goal=goal_text.note_edit(tx.state.goal, edited, by, crew.clock.now()))
+        if spec != goal.spec_ref:
+            tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
+    details, remarks = {"description": description, "spec_ref": spec}, _remarks(goal.description, description)
+    if description != goal.description and _has_text(crew, spec, goal.description):
+        message = f"changed; {spec} has the former sentence"
+        return Result("changed", None, None, "liza edit goal", details, message, remarks)
+    return Result("changed", None, None, "liza status", details, remarks=remarks)
+
+
+def _has_text(crew: Crew, spec: str, text: str) -> bool:
+    """Whether a document of the goal that belongs to Liza has the text. Planners read the document, too."""
+    path = crew.paths.root / spec
+    return spec.startswith(".liza/specs/") and path.is_file() and text in path.read_text(errors="replace")
+
+
+def _open_editor(path: Path, command: str) -> None:
+    """Open a file in the person's editor. ``command``: the command of Liza that was typed, for the hint."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor and not sys.stdin.isatty():
+        raise UsageError("there is no terminal, and EDITOR is not set", f"EDITOR='code --wait' {command}")
+    process = subprocess.run(["/bin/sh", "-c", f'{editor or "vi"} "$1"', "liza-edit", str(path)], check=False)
+    if process.returncode != 0:
+        raise Refused(
+            f"the editor {editor or 'vi'!r} exited with status {process.returncode}; nothing was written", command
+        )
+
+
+EntryKey = tuple[str, str]
+
+
+def merge_edits(base: str, mine: str, now: str) -> str:
+    """Apply the changes from ``base`` to ``mine`` to ``now``, entry by entry; comments and order stay as typed.
+
+    Raises Refused if an entry changed on both sides (the message shows both), BoardUnreadable if a text is not a board.
+    """
+    if now in (base, mine):
+        return mine
+    documents = [document.read_document(text) for text in (base, mine, now)]
+    if any(text.is_whole for text in documents):
+        raise Refused("the board changed meanwhile, and its text cannot be split into entries", "liza edit")
+    old, typed, current = (_entries(text) for text in documents)
+    merged: dict[EntryKey, str] = {}
+    for key in current:
+        text = _merge_entry(key, old.get(key), typed.get(key), current[key])
+        if text is not None:
+            merged[key] = text
+    for key in typed:
+        if key not in current and key in old and typed[key] != old[key]:
+            raise _conflict_error(key, typed[key], "(gone)")
+    return "".join(_insert_added(merged, old, typed))
+
+
+def _entries(board: Document) -> dict[EntryKey, str]:
+    return {name: part.text for name, part in zip(board.names, board.parts, strict=True)}
+
+
+def _merge_entry(key: EntryKey, old: str | None, typed: str | None, now: str) -> str | None:
+    if typed == old:
+        return now
+    if now in (old, typed):
+        return typed
+    raise _conflict_error(key, typed if typed is not None else "(taken out)", now)
+
+
+def _insert_added(merged: dict[EntryKey, str], old: dict[EntryKey, str], typed: dict[EntryKey, str]) -> list[str]:
+    """Return the texts in order; an added entry follows the entry after which it was typed."""
+    order = list(merged)
+    previous: EntryKey | None = None
+    for key in typed:
+        if key not in merged and key not in old:
+            merged[key] = typed[key]
+            order.insert(order.index(previous) + 1 if previous is not None else 0, key)
+        if key in merged:
+            previous = key
+    return [merged[key] for key in order]
+
+
+def _conflict_error(key: EntryKey, mine: str, now: str) -> Refused:
+    name = " ".join(word for word in key if word)
+    return Refused(
+        f"{name} was changed by another process meanwhile; nothing was written.\nyours:\n{mine}now:\n{now}".rstrip(),
+        "liza edit",
+    )

@@ -1,0 +1,116 @@
+"""handoff: the context is full; the work continues in a fresh session. A planner ends with it too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from liza.api.api_requests import Line, Lines, Text, WorkerRequest
+from liza.crew.caller import RunCaller, identify_run, require_task
+from liza.crew.crew import Crew
+from liza.crew.result import Result, make_result
+from liza.crew.run_end import record_run_result
+from liza.model.errors import UsageError
+from liza.model.history_events import HistoryEvent
+from liza.model.model import AlignmentNote, Handoff, State
+from liza.model.paths import role_of
+from liza.model.transitions import has_done
+from liza.model.value_classes import replace
+from liza.tasks import run_commits
+from liza.tasks.rules import claims, coding, planning, reviews
+from liza.usage import usage_summary
+
+if TYPE_CHECKING:
+    from liza.tasks.rules.retrospective import SprintEnd
+
+RESTART_STEP = "stop now: a fresh session continues"
+
+
+class HandoffRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Hand the work over to a new session. ``done``: for a planner, planning is finished."""
+
+    summary: Text
+    next_action: Line = ""
+    approach: Line | None = None
+    blockers: Line | None = None
+    files: Lines = ()
+    steps: Lines = ()
+    done: bool = False
+
+
+def handoff(crew: Crew, request: HandoffRequest) -> Result:
+    """Hand the work, the review or the planning over to a fresh session.
+
+    Raises UsageError, NotOwner.
+    """
+    caller = identify_run(crew)
+    role = role_of(caller.agent)
+    if request.done and role != "planner":
+        raise UsageError("--done is for planners; a coder ends with submit", 'liza handoff "what is done" --next "…"')
+    if role == "planner":
+        return _hand_off_planning(crew, caller, request)
+    if role == "code-reviewer":
+        return _hand_off_review(crew, caller, request)
+    return _hand_off_work(crew, caller, request)
+
+
+def _hand_off_work(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
+    task = require_task(caller)
+    run_commits.import_work(crew, claims.get_task(crew.board.read(), task))
+    now = crew.clock.now()
+    entry = Handoff(
+        agent=caller.agent,
+        run=caller.run,
+        timestamp=now,
+        context_used=_context_used(crew, caller.run),
+        summary=request.summary,
+        next_action=request.next_action,
+        approach=request.approach,
+        blockers=request.blockers,
+        files_modified=request.files,
+        next_steps=request.steps,
+    )
+    with crew.change(caller.run, "handoff", task) as tx:
+        tx.state = coding.handoff(tx.state, task, caller.run, entry, now)
+    record_run_result(crew, caller.run, "42")
+    return make_result(tx.before, tx.state, task, RESTART_STEP)
+
+
+def _context_used(crew: Crew, run: str) -> int | None:
+    """Return the used part of the context window in percent, as the session's runtime reported it; None without one."""
+    gauge = crew.run_dir(run).read_gauge()
+    return None if gauge is None or gauge.context_usage is None else round(100 * gauge.context_usage)
+
+
+def _hand_off_review(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
+    task = require_task(caller)
+    with crew.change(caller.run, "handoff", task) as tx:
+        if not _has_given_back(tx.state, task, caller.run):
+            reviews.get_reviewed_task(tx.state, task, caller.run)
+            tx.state = reviews.end_review_without_verdict(tx.state, task, caller.run, crew.clock.now(), request.summary)
+    record_run_result(crew, caller.run, "42")
+    return make_result(tx.before, tx.state, task, RESTART_STEP)
+
+
+def _has_given_back(state: State, task: str, run: str) -> bool:
+    """Whether this run has handed off or given back its review before."""
+    task_entry = claims.get_task(state, task)
+    return any(has_done(task_entry, event, run) for event in (HistoryEvent.RELEASE_REVIEW, HistoryEvent.GIVE_UP_REVIEW))
+
+
+def _sprint_end(crew: Crew) -> SprintEnd | None:
+    """Return what the retrospective needs beside the board. Read before the lock is taken."""
+    return usage_summary.sprint_end(crew, crew.board.read())
+
+
+def _hand_off_planning(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
+    end = _sprint_end(crew) if request.done else None
+    with crew.change(caller.run, "handoff") as tx:
+        summaries = [entry.summary for entry in tx.state.goal.alignment_history if entry.event == caller.run]
+        if not summaries or tx.state.planning.run == caller.run:
+            planning.require_planner(tx.state, caller.run)
+            ended = planning.end_planning(tx.state, caller.run, end) if request.done else tx.state
+            entry = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=request.summary)
+            notes = (*ended.goal.alignment_history, *(() if request.summary in summaries else (entry,)))
+            tx.state = replace(ended, goal=replace(ended.goal, alignment_history=notes))
+    record_run_result(crew, caller.run, "0" if request.done else "42")
+    return make_result(tx.before, tx.state, None, "stop now" if request.done else RESTART_STEP)

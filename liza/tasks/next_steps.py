@@ -1,0 +1,40 @@
+"""Who goes on after a person's command, and what the person types next."""
+
+from __future__ import annotations
+
+from liza.board import signals
+from liza.breaker.rules.breaker_trips import signal_hint
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.model.model import State
+from liza.model.paths import role_of
+from liza.model.up_command import up_command_for
+from liza.model.value_classes import Value, replace
+
+_NAMES = {"coder": "coder", "code-reviewer": "reviewer"}
+
+
+class NextStep(Value):
+    """``text``: who goes on, or why no agent does. ``command``: what the person types next."""
+
+    text: str
+    command: str
+
+
+def find_next_step(crew: Crew, state: State, running: str, role: str | None = None) -> NextStep:
+    """Return ``running`` if an agent of ``role`` goes on by itself; without ``role``, if any agent does.
+
+    Else the step says that none runs, or which signal is set, with the command that changes that.
+    """
+    running_agents = [agent for agent in state.agents if crew.is_supervised(agent)]
+    if not any(role in (None, role_of(agent)) for agent in running_agents):
+        wanted = [f"{role}-1"] if running_agents and role else []
+        return NextStep(f"no {_NAMES.get(role or '', 'agent')} runs", up_command_for(state, *wanted))
+    names = signals.active_signals(crew.paths)
+    return NextStep(f"{names[0]} is set", signal_hint(state)) if names else NextStep(running, "liza status")
+
+
+def with_next_step(result: Result, step: NextStep) -> Result:
+    """Return the result of a verb with the step: its command as the next one, its text after the message."""
+    message = f"{result.message}; {step.text}" if result.message and step.text else result.message
+    return replace(result, next=step.command, message=message)

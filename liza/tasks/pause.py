@@ -1,0 +1,83 @@
+"""pause, resume: set a signal, while which supervisors start nothing new, and clear it."""
+
+from __future__ import annotations
+
+from liza.board import signals
+from liza.breaker import breaker
+from liza.breaker.rules import breaker_trips
+from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.model.errors import Refused
+from liza.tasks import next_steps
+from liza.text.counts import count_noun
+from liza.text.times import format_time
+from liza.usage import usage_summary
+
+
+def pause(crew: Crew, why: str = "") -> Result:
+    """Set PAUSE; unchanged if it is set with the same reason. Raises Refused inside a session."""
+    return _raise(crew, "PAUSE", why)
+
+
+def checkpoint(crew: Crew, why: str = "") -> Result:
+    """Set CHECKPOINT: a person is to check the sprint. Raises Refused inside a session."""
+    return _raise(crew, "CHECKPOINT", why)
+
+
+def _raise(crew: Crew, name: str, why: str) -> Result:
+    by = require_person(crew, planner=False)
+    crew.board.read()
+    with signals.lock_signals(crew.paths, is_stop=True):
+        current = signals.read_signal_text(crew.paths, name)
+        # A person's signal outlives the resolution of a trip, and keeps planners from starting.
+        is_persons = signals.read_author(crew.paths, name) != BREAKER_AUTHOR
+        is_new = current is None or not is_persons or bool(why and f"\n{why}\n" not in current)
+        if is_new:
+            signals.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
+    return _signal_result(crew, "changed" if is_new else "unchanged", name)
+
+
+def _signal_result(crew: Crew, result: str, name: str) -> Result:
+    message = f"{name} is set: sessions continue, and nothing new is started"
+    return Result(result, None, None, "liza resume", {"signals": list(signals.active_signals(crew.paths))}, message)
+
+
+def asks_root_cause(crew: Crew) -> str | None:
+    """Return what the circuit breaker stopped the crew for: `resume` needs its root cause. None if it did not."""
+    return next(map(breaker_trips.describe_trip, breaker_trips.signals_of_trips(crew.board.read()).values()), None)
+
+
+def resume(crew: Crew, root_cause: str | None = None) -> Result:
+    """Clear PAUSE, CHECKPOINT and ABORT, and count planning rounds anew; unchanged if none is set.
+
+    ``root_cause`` resolves the open trips of the circuit breaker. Raises Refused inside a session, while the budget is
+    exceeded, and without a root cause while a trip that stops the crew is open; LizaError if the spending cannot be
+    read.
+    """
+    by = require_person(crew, planner=False)
+    state = crew.board.read()
+    reason = usage_summary.crew_over_budget_reason(crew, state) if signals.active_signals(crew.paths) else None
+    if reason is not None:
+        step = usage_summary.raise_budget_command(crew, state)
+        # A supervisor would set PAUSE again at its next check, without an explanation for the person.
+        raise Refused(f"{reason}; the crew would pause again at once: raise the limit first", step)
+    resolved = [] if root_cause is None or not breaker_trips.open_trips(state) else [breaker.resolve(crew, root_cause)]
+    if state.planning.rounds:
+        # Before the signals are cleared: a planner's supervisor would set CHECKPOINT again.
+        with crew.change(by, "resume"):
+            pass
+    with signals.lock_signals(crew.paths):
+        # Read again: a trip that was recorded since then may have set its signal already.
+        for trip in breaker_trips.signals_of_trips(crew.board.read()).values():
+            message = f"{breaker_trips.describe_trip(trip)}; the crew continues once you name its root cause"
+            raise Refused(message, breaker_trips.RESUME_COMMAND)
+        cleared = [name for name in signals.SIGNALS if signals.clear_signal(crew.paths, name)]
+    trips = [name for result in resolved for name in result.details["resolved"]]
+    cleared = [*(name for result in resolved for name in result.details["cleared"]), *cleared]
+    parts = [f"{count_noun(len(trips), 'trip')} resolved: {', '.join(trips)}"] * bool(trips)
+    parts += [f"{', '.join(cleared)} cleared" if cleared else "no signal was set"]
+    details = {"cleared": cleared, **({"resolved": trips} if trips else {})}
+    result = Result("changed" if cleared or trips else "unchanged", None, None, "", details, "; ".join(parts))
+    return next_steps.with_next_step(result, next_steps.find_next_step(crew, state, "the crew continues"))

@@ -1,0 +1,158 @@
+"""verdict approve · verdict reject: decide a review."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+from liza.board import archived_tasks
+from liza.board.store import Transaction
+from liza.crew.caller import identify_run, require_person, require_task
+from liza.crew.crew import Crew
+from liza.crew.result import Result, make_result
+from liza.crew.run_end import record_run_result
+from liza.model.errors import NotOwner, Refused, UsageError
+from liza.model.model import LineComment, State, Status
+from liza.model.paths import role_of
+from liza.model.value_classes import Value
+from liza.tasks import next_steps
+from liza.tasks.next_steps import NextStep
+from liza.tasks.rules import claims, line_comments, reviews
+from liza.text.suggestions import did_you_mean
+
+
+class Judgment(Value):
+    """A verdict: ``approve`` or ``reject``, its reason, and comments as pairs of ``FILE:LINE`` and text."""
+
+    word: str
+    reason: str
+    comments: tuple[tuple[str, str], ...] = ()
+
+
+def verdict(
+    crew: Crew,
+    word: str,
+    reason: str,
+    *,
+    task_id: str | None = None,
+    commit: str | None = None,
+    comments: Sequence[tuple[str, str]] = (),
+) -> Result:
+    """Approve or reject a commit: a reviewer's run that of its brief, a person that of the named task.
+
+    ``comments`` of a rejection: pairs of ``FILE:LINE`` and text, about lines of that commit. Raises Refused, NotOwner,
+    UsageError.
+    """
+    if word not in ("approve", "reject"):
+        raise UsageError(
+            f"{word!r} is not a verdict: expected approve or reject{did_you_mean(word, ('approve', 'reject'))}",
+            'liza verdict approve "what you ran and saw"',
+        )
+    if not reason.strip():
+        raise UsageError(
+            "the verdict has no reason: say what you ran and saw, or what is wrong", f'liza verdict {word} "…"'
+        )
+    if comments and word == "approve":
+        raise UsageError("comments on lines belong to a rejection", "liza verdict --help")
+    judgment = Judgment(word, reason, tuple(comments))
+    if task_id is not None and not os.environ.get("LIZA_RUN"):
+        return _by_person(crew, judgment, task_id, commit)
+    return _by_run(crew, judgment, task_id)
+
+
+def _judge(
+    crew: Crew, judgment: Judgment, task_id: str, by: str, commit: str, quoted: tuple[LineComment, ...]
+) -> Transaction:
+    with crew.change(by, judgment.word, task_id) as tx:
+        now = crew.clock.now()
+        if judgment.word == "approve":
+            tx.state = reviews.approve(tx.state, task_id, by, commit, now, judgment.reason)
+        else:
+            tx.state = reviews.reject(tx.state, task_id, by, commit, now, judgment.reason, comments=quoted)
+    return tx
+
+
+def _quote_lines(crew: Crew, comments: Sequence[tuple[str, str]], commit: str) -> tuple[LineComment, ...]:
+    """Return the comments with the lines of ``commit`` that they are about. Raises UsageError, GitFailed."""
+    if not comments:
+        return ()
+
+    line_comments.check_comments(comments)
+    quoted = []
+    for location, text in comments:
+        path, _ = line_comments.parse_location(location)
+        data = _read_file(crew, commit, path, line_comments.MAX_FILE)
+        quoted.append(line_comments.quote_comment(location, text, commit, data))
+    return tuple(quoted)
+
+
+def _read_file(crew: Crew, commit: str, path: str, limit: int) -> bytes | None:
+    """Return a file at a commit; None if it has no such file, or only a larger one. Raises GitFailed."""
+    name = f"{commit}:{path}"
+    if (
+        "\n" in path
+        or "\0" in path
+        or crew.git.run("cat-file", "-t", name, codes=(0, 1, 128)).stdout.strip() != b"blob"
+    ):
+        return None
+    size = int(crew.git.run("cat-file", "-s", name, codes=(0,)).stdout)
+    return crew.git.run("cat-file", "blob", name, codes=(0,)).stdout if size <= limit else None
+
+
+def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
+    try:
+        caller = identify_run(crew)
+    except NotOwner:
+        raise
+    except Refused as error:
+        waiting = [task.id for task in crew.board.read().tasks if task.status is Status.READY_FOR_REVIEW]
+        if waiting:  # a person's verdict names its task
+            error.hint = shlex.join(["liza", "verdict", judgment.word, judgment.reason, "--task", waiting[0]])
+        raise
+    if role_of(caller.agent) != "code-reviewer":
+        raise Refused(f"{caller.agent} is not a code-reviewer; agents do not review their own work", "liza ready")
+    task = require_task(caller)
+    if task_id not in (None, task):
+        raise Refused(f"{caller.run} reviews {task}, not {task_id}", "liza ready")
+    record = crew.run_dir(caller.run).read_record()
+    commit = record.commit if record and record.commit else crew.worktrees.head_commit(caller.agent)
+    quoted = _quote_lines(crew, judgment.comments, commit)
+    tx = _judge(crew, judgment, task, caller.run, commit, quoted)
+    record_run_result(crew, caller.run, "0")
+    manual_step = f"liza merge {task}" if judgment.word == "approve" else f"liza task show {task}"
+    return make_result(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else manual_step)
+
+
+def _full_commit(crew: Crew, commit: str, task_id: str) -> str:
+    result = crew.git.run(
+        "rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}", codes=(0, 1, 128)
+    )
+    if result.code != 0:
+        raise UsageError(f"{commit!r} is not a commit of this repository", f"liza diff {task_id}")
+    return result.stdout.decode().strip()
+
+
+def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None) -> Result:
+    by = require_person(crew, planner=False)
+    state = crew.board.read()
+    if state.task(task_id) is None:
+        archived_tasks.refuse_archived(crew, state, [task_id])
+    named_commit = commit or claims.get_task(state, task_id).review_commit or ""
+    commit_id = _full_commit(crew, named_commit, task_id) if named_commit else ""
+    quoted = _quote_lines(crew, judgment.comments, commit_id) if commit_id else ()
+    tx = _judge(crew, judgment, task_id, by, commit_id, quoted)
+    result = make_result(tx.before, tx.state, task_id, "")
+    return next_steps.with_next_step(result, _next_step(crew, tx.state, judgment.word, task_id))
+
+
+def _next_step(crew: Crew, state: State, word: str, task_id: str) -> NextStep:
+    """Return who goes on after a person's verdict. Without a crew the person does."""
+    coder = claims.get_task(state, task_id).assigned_to
+    is_crew = any(crew.is_supervised(agent) for agent in state.agents)
+    if word == "approve":
+        step = next_steps.find_next_step(crew, state, "the crew merges it")
+        return step if is_crew else NextStep("", f"liza merge {task_id}")
+    if is_crew:
+        return next_steps.find_next_step(crew, state, "a coder continues it", "coder")
+    return NextStep("", f"liza claim {task_id} --agent {coder}")

@@ -1,0 +1,185 @@
+"""The account of the next session: choose it, read its secret, and put both into the session's environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from liza.model.errors import Missing, NoAccount, UsageError
+from liza.programs.presets.preset import Preset
+from liza.programs.session.run_directory import RunDir
+from liza.text.times import format_time
+from liza.usage import account_file, account_records, secret_source
+from liza.usage.account_file import ACCOUNTS_COMMAND, Account
+from liza.usage.account_records import Records
+from liza.usage.rules import account_rules
+from liza.usage.rules.account_rules import AccountOrder, AccountRecord, NoneUsable
+from liza.usage.run_account import RunAccount, forget_run_account, write_run_account
+from liza.usage.secret_source import Secret
+
+_UNUSED = AccountRecord()
+
+
+class SessionAccount:
+    """The account of a session and its secret. ``account`` None: the program has no accounts in the file."""
+
+    def __init__(
+        self, preset: Preset, account: Account | None, secret: Secret | None, others: Sequence[Account], now: datetime
+    ) -> None:
+        self.account = account
+        self.secret = secret
+        self._config_dir_env = preset.config_dir_env
+        self._hidden = _credential_variables(preset, others)
+        self.read = now
+
+    @property
+    def config_dir(self) -> str:
+        """The account's own configuration directory, or empty."""
+        return self.account.config_dir if self.account is not None else ""
+
+    @property
+    def expires(self) -> datetime | None:
+        """When the secret ends, if that is known."""
+        seconds = self.account.valid_seconds if self.account is not None else None
+        return None if seconds is None else self.read + timedelta(seconds=seconds)
+
+    def apply_to(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of the session: with this account's credentials, and those of no other account."""
+        if self.account is None:
+            return dict(env)
+        clean = {name: value for name, value in env.items() if name not in self._hidden}
+        if self.account.config_dir:
+            clean[self._config_dir_env] = self.account.config_dir
+        return {**clean, self.account.sets: self.secret.value} if self.secret is not None else clean
+
+    def record(self, directory: RunDir) -> None:
+        """Record the account of the run, without the secret. Raises OSError."""
+        forget_run_account(directory)
+        if self.account is not None:
+            write_run_account(
+                directory,
+                RunAccount(
+                    account=self.account.id, read=self.read, expires=self.expires, config_dir=self.account.config_dir
+                ),
+            )
+
+
+def _credential_variables(preset: Preset, accounts: Sequence[Account]) -> frozenset[str]:
+    """Return the variables that can hold a credential of an account: what a session gets is set anew."""
+    names = {name for account in accounts for name in (account.variable, account.sets)}
+    return frozenset({*names, preset.credential_env} - {""}) if accounts else frozenset()
+
+
+class AccountChooser:
+    """Chooses accounts of the person for sessions of one program. ``environ`` is the supervisor's environment."""
+
+    def __init__(
+        self, preset: Preset, environ: Mapping[str, str], notify: Callable[[str], None], home: Path | None = None
+    ) -> None:
+        self._preset, self._environ, self._notify = preset, environ, notify
+        self._home = home or Path.home()
+        self._records = account_records.records_path(environ, self._home)
+
+    def take(self, now: datetime, preferred: str | None = None) -> SessionAccount:
+        """Choose an account, read its secret and record the use. An account without a readable secret is skipped.
+
+        ``preferred`` is the account of a conversation that the session continues. Raises NoAccount.
+        """
+        try:
+            file = account_file.read_accounts(self._home)
+            accounts = file.accounts_of(self._preset)
+        except UsageError as error:
+            # Without the file it is not known which account is allowed: the program's own login may be another's.
+            raise NoAccount(error.message, error.hint) from error
+        by_id = {account.id: account for account in accounts}
+        unreadable: Records = {}
+        while by_id:
+            account = by_id[self._reserve(tuple(by_id), now, file.order, preferred, unreadable)]
+            try:
+                secret_source.check_directory(account)
+                secret = secret_source.read_secret(account, self._environ, self._home)
+            except Missing as error:
+                unreadable[account.id] = self._skip(account, error, now)
+                continue
+            return SessionAccount(self._preset, account, secret, accounts, now)
+        return SessionAccount(self._preset, None, None, (), now)
+
+    def read_again(self, account_id: str, now: datetime) -> SessionAccount:
+        """Return the account of a living session with its secret, read again. Raises NoAccount, Missing."""
+        account = self.find(account_id)
+        secret = secret_source.read_secret(account, self._environ, self._home)
+        return SessionAccount(self._preset, account, secret, self._read_accounts(), now)
+
+    def find(self, account_id: str) -> Account:
+        """Return the account with this id. Raises NoAccount."""
+        account = next((account for account in self._read_accounts() if account.id == account_id), None)
+        if account is None:
+            raise NoAccount(
+                f"account {account_id} is not in {account_file.accounts_path(self._home)}", ACCOUNTS_COMMAND
+            )
+        return account
+
+    def _read_accounts(self) -> tuple[Account, ...]:
+        try:
+            return account_file.read_accounts(self._home).accounts_of(self._preset)
+        except UsageError as error:
+            raise NoAccount(error.message, error.hint) from error
+
+    def hide_credentials(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return ``env`` without the credentials of accounts, for a process that calls no model.
+
+        Raises NoAccount if the file of accounts cannot be read.
+        """
+        hidden = _credential_variables(self._preset, self._read_accounts())
+        return {name: value for name, value in env.items() if name not in hidden}
+
+    def _reserve(
+        self, names: Sequence[str], now: datetime, order: AccountOrder, preferred: str | None, unreadable: Records
+    ) -> str:
+        """Choose an account and record its use in one step, so that two agents see each other. Raises NoAccount.
+
+        ``unreadable`` are the records of accounts that were skipped: the file may not have them.
+        """
+        chosen: list[str] = []
+
+        def change(records: Records) -> Records:
+            records = {**records, **unreadable}
+            choice = account_rules.choose_account(names, records, now, order, preferred)
+            if isinstance(choice, NoneUsable):
+                raise none_usable_error(self._preset.name, choice)
+            chosen.append(choice.name)
+            record = account_rules.after_start(records.get(choice.name, _UNUSED), now)
+            return {**records, choice.name: record}
+
+        try:
+            account_records.change_records(self._records, change)
+        except OSError as error:
+            # A read-only home or a full disk: limits are found out by sessions then, and work goes on.
+            self._notify(f"! what is known of accounts cannot be written: {error}")
+            chosen.clear()
+            change(account_records.read_sound_records(self._records))
+        return chosen[0]
+
+    def _skip(self, account: Account, error: Missing, now: datetime) -> AccountRecord:
+        """Record that the secret of an account cannot be read, so that another one is chosen; return the record."""
+        self._notify(f"! {error.message} (next: {error.hint})")
+        reason = error.message.removeprefix(f"account {account.id}: ")
+        # If this cannot be written, the next choice has reported it.
+        with suppress(OSError):
+            account_records.change_record(
+                self._records, account.id, lambda record: account_rules.after_unreadable(record, now, reason)
+            )
+        return account_rules.after_unreadable(_UNUSED, now, reason)
+
+
+def none_usable_error(program: str, wait: NoneUsable) -> NoAccount:
+    """Return the error for a program without a usable account."""
+    return NoAccount(describe_wait(program, wait), ACCOUNTS_COMMAND)
+
+
+def describe_wait(program: str, wait: NoneUsable) -> str:
+    """Return why no account can be used, and until when."""
+    until = "until a person acts" if wait.until is None else f"before {format_time(wait.until)}"
+    return f"no account of {program} can be used {until}: {wait.reason}"

@@ -1,0 +1,211 @@
+"""The person's file of accounts, ``~/.config/liza/accounts.toml``.
+
+It may name commands, so it is only read from the person's own configuration: what a clone brings is never read. It
+holds no secret itself, unless the person writes one into a command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from liza.model.errors import UsageError
+from liza.model.model import FrozenStruct
+from liza.model.type_errors import describe_decode_error
+from liza.model.value_classes import Value, decodable
+from liza.programs.presets.preset import Preset
+from liza.system import untrusted_files
+from liza.usage.rules.account_rules import AccountOrder
+
+ACCOUNTS_COMMAND = "liza programs accounts"
+_MAX_SIZE = 1 << 20  # bytes
+_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
+VariableName = Annotated[str, msgspec.Meta(pattern=_VARIABLE)]
+CredentialKind = Literal["api_key", "oauth", "token"]
+
+
+class AccountRow(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An account as the file describes it.
+
+    Its secret is in ``variable``, or is printed by ``command``; ``config_dir`` is a configuration directory of its
+    own, with a login in it. ``login``: it is the program's own login, with nothing of these. ``sets``: the variable
+    that the program reads the secret from; default: ``credential_env`` of its preset. ``valid_seconds``: how long the
+    secret is valid after it was read.
+    """
+
+    variable: VariableName | None = None
+    command: str | tuple[str, ...] | None = None
+    config_dir: str | None = None
+    login: bool = False
+    sets: VariableName | None = None
+    type: CredentialKind = "api_key"
+    valid_seconds: Annotated[int, msgspec.Meta(ge=10, le=366 * 86_400)] | None = None
+
+
+class _Document(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    order: AccountOrder = AccountOrder.LISTED
+    accounts: dict[str, dict[str, dict[str, Any]]] = msgspec.field(default_factory=dict)
+
+
+class Account(Value):
+    """An account of one program. ``id`` is ``PROGRAM/NAME``; ``sets`` is empty if it has no secret."""
+
+    program: str
+    name: str
+    variable: str = ""
+    command: tuple[str, ...] = ()
+    config_dir: str = ""
+    sets: str = ""
+    kind: CredentialKind = "api_key"
+    valid_seconds: int | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.program}/{self.name}"
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether a secret is to be read for it."""
+        return bool(self.variable or self.command)
+
+
+class AccountsFile(Value):
+    """The accounts of all programs, in the order of the file, and the order in which they are used."""
+
+    path: Path
+    order: AccountOrder = AccountOrder.LISTED
+    rows: Mapping[str, Mapping[str, AccountRow]] = {}
+
+    def accounts_of(self, preset: Preset) -> tuple[Account, ...]:
+        """Return the accounts of a program. Raises UsageError for one that the program cannot use."""
+        rows = self.rows.get(preset.name, {})
+        return tuple(self._account(preset, name, row) for name, row in rows.items())
+
+    def _account(self, preset: Preset, name: str, row: AccountRow) -> Account:
+        where = f"[accounts.{preset.name}.{name}]"
+        if row.config_dir is not None and not preset.config_dir_env:
+            raise _error(self.path, f"{where} config_dir: {preset.name} has no variable for its directory")
+        has_secret = row.variable is not None or row.command is not None
+        sets = (row.sets or preset.credential_env) if has_secret else ""
+        if has_secret and not sets:
+            raise _error(self.path, f'{where} needs sets = "VARIABLE", from which {preset.name} reads the secret')
+        command = shlex.split(row.command) if isinstance(row.command, str) else row.command or ()
+        directory = "" if row.config_dir is None else str(Path(row.config_dir).expanduser())
+        return Account(
+            preset.name, name, row.variable or "", tuple(command), directory, sets, row.type, row.valid_seconds
+        )
+
+
+def accounts_path(home: Path) -> Path:
+    """Return the path of the person's file of accounts."""
+    return home / ".config" / "liza" / "accounts.toml"
+
+
+def read_accounts(home: Path) -> AccountsFile:
+    """Read the file; without one there are no accounts.
+
+    Raises UsageError if another user may change it, if it cannot be parsed, or if an account is not complete.
+    """
+    path = accounts_path(home)
+    try:
+        data = untrusted_files.read_if_exists(path, _MAX_SIZE, follow_links=True)
+        if data is None:
+            return AccountsFile(path)
+        _check_owner(path)
+        document = msgspec.convert(tomllib.loads(data.decode()), decodable(_Document))
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
+        raise _error(path, describe_decode_error(error, _Document)) from error
+    rows = {
+        program: {name: _read_row(path, f"[accounts.{program}.{name}]", name, fields) for name, fields in named.items()}
+        for program, named in document.accounts.items()
+    }
+    return AccountsFile(path, document.order, rows)
+
+
+def _read_row(path: Path, where: str, name: str, fields: Mapping[str, Any]) -> AccountRow:
+    """Return an account as the file describes it. Raises UsageError, with the account."""
+    try:
+        row = msgspec.convert(fields, decodable(AccountRow))
+    except msgspec.ValidationError as error:
+        raise _error(path, f"{where} {describe_decode_error(error, AccountRow)}") from error
+    if (reason := _row_error(name, row)) is not None:
+        raise _error(path, f"{where} {reason}")
+    return row
+
+
+def _check_owner(path: Path) -> None:
+    """Raise UsageError if another user may change the file: Liza runs the commands in it."""
+    status = path.stat()
+    if os.geteuid() != 0 and status.st_uid not in (os.geteuid(), 0):
+        raise UsageError(f"{path} belongs to another user", f"ls -l {shlex.quote(str(path))}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(status.st_mode)
+        raise UsageError(
+            f"{path} has mode {mode:04o}: other users may change it", f"chmod 600 {shlex.quote(str(path))}"
+        )
+
+
+def _row_error(name: str, row: AccountRow) -> str | None:
+    """Return what is wrong with an account for any program, or None."""
+    if not _NAME.fullmatch(name):
+        return "a name is lower-case letters, digits, '.', '-' and '_', at most 40"
+    if row.variable is not None and row.command is not None:
+        return "has a variable and a command: keep one"
+    if row.login and (row.variable, row.command, row.config_dir) != (None, None, None):
+        return "login = true is the program's own login: it has no variable, command or config_dir"
+    if not row.login and (row.variable, row.command, row.config_dir) == (None, None, None):
+        return "needs variable, command, config_dir, or login = true"
+    return _command_error(row.command) or _directory_error(row.config_dir)
+
+
+def _command_error(command: str | tuple[str, ...] | None) -> str | None:
+    if command is None:
+        return None
+    try:
+        words = shlex.split(command) if isinstance(command, str) else command
+    except ValueError as error:
+        return f"command: {error}"
+    if not words or not words[0]:
+        return "command is empty"
+    if any("\0" in word for word in words):
+        return "command has a null character"
+    # The command runs in the home directory. A path relative to the project would be a program of the clone.
+    if "/" in words[0] and not words[0].startswith(("/", "~/")):
+        return f"command: {words[0]!r} must be a name on PATH or an absolute path"
+    return None
+
+
+def _directory_error(directory: str | None) -> str | None:
+    if directory is None or directory.startswith(("/", "~/")):
+        return None
+    return f"config_dir: {directory!r} must be an absolute path, or begin with ~/"
+
+
+def _error(path: Path, reason: str) -> UsageError:
+    return UsageError(f"{path}: {reason}", f"${{EDITOR:-vi}} {shlex.quote(str(path))}")
+
+
+def public_fields(account: Account) -> dict[str, Any]:
+    """Return what may be shown of an account: everything but a secret."""
+    return {"program": account.program, "name": account.name, "source": describe_source(account), "sets": account.sets}
+
+
+def describe_source(account: Account) -> str:
+    """Return where the secret comes from, for a person. A command is shown by its program only: see ``has_secret``."""
+    parts = []
+    if account.variable:
+        parts.append(f"variable {account.variable}")
+    if account.command:
+        parts.append(f"command {Path(account.command[0]).name}")
+    if account.config_dir:
+        parts.append(f"directory {account.config_dir}")
+    return ", ".join(parts) or "the program's own login"

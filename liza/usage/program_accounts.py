@@ -1,0 +1,175 @@
+"""programs accounts: the accounts of the person, which sessions use them, and until when each is limited."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew, find_crew
+from liza.model.errors import LizaError, Missing, NoCrew, NotRegularFile, UsageError
+from liza.model.paths import Paths, run_id
+from liza.model.value_classes import replace
+from liza.programs.presets import preset_files, preset_table
+from liza.programs.presets.preset_table import Presets
+from liza.programs.run_state import is_session_living
+from liza.recovery.findings import Finding
+from liza.system import wake_up
+from liza.system.clock import SystemClock
+from liza.text.redaction import redact
+from liza.usage import account_file, account_records, secret_source
+from liza.usage.account_file import ACCOUNTS_COMMAND, Account, AccountsFile
+from liza.usage.rules import account_rules
+from liza.usage.rules.account_rules import AccountRecord
+from liza.usage.run_account import read_run_account
+
+_UNUSED = AccountRecord()
+
+
+def show_accounts(*, clear: str | None = None, check: bool = False) -> dict[str, Any]:
+    """Return the accounts of all programs, with their state; no secret.
+
+    ``clear``: first forget what keeps this account from being used. ``check``: read each secret once and report
+    whether that works; ``checked`` is False for a program's own login, which only the program can read. Both are for
+    people. Raises LizaError if the file or the records cannot be read.
+    """
+    crew = _find_crew()
+    if crew is not None and (clear is not None or check):
+        require_person(crew, planner=False)
+    home = Path.home()
+    file = account_file.read_accounts(home)
+    table = preset_table.load_presets(crew.paths if crew is not None else Paths(Path.cwd()))
+    accounts, notices = _accounts(file, table)
+    path = account_records.records_path(os.environ, home)
+    if clear is not None:
+        _clear(path, clear, accounts, crew)
+    records = account_records.read_records(path)
+    users, unknown = ({}, ()) if crew is None else _find_users(crew)
+    rows = [_row(account, records.get(account.id, _UNUSED), users.get(account.id, ())) for account in accounts]
+    if check:
+        for account, row in zip(accounts, rows, strict=True):
+            row["problem"] = _try_secret(account, home)
+            row["checked"] = account.has_secret or bool(account.config_dir)
+    return {
+        "file": str(file.path),
+        "order": file.order.value,
+        "accounts": rows,
+        "ok": all(row["problem"] is None for row in rows),
+        "notices": [*notices, *unknown, *_damage_notice(path)],
+    }
+
+
+def _find_crew() -> Crew | None:
+    try:
+        return find_crew()
+    except NoCrew:
+        return None
+
+
+def _accounts(file: AccountsFile, table: Presets) -> tuple[list[Account], list[str]]:
+    """Return the accounts of known programs, and a notice for each program that is unknown."""
+    accounts: list[Account] = []
+    notices: list[str] = []
+    for program in file.rows:
+        if program in table.rows:
+            accounts += file.accounts_of(table.rows[program])
+        else:
+            suggestion = preset_files.did_you_mean(program, table.rows.keys())
+            notices.append(f"{file.path} has accounts of an unknown program {program!r}{suggestion}")
+    return accounts, notices
+
+
+def _row(account: Account, record: AccountRecord, users: Sequence[str]) -> dict[str, Any]:
+    now = SystemClock().now()
+    is_usable = account_rules.is_usable(record, now)
+    obstacle = secret_source.find_obstacle(account, os.environ)
+    return {
+        **account_file.public_fields(account),
+        "id": account.id,
+        "state": account_rules.describe_record(record, now),
+        "until": None if is_usable else record.until,
+        "reason": None if is_usable else redact(record.reason),
+        "last_used": record.last_used,
+        "sessions": record.uses,
+        "used_by": list(users),
+        "problem": None if obstacle is None else obstacle.message,
+    }
+
+
+def _find_users(crew: Crew) -> tuple[Mapping[str, tuple[str, ...]], Sequence[str]]:
+    """Return the living runs of this crew that use each account, and a notice for each whose account is not known."""
+    users: dict[str, tuple[str, ...]] = {}
+    unknown = []
+    for name, agent in crew.board.read().agents.items():
+        directory = crew.run_dir(run_id(name, agent.runs)) if agent.runs else None
+        # A file that an agent damaged hides only its own run.
+        try:
+            used = read_run_account(directory) if directory is not None and is_session_living(directory) else None
+            if used is not None and directory is not None:
+                users[used.account] = (*users.get(used.account, ()), directory.run)
+        except LizaError as error:
+            unknown.append(str(error) if error.hint is None else f"{error} (next: {error.hint})")
+    return users, unknown
+
+
+def _clear(path: Path, account: str, accounts: Sequence[Account], crew: Crew | None) -> None:
+    names = [each.id for each in accounts]
+    if account not in names:
+        suggestion = preset_files.did_you_mean(account, names)
+        raise UsageError(f"unknown account {account!r}{suggestion}", ACCOUNTS_COMMAND)
+    account_records.change_record(path, account, account_rules.cleared)
+    if crew is not None:
+        # Without it the supervisors notice the change after config.poll_interval.
+        with suppress(OSError):
+            wake_up.wake_watchers(crew.paths, "accounts")
+
+
+def _try_secret(account: Account, home: Path) -> str | None:
+    """Read the secret of an account; return why that fails, or None."""
+    try:
+        secret_source.check_directory(account)
+        secret_source.read_secret(account, os.environ, home)
+    except Missing as error:
+        return error.message
+    return None
+
+
+def _damage_notice(path: Path) -> list[str]:
+    damaged = account_records.damaged_path(path)
+    if not damaged.exists():
+        return []
+    return [f"the records of limits were damaged and began anew; the old ones: {damaged}"]
+
+
+def find_account_findings(table: Presets) -> list[Finding]:
+    """Return findings about accounts for `doctor`: what would keep each from being used. No command is run."""
+    home = Path.home()
+    try:
+        file = account_file.read_accounts(home)
+        if not file.rows:
+            return []
+        accounts, notices = _accounts(file, table)
+        records = account_records.read_records(account_records.records_path(os.environ, home))
+    except (LizaError, NotRegularFile) as error:
+        return [Finding("accounts", error.message, False, error.hint)]
+    findings = [Finding("accounts", notice, hint=f"${{EDITOR:-vi}} {file.path}") for notice in notices]
+    checked = [(account, _finding(account, records.get(account.id, _UNUSED))) for account in accounts]
+    # One that works is enough for the sessions of its program.
+    working = {account.program for account, finding in checked if finding.ok}
+    return [*findings, *(replace(finding, ok=account.program in working) for account, finding in checked)]
+
+
+def _finding(account: Account, record: AccountRecord) -> Finding:
+    """Finding of one account; not ``ok`` if a person has to act before it can be used."""
+    obstacle = secret_source.find_obstacle(account, os.environ)
+    if obstacle is not None:
+        return Finding("accounts", obstacle.message, False, obstacle.hint)
+    now = SystemClock().now()
+    if account_rules.is_usable(record, now):
+        return Finding("accounts", f"{account.id}: {account_file.describe_source(account)}")
+    state, again = account_rules.describe_record(record, now), f"{ACCOUNTS_COMMAND} --clear {account.id}"
+    # A limit ends by itself; a refused login does not.
+    return Finding("accounts", f"{account.id} is {state}: {redact(record.reason)}", record.until is not None, again)

@@ -1,0 +1,95 @@
+"""metrics: count tasks, verdicts and usage of the sprint."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from liza.board import archived_tasks
+from liza.crew.crew import Crew
+from liza.model import derived, timings
+from liza.model.errors import UsageError
+from liza.model.gates import is_untested
+from liza.model.model import FINAL_STATUSES, State, Status
+from liza.text.suggestions import did_you_mean
+from liza.usage import ledger, otel_export, usage_summary
+
+MIN_VERDICTS = 5  # with fewer verdicts the approval rate says nothing
+MAX_APPROVAL_RATE = 0.95  # above this rate reviewers may not look at the work
+
+
+USAGE_GROUPS = ("task", "agent", "program", "account", "model", "tool", "outcome", "day")
+"""Groups in which usage is summed. Days are in UTC."""
+
+
+def usage_by(crew: Crew, groups: Sequence[str]) -> dict[str, Any]:
+    """Return the usage in these groups only. Raises UsageError for an unknown group."""
+    for group in groups:
+        if group not in USAGE_GROUPS:
+            groups_text = f"{', '.join(USAGE_GROUPS)}{did_you_mean(group, USAGE_GROUPS)}"
+            raise UsageError(f"unknown group {group!r}; the groups: {groups_text}", "liza metrics --by model")
+    state = crew.board.read()
+    totals = usage_summary.usage_breakdown(crew, state)
+    return {"sprint": state.sprint.id, **{f"by_{group}": totals[f"by_{group}"] for group in groups}}
+
+
+def export_usage(crew: Crew) -> dict[str, Any]:
+    """Send the sessions that were not sent before to an OpenTelemetry collector, and the sums of all.
+
+    Raises Missing if the extra is not installed, or no collector is named or accepts the data.
+    """
+    state = crew.board.read()
+    ended = ledger.read_entries(crew.paths)
+    runs = {entry.run for entry in ended}
+    living = [entry for entry in usage_summary.read_usage(crew, state) if entry.run not in runs]
+    sent = otel_export.export_usage(crew.paths.liza, str(crew.paths.root), ended, living, os.environ)
+    return {"result": "exported", "sessions": sent}
+
+
+def metrics(crew: Crew) -> dict[str, Any]:
+    """Return tasks by status, tries, verdicts and usage, with a warning if reviewers approve nearly everything."""
+    state = crew.board.read()
+    counts = derived.sprint_metrics(state)
+    verdicts = counts["approved"] + counts["rejected"]
+    rate = round(counts["approved"] / verdicts, 3) if verdicts else None
+    is_too_high = rate is not None and verdicts >= MIN_VERDICTS and rate > MAX_APPROVAL_RATE
+    now = crew.clock.now()
+    archived = archived_tasks.read_figures(crew, state)
+    times = {task.id: timings.task_times(task, now) for task in state.tasks}
+    return {
+        "sprint": state.sprint.id,
+        "goal_status": state.goal.status,
+        "retrospective": state.sprint.retrospective,
+        "goal_seconds": timings.goal_seconds(state, now),
+        "waiting_seconds": timings.waiting_seconds(state, now, archived.waiting),
+        "tasks": [
+            {
+                "id": task.id,
+                "status": task.status.value,
+                "seconds": times[task.id].seconds,
+                "tries": times[task.id].tries,
+                "waiting_seconds": times[task.id].waiting,
+            }
+            for task in state.tasks
+        ],
+        **counts,
+        "archived": state.archived.total,
+        "by_status": _by_status(state),
+        "approval_rate": rate,
+        "untested_merges": archived.untested
+        + sum(is_untested(task) for task in state.tasks if task.status is Status.MERGED),
+        **usage_summary.usage_breakdown(crew, state),
+        "messages": usage_summary.delivery_statistics(crew, state),
+        "anomalies": dict(Counter(anomaly.type for anomaly in state.anomalies)),
+        "warnings": [f"reviewers approved {rate:.0%} of {verdicts} submissions: check their reviews"]
+        if is_too_high
+        else [],
+    }
+
+
+def _by_status(state: State) -> dict[str, int]:
+    counts = Counter(task.status for task in state.tasks)
+    counts.update({status: state.archived.counts.get(status.value, 0) for status in FINAL_STATUSES})
+    return {status.value: counts[status] for status in Status if counts[status]}

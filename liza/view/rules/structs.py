@@ -1,0 +1,209 @@
+"""The facts about a crew at one moment, and the picture that is drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from liza.model.ahead_rules import CommitsAhead
+from liza.model.alarm_kinds import Alarm, alarm_class
+from liza.model.model import AlignmentNote, State, Task
+from liza.model.state_words import AgentWord, TaskWord
+from liza.model.value_classes import Value, asdict
+from liza.tasks.rules.drafts import MissingParts
+
+
+class AgentRow(Value, kw_only=True):
+    """An agent as `status --json` prints it. ``why``: why it does not work, or what it needs; None for neither.
+
+    ``context``: percentage of its session's context window that is used; None without a session, or if the program
+    does not report it. ``until``: when it goes on, while it waits for a time.
+    """
+
+    id: str
+    role: str
+    status: str
+    run: str | None = None
+    current_task: str | None = None
+    lease_expires: datetime | None = None
+    program: str | None = None
+    why: str | None = None
+    state: str | None = None
+    evidence: str | None = None
+    state_since: datetime | None = None
+    doing: str | None = None
+    since: datetime | None = None
+    seconds: int | None = None
+    phase: str | None = None
+    state_source: str | None = None
+    reported_by: str | None = None
+    calls: int | None = None
+    denials: int = 0
+    tokens: int | None = None
+    unmeasured: str | None = None
+    context: int | None = None
+    until: datetime | None = None
+
+
+class Costs(Value, kw_only=True):
+    """Usage of the sprint as `status --json` prints it; there ``text`` is ``said``."""
+
+    unreadable: str | None = None
+    money: float | None = None
+    tokens: int | None = None
+    estimated: int = 0
+    sessions: int = 0
+    living: int = 0
+    silent: int = 0
+    unpriced: int = 0
+    text: str = ""
+    budget: Mapping[str, Any] = {}
+
+    def fields(self) -> dict[str, Any]:
+        """Return the usage as `status --json` prints it."""
+        return {("said" if name == "text" else name): value for name, value in asdict(self).items()}
+
+
+class CrewFacts(Value, kw_only=True):
+    """What is known about a crew. ``alarms``: all that are present; ``waiting``: those that wait for a person.
+
+    ``alarm_times``: since when an alarm is logged, by kind and subject. ``signals``: each active signal with its
+    reason. ``up``: the command that starts supervisors, if tasks are open and none runs. ``outdated_proof``: which
+    files that define the tests have changed since the proof.
+    """
+
+    now: datetime
+    state: State
+    agents: tuple[AgentRow, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+    waiting: tuple[Alarm, ...] = ()
+    alarm_times: Mapping[tuple[str, str], datetime] = {}
+    missing: Mapping[str, MissingParts] = {}
+    signals: Mapping[str, str] = {}
+    costs: Costs = Costs()
+    ahead: CommitsAhead | None = None
+    server: Mapping[str, Any] | None = None
+    up: str | None = None
+    outdated_proof: str | None = None
+
+
+class AlarmRow(Value):
+    """An alarm: ``since`` when it is known, and for how many ``seconds``; None if it is unknown."""
+
+    kind: str
+    about: str
+    message: str
+    next: str
+    waiting_since: datetime | None = None
+    since: datetime | None = None
+    seconds: int | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the alarm as `status --json` prints it: with its class."""
+        return {**asdict(self), "class": alarm_class(self.kind)}
+
+
+class TaskRow(Value):
+    """A task with its word. ``owner``: who works on it or reviews it. ``reason``: why it is where it is, or its text.
+
+    ``missing``: the missing parts of a DRAFT. ``waits_for``: the tasks that have to be merged first. ``is_stopped``:
+    its agent is off.
+    """
+
+    task: Task
+    word: TaskWord
+    owner: str = ""
+    reason: str = ""
+    missing: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    is_stopped: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        """Return the task as `status --json` prints it: with the words of the board."""
+        return {**asdict(self.task), "missing": self.missing, "waits_for": self.waits_for}
+
+
+class AgentLine(Value):
+    """An agent with its word. ``reason``: why it does not work, or what it works on beside a task."""
+
+    row: AgentRow
+    word: AgentWord
+    reason: str = ""
+
+
+class QueueRow(Value):
+    """An approved task in the merge queue as `queue --json` prints it. Times are in seconds.
+
+    ``batch``: the number of the batch that it is merged with. ``estimate``: in how many seconds that ends. ``why``:
+    why it is not merged now, with the command for that.
+    """
+
+    position: int
+    id: str
+    into: str
+    priority: int
+    waiting: int
+    batch: int | None = None
+    estimate: float | None = None
+    why: str | None = None
+    next: str | None = None
+
+
+class SessionRow(Value):
+    """The session of an agent at work: what it does, since when, and what it has used so far."""
+
+    run: str
+    agent: str
+    task: str | None
+    program: str | None
+    doing: str
+    since: datetime | None
+    seconds: int | None
+    calls: int | None
+    tokens: int | None
+    context: int | None
+
+
+class ReportRow(Value):
+    """An open discovery or anomaly: its id, its urgency or type, who reported it, and the text."""
+
+    id: str
+    kind: str
+    by: str
+    text: str
+
+
+class Picture(Value, kw_only=True):
+    """All that `liza status` draws.
+
+    ``waits``: the alarms that wait for a person; their number is the one that is printed everywhere. ``news``: the
+    other alarms. ``counts``: tasks by word, with those of the archive. ``stopped``: how many of the working ones have
+    an agent that is off. ``total``: all tasks but those that were given up. ``is_off``: the crew has agents, and all
+    are off. ``server_failure``: why the worker API is not served although the crew expects it.
+    """
+
+    time: datetime
+    revision: int
+    goal: str
+    goal_status: str
+    decision: AlignmentNote | None
+    waits: tuple[AlarmRow, ...]
+    news: tuple[AlarmRow, ...]
+    counts: Mapping[TaskWord, int]
+    stopped: int
+    total: int
+    archived: int
+    tasks: tuple[TaskRow, ...]
+    agents: tuple[AgentLine, ...]
+    is_off: bool
+    queue: tuple[QueueRow, ...]
+    costs: Costs
+    sessions: tuple[SessionRow, ...]
+    signals: Mapping[str, str]
+    discoveries: tuple[ReportRow, ...]
+    anomalies: tuple[ReportRow, ...]
+    ahead: CommitsAhead | None
+    up: str | None
+    server_failure: str | None
+    outdated_proof: str | None

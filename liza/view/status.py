@@ -1,0 +1,364 @@
+"""status: the state of the crew at one moment: gather the facts, and print them or draw them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from liza.alarms import current_alarms
+from liza.api import api_server
+from liza.board import signals
+from liza.breaker.rules.board_reports import open_anomalies, open_discoveries
+from liza.breaker.rules.breaker_trips import signal_hint
+from liza.briefs.quoting import quote_line
+from liza.config.rules import test_proof
+from liza.crew import deleted_parts, layout, logged_alarms
+from liza.crew.crew import Crew
+from liza.git import commits_ahead
+from liza.model.ahead_rules import CommitsAhead
+from liza.model.alarm_kinds import Alarm, AlarmKind, waits_for_person
+from liza.model.errors import LizaError
+from liza.model.history_events import HistoryEvent
+from liza.model.model import Agent, State, SupervisorExit
+from liza.model.owned_work import CurrentWork, find_current_work
+from liza.model.paths import role_of, run_id, sort_agents
+from liza.model.rests import MAX_LIMIT
+from liza.model.state_words import AgentWord
+from liza.model.statuses import AgentStatus, WorkKind
+from liza.model.up_command import up_command_for
+from liza.model.value_classes import asdict as fields_of
+from liza.programs.rules import model_silence
+from liza.programs.session import run_directory, session_process
+from liza.programs.terminal import tmux
+from liza.recovery.stopped_processes import find_stopped
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.rules import picking, planning
+from liza.tasks.rules.picking import Evidence, LimitReached, Pick
+from liza.tasks.rules.planning import is_crew_done
+from liza.text.redaction import redact
+from liza.usage import usage_summary
+from liza.view import activity
+from liza.view.rules.picture import alarm_rows, build_picture
+from liza.view.rules.structs import AgentRow, Costs, CrewFacts, Picture
+
+WAIT_MARGIN = timedelta(hours=1)
+"""Longest time that a supervisor rests after the announced end of a usage limit."""
+_AT_REST = (AgentStatus.OFFLINE, AgentStatus.WAITING)
+
+
+def status(crew: Crew) -> dict[str, Any]:
+    """Return goal, sprint, signals, tasks, agents, alerts and cost. Raises NoCrew, BoardUnreadable."""
+    facts = gather_facts(crew, crew.board.read())
+    state, picture = facts.state, build_picture(facts)
+    return {
+        "time": facts.now,
+        "revision": state.revision,
+        "goal": fields_of(state.goal),
+        "sprint": fields_of(state.sprint),
+        "integration_branch": state.config.integration_branch,
+        "tests": _tests(facts),
+        "waits": len(picture.waits),
+        "signals": list(facts.signals),
+        "reasons": dict(facts.signals),
+        "tasks": [row.fields() for row in picture.tasks],
+        "archived": {"total": state.archived.total, "by_status": state.archived.counts},
+        "agents": [fields_of(row) for row in facts.agents],
+        "waiting": [row.fields() for row in picture.waits],
+        "alerts": [row.fields() for row in alarm_rows(facts)],
+        "reports": _open_reports(state),
+        "ahead": None if facts.ahead is None else fields_of(facts.ahead),
+        "cost": facts.costs.fields(),
+        "server": facts.server,
+        "up": facts.up,
+    }
+
+
+def look(crew: Crew) -> Picture:
+    """Return the picture of the crew now. Raises NoCrew, BoardUnreadable."""
+    return build_picture(gather_facts(crew, crew.board.read()))
+
+
+def gather_facts(crew: Crew, state: State) -> CrewFacts:
+    """Return what is known about the crew now, for a board that was read already."""
+    evidence = gather_evidence(crew, state)
+    signal_names = signals.active_signals(crew.paths)
+    missing_parts = current_alarms.find_missing_parts(crew, state)
+    present = current_alarms.find_alarms(crew, state, evidence, missing_parts)
+    agents = tuple(agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents))
+    waiting = (
+        *(alarm for alarm in present if waits_for_person(alarm.kind)),
+        *_question_alarms(crew, state, agents),
+    )
+    return CrewFacts(
+        now=crew.clock.now(),
+        state=state,
+        agents=agents,
+        alarms=present,
+        waiting=waiting,
+        alarm_times=logged_alarms.find_times(crew, (*present, *waiting)),
+        missing=missing_parts,
+        signals={name: redact(signals.read_reason(crew.paths, name)) for name in signal_names},
+        costs=_costs(crew, state),
+        ahead=_ahead(crew, state),
+        server=api_server.describe(crew),
+        up=_up_command(crew, state),
+        outdated_proof=test_proof.outdated_reason(state.config),
+    )
+
+
+def _costs(crew: Crew, state: State) -> Costs:
+    cost = usage_summary.sprint_cost(crew, state)
+    return Costs(text=str(cost.pop("said")), **cost)
+
+
+def _open_reports(state: State) -> dict[str, list[dict[str, Any]]]:
+    """Return the discoveries and anomalies about which nothing is decided, as fields with their ``id``."""
+    anomalies = open_anomalies(state)
+    return {
+        "discoveries": [fields_of(discovery) for discovery in open_discoveries(state)],
+        "anomalies": [{"id": name, **fields_of(anomaly)} for name, anomaly in anomalies.items()],
+    }
+
+
+def _up_command(crew: Crew, state: State) -> str | None:
+    """Return the command that starts supervisors if tasks are open and none runs; null otherwise."""
+    if is_crew_done(state, has_planner=False) or not state.tasks or any(map(crew.is_supervised, state.agents)):
+        return None
+    return up_command_for(state)
+
+
+def _tests(facts: CrewFacts) -> dict[str, Any]:
+    """The test command, and why it is not proved that it tests the worktree it runs in; null if it is proved.
+
+    ``outdated``: which files that define it have changed since the proof; null if none has.
+    """
+    return {
+        "command": facts.state.config.integration_command,
+        "not_proved": test_proof.unproved_reason(facts.state.config),
+        "outdated": facts.outdated_proof,
+    }
+
+
+def _question_alarms(crew: Crew, state: State, rows: Iterable[AgentRow]) -> Iterator[Alarm]:
+    """Alarms for the questions that programs show at their terminals."""
+    for row in rows:
+        question = _question(crew, state, row.id) if row.doing == AgentWord.WAITS_FOR_YOU else None
+        if question is not None:
+            yield Alarm(AlarmKind.QUESTION, row.id, f"{row.run} shows {question}", f"liza attach {row.id}", row.since)
+
+
+def _ahead(crew: Crew, state: State) -> CommitsAhead | None:
+    """Commits by which integration is ahead of the person's branch, once all tasks are done.
+
+    None if git fails: `liza doctor` reports why.
+    """
+    if not is_crew_done(state, has_planner=False):
+        return None
+    try:
+        return commits_ahead.find_commits_ahead(crew, state)
+    except (LizaError, OSError):
+        return None
+
+
+def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> AgentRow:
+    """Return an agent as it is now."""
+    agent = state.agents[name]
+    exit_note = current_alarms.read_supervisor_exit(crew, name)
+    holds = picking.occupation(state, name)
+    # If it holds nothing, an edit from outside may have left another status on the board.
+    may_be_shown = holds or agent.status in (AgentStatus.STARTING, AgentStatus.WAITING)
+    shown = agent.status if may_be_shown else AgentStatus.IDLE
+    why: str | None
+    if exit_note is not None or not crew.is_supervised(name):
+        shown, why = _why_offline(crew, state, name, exit_note)
+    elif (stopped := _stopped_reason(crew, name)) is not None:
+        why = stopped
+    elif holds:
+        why = (
+            _question_hint(crew, state, name)
+            or _stopped_tmux_reason(crew, name, agent)
+            or _model_silence_reason(crew, state, name)
+        )
+        why = why or _unmeasured(crew, state, name)
+    else:
+        why = _why_idle(crew, state, name, evidence, signal_names)
+    gauge = usage_summary.read_gauge(crew, state, name)
+    wait = _read_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None
+    if wait is not None:
+        shown, why = AgentStatus.WAITING, _describe_wait(wait, agent, holds)
+    doing = activity.activity_row(crew, state, name if shown not in _AT_REST else "")
+    return AgentRow(
+        id=name,
+        role=role_of(name),
+        status=shown,
+        run=run_id(name, agent.runs) if agent.runs else None,
+        current_task=agent.current_task if holds else None,
+        lease_expires=agent.lease_expires,
+        program=agent.program,
+        why=why,
+        **_state_row(crew, state, name, signal_names),
+        **doing,
+        **activity.reported_row(crew, state, name if shown not in _AT_REST else ""),
+        calls=gauge.calls if gauge else None,
+        denials=current_alarms.count_denials(crew, state, name),
+        tokens=gauge.used.tokens if gauge and gauge.used else None,
+        unmeasured=usage_summary.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
+        context=agent.context_percent or None if doing["doing"] else None,
+        until=None if wait is None else wait.until,
+    )
+
+
+def find_off(crew: Crew, state: State) -> frozenset[str]:
+    """Return the agents that have no supervisor, and hold nothing by hand."""
+    exits = {name: current_alarms.read_supervisor_exit(crew, name) for name in state.agents}
+    gone = [name for name, note in exits.items() if note is not None or not crew.is_supervised(name)]
+    return frozenset(name for name in gone if _why_offline(crew, state, name, exits[name])[0] == AgentStatus.OFFLINE)
+
+
+def _state_row(crew: Crew, state: State, name: str, signal_names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the operating state of an agent; all values are null if the files of its session cannot be read."""
+    try:
+        report = activity.find_state(crew, state, name, signal_names)
+    except (LizaError, OSError):
+        return {"state": None, "evidence": None, "state_since": None}
+    return {"state": report.state.value, "evidence": report.evidence, "state_since": report.since}
+
+
+def _question_hint(crew: Crew, state: State, name: str) -> str | None:
+    """The question that a working agent's program asks a person, with the command to answer it."""
+    question = _question(crew, state, name)
+    return None if question is None else f"its program shows {question}: liza attach {name}"
+
+
+def _question(crew: Crew, state: State, name: str) -> str | None:
+    """The question that an agent's program asks a person; None if there is no question, or it cannot be read."""
+    agent = state.agents[name]
+    try:
+        question = crew.run_dir(run_id(name, agent.runs)).read_question() if agent.runs else None
+    except LizaError:
+        return None
+    return None if question is None else redact(quote_line(question, 160))
+
+
+def _stopped_tmux_reason(crew: Crew, name: str, agent: Agent) -> str | None:
+    """Reason if the tmux server of the agent's terminal is stopped; None if it is not, or if that is unknown."""
+    run = run_id(name, agent.runs)
+    try:
+        if not agent.runs or not os.path.lexists(crew.paths.run(run) / run_directory.PANE_FILE):
+            return None
+
+        server = tmux.find_stopped_server(crew.paths.root, run)
+    except LizaError:
+        return None
+    return None if server is None else f"the tmux server of its terminal is stopped: kill -CONT {server}"
+
+
+def _model_silence_reason(crew: Crew, state: State, name: str) -> str | None:
+    """Why a working agent gets no answer from its model.
+
+    Until the session's first activity: why the previous session got none. None if that cannot be read.
+    """
+    agent, work = state.agents[name], find_current_work(state, name)
+    if work is None:
+        return None
+    directory = crew.run_dir(work.run)
+    try:
+        note, is_active = directory.read_model_note(), any(directory.read_activity())
+    except LizaError:
+        return None
+    if note is not None:
+        now, program = crew.clock.now(), (agent.program or "its program").partition(":")[0]
+        since, seconds_left = (now - note.since).total_seconds(), (note.ends - now).total_seconds()
+        model = model_silence.ModelSilence(note.kind, since, quote_line(note.words, 200), retried=note.retried)
+        return redact(model_silence.describe_status(model, seconds_left, program))
+    previous = None if is_active else _previous_model_failure(state, work)
+    return None if previous is None else f"tried again after: {redact(quote_line(previous, 200))}"
+
+
+def _unmeasured(crew: Crew, state: State, name: str) -> str | None:
+    """Why loops of a working agent cannot be detected and its budget cannot be enforced; None if they can."""
+    gauge = usage_summary.read_gauge(crew, state, name)
+    if gauge is None or gauge.unmeasured is None:
+        return None
+    return f"its calls and tokens cannot be measured: {redact(quote_line(gauge.unmeasured, 200))}"
+
+
+def _previous_model_failure(state: State, work: CurrentWork) -> str | None:
+    """Why the last ended session got no answer from its model; None if it ended for another reason."""
+    task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
+    ends = [event for event in task.history if event.event != HistoryEvent.RESUME] if task is not None else []
+    return ends[-1].detail if ends and ends[-1].event in (HistoryEvent.UNANSWERED, HistoryEvent.QUOTA) else None
+
+
+def _read_wait(crew: Crew, name: str, agent: Agent) -> run_directory.AgentWait | None:
+    """Return what an agent waits for; None if it waits for nothing, or the record cannot be read.
+
+    None also for a note that no supervisor can have written: while a session lives, or with an end beyond the longest
+    limit.
+    """
+    try:
+        wait = run_directory.read_wait(crew.paths, name)
+        if wait is None or not timedelta(0) < wait.until - crew.clock.now() <= MAX_LIMIT + WAIT_MARGIN:
+            return None
+        return None if agent.runs and _has_session(crew, run_id(name, agent.runs)) else wait
+    except LizaError:
+        return None
+
+
+def _has_session(crew: Crew, run: str) -> bool:
+    return isinstance(
+        session_process.read_state(crew.run_dir(run).path),
+        session_process.RunningSession | session_process.ShimStarting,
+    )
+
+
+def _describe_wait(wait: run_directory.AgentWait, agent: Agent, holds: str | None) -> str:
+    """Describe until when an agent waits, in local time, and the task that it keeps."""
+    local_end = wait.until.astimezone()
+    until = (
+        f"{local_end:%H:%M}"
+        if local_end.date() == datetime.now(local_end.tzinfo).date()
+        else f"{local_end:%Y-%m-%d %H:%M}"
+    )
+    keeps = f", and it keeps {holds}" if holds else ""
+    return f"{agent.program or 'its program'} waits until {until}{keeps}: {redact(wait.reason)}"
+
+
+def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit | None) -> tuple[str, str]:
+    """Status to show for an agent without a supervisor, and the reason."""
+    holds, work = picking.occupation(state, name), find_current_work(state, name)
+    if layout.works_unseen(crew, name):
+        return state.agents[name].status, f"it still runs, but its lock file was deleted: {deleted_parts.AGAIN}"
+    if exit_note is not None:
+        return AgentStatus.OFFLINE, f"its supervisor left: {exit_note.reason}"
+    if holds is None:
+        return AgentStatus.OFFLINE, "no supervisor runs"
+    if work is not None and not crew.run_dir(work.run).exists() and not activity.is_given_back(state, work):
+        return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
+    return AgentStatus.OFFLINE, f"it holds {holds}, and no supervisor runs: {up_command_for(state, name)}"
+
+
+def _stopped_reason(crew: Crew, name: str) -> str | None:
+    """Return that the agent's supervisor is stopped, with the command that continues it; None if it is not."""
+    pid = find_stopped(crew, [name]).supervisors.get(name)
+    return None if pid is None else f"its supervisor (process {pid}) is stopped: kill -CONT {pid}"
+
+
+def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> str:
+    if state.agents[name].status == AgentStatus.STARTING:
+        return "its supervisor starts up"
+    if signal_names:
+        return f"{signal_names[0]} is set; {signal_hint(state)} removes it"
+    role = role_of(name)
+    if role == "planner":
+        trigger = planning.next_trigger(state, evidence)
+        return trigger if isinstance(trigger, str) else f"about to plan: {trigger.name}"
+    if role == "code-reviewer":
+        review = picking.pick_review(state, name, evidence)
+        return f"about to review {review.task.id}" if isinstance(review, Pick) else review.why
+    pick = picking.pick_task(state, name, crew.clock.now(), evidence)
+    if isinstance(pick, Pick):
+        return f"about to take {pick.task.id}"
+    return f"{pick.task.id}: {pick.reason}" if isinstance(pick, LimitReached) else pick.why
