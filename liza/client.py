@@ -1,6 +1,6 @@
 """``liza``: hand the typed command to the command server; without one, and on any doubt, run it here.
 
-`command_server/__init__.py` describes the server. In the box of a session the command goes to the session's socket,
+`cli/server/__init__.py` describes the server. In the box of a session the command goes to the session's socket,
 and never runs here. This module imports almost nothing else of Liza, because the start of the interpreter and these
 imports are the greater part of a short command.
 """

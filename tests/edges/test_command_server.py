@@ -341,7 +341,7 @@ def test_importing_everything_leaves_one_thread_no_file_and_reads_no_variable_th
 
 
 def test_liza_works_without_the_package_of_the_server(repo: Path, tmp_path: Path) -> None:
-    code = copy_liza(tmp_path, "command_server", "command_server.py")
+    code = copy_liza(tmp_path, "server", "command_server.py")
     for word in ("status", "--help", "doctor"):
         words = [*code(RUN), word]
         done = subprocess.run(words, cwd=repo, capture_output=True, text=True, timeout=LIMIT, check=False)
