@@ -16,7 +16,8 @@ from liza.alarms.rules.alarms import AlarmFacts, StoppedProcesses, evaluate_alar
 from liza.alarms.rules.drift_alarms import RepositoryDrift
 from liza.alarms.rules.merge_alarms import AbsentCheckout
 from liza.config.rules.settings import UnconfirmedSetting
-from liza.model.alarm_kinds import AlarmKind, LoggedKind, alarm_class, waits_for_person
+from liza.crew.crew import Crew
+from liza.model.alarm_kinds import Alarm, AlarmKind, LoggedKind, alarm_class, waits_for_person
 from liza.model.model import (
     Agent,
     Config,
@@ -425,9 +426,9 @@ def literal_kinds() -> Iterator[str]:
         for node in nodes_of(tree):
             name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
             first = node.args[0] if isinstance(node, ast.Call) and node.args else None
-            if name == "Alarm" and isinstance(first, ast.Constant):
+            if name == Alarm.__name__ and isinstance(first, ast.Constant):
                 yield str(first.value)
-            if name == "append_alert_log" and first is not None:
+            if name == Crew.append_alert_log.__name__ and first is not None:
                 lines = (text for part in ast.walk(first) for text in strings_of(part))
                 yield from (line[1] for text in lines if (line := re.match(r"(\w+)  ", text)))
         yield from (line[1] for _, text in texts(tree) if (line := re.match(r"(\w+)  .*\. Next: ", text)))

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from liza.model.transitions import add_event, apply_verb, has_done
 from tests.unit.sources import nodes_of, parse_text
 
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted((ROOT / "liza").rglob("*.py"))
 FIELDS = frozenset({"event", "kind", "meaning", "outcome", "phase", "reason", "status", "trigger"})
-RECORDERS = frozenset({"add_event", "apply_verb", "has_done"})
+RECORDERS = frozenset(function.__name__ for function in (add_event, apply_verb, has_done))
 """Functions whose second argument is an event of a history."""
 ALLOWED = {
     ("liza/programs/event_readers.py", "status"): "words of the programs' output",

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import liza
 from liza.cli.app import load_command
+from liza.crew.result import Result, make_result
+from liza.model.alarm_kinds import Alarm
+from liza.model.errors import LizaError
+from liza.recovery.findings import Finding
+from liza.tasks.next_steps import NextStep
 from tests.unit.sources import nodes_of, parse_module
 
 ROOT = Path(liza.__file__).parent
@@ -87,11 +93,23 @@ def test_every_command_that_a_message_names_exists_with_its_options() -> None:
 
 HINT_NAMES = frozenset({"hint", "step", "next_step", "command"})
 """Variables that have hints. Functions whose name ends with the last three return hints."""
-HINT_POSITIONS = {"Alarm": 3, "Result": 3, "make_result": 3, "Finding": 2, "NextStep": 1}
-"""Calls that take a hint, and its position among the arguments. Errors take it second."""
+HINT_PARAMETERS: dict[Callable[..., object], str] = {
+    Alarm: "next",
+    Result: "next",
+    make_result: "next_step",
+    Finding: "hint",
+    NextStep: "command",
+    LizaError: "hint",
+}
+"""What takes a hint, and by which parameter."""
+HINT_POSITIONS = {
+    function.__name__: [*inspect.signature(function).parameters].index(name)
+    for function, name in HINT_PARAMETERS.items()
+}
 TOOLS = frozenset({
     "apt", "cat", "cd", "chmod", "command", "df", "diff", "echo", "eval", "export", "file", "fuser", "gh", "git",
-    "glab", "date", "kill", "less", "liza", "liza-agent", "locale", "ls", "mkdir", "mv", "npm", "ps", "python3", "rm",
+    "glab", "date", "kill", "less", "liza", "liza-agent", "locale", "ls", "mkdir", "mv", "npm",
+    "pre-commit", "ps", "python3", "rm",
     "sed", "sudo", "tmux", "unset", "${EDITOR:-vi}",
 })  # fmt: skip
 AGENT_STEPS = re.compile(r"(stop|end|go|do|continue)\b[^…A-Z]*")
@@ -104,9 +122,9 @@ def hints() -> Iterator[tuple[str, str]]:
     for path in sorted(ROOT.rglob("*.py")):
         for node in nodes_of(parse_module(path)):
             name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
-            position = 1 if name in errors else HINT_POSITIONS.get(name)
+            position = HINT_POSITIONS.get(LizaError.__name__ if name in errors else name)
             if isinstance(node, ast.Call) and position is not None:
-                named = [keyword.value for keyword in node.keywords if keyword.arg in ("hint", "next")]
+                named = [keyword.value for keyword in node.keywords if keyword.arg in HINT_PARAMETERS.values()]
                 for value in [*node.args[position : position + 1], *named]:
                     where = f"{path.relative_to(ROOT.parent)}:{node.lineno}"
                     yield from ((where, text) for text in spelled_texts(value) if text)
@@ -133,7 +151,7 @@ def error_classes() -> frozenset[str]:
                 bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
 
     def is_error(name: str) -> bool:
-        return name == "LizaError" or any(map(is_error, bases.get(name, ())))
+        return name == LizaError.__name__ or any(map(is_error, bases.get(name, ())))
 
     return frozenset(filter(is_error, bases))
 
