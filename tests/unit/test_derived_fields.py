@@ -7,26 +7,16 @@ from typing import Any
 import pytest
 
 from liza.config.rules import settings
-from liza.model.derived import sprint_metrics, update_derived_fields, work_by_agent
+from liza.model.derived import sprint_metrics, update_derived_fields
 from liza.model.errors import BoardInconsistent
 from liza.model.history_events import (
-    ANSWER_EVENTS,
-    CLOSING_EVENTS,
-    CREW_EVENTS,
-    FRAMING_EVENTS,
-    QUESTION_EVENTS,
-    UNFINISHED_ENDS,
-    VERDICTS,
     HistoryEvent,
-    session_end,
 )
-from liza.model.model import Agent, ArchiveSummary, Budget, Config, Event, PlanningClaim, QueueSettings, State, Status
+from liza.model.model import Agent, ArchiveSummary, Budget, Config, Event, QueueSettings, State, Status
 from liza.model.statuses import AgentStatus
-from liza.model.transitions import Invocation, apply_verb, find_illegal_changes, find_unexplained_step, has_done
+from liza.model.transitions import Invocation, apply_verb, find_illegal_changes, find_unexplained_step
 from liza.model.value_classes import replace
-from liza.tasks.rules import claims
-from liza.tasks.rules.picking import Evidence
-from tests.unit.boards import HEAD, HERE, NOW, agents, board, claimed, task, under_review
+from tests.unit.boards import NOW, agents, board, task
 
 S = Status
 A = AgentStatus
@@ -59,15 +49,6 @@ def test_the_status_of_a_coder_follows_from_its_task(
     assert (agent.status, agent.current_task) == after
 
 
-def test_a_claim_that_is_prepared_a_review_and_planning_are_work_too() -> None:
-    reserved, _ = claims.reserve(board(task()), "task-1", claims.Claimant("coder-2", HERE), "s1", NOW, Evidence())
-    assert work_by_agent(reserved) == {"coder-2": (A.WORKING, "task-1")}
-    reviewed, _, _ = under_review(board(task()))
-    assert work_by_agent(reviewed) == {"code-reviewer-1": (A.REVIEWING, "task-1")}
-    planned = replace(board(), planning=PlanningClaim(run="planner-1.12", trigger="x", count=1))
-    assert work_by_agent(planned) == {"planner-1": (A.WORKING, None)}
-
-
 def test_the_metrics_count_tasks_of_the_board_and_of_the_archive() -> None:
     verdicts = tuple(Event(time=NOW, event=event) for event in (E.APPROVE, E.REJECT, E.REJECT, E.DEADLOCK, E.CLAIM))
     tasks = [task(str(number), status) for number, status in enumerate(Status)]
@@ -85,39 +66,11 @@ def test_the_metrics_count_tasks_of_the_board_and_of_the_archive() -> None:
     assert (both["total"], both["merged"], both["approved"], both["rejected"]) == (6, 3, 6, 4)
 
 
-def test_which_events_end_a_run_ask_answer_and_judge() -> None:
-    """Boards of earlier versions have these events: what each means does not change."""
-    assert set(CLOSING_EVENTS) == {
-        E.HANDOFF, E.SUBMIT, E.SUBMIT_AGAIN, E.BLOCK, E.RELEASE_REVIEW, E.APPROVE, E.REJECT, E.DEADLOCK,
-    }  # fmt: skip
-    assert set(UNFINISHED_ENDS) == {
-        E.CRASH, E.ENDED, E.HELD_UP, E.QUOTA, E.UNUSABLE, E.UNANSWERED, E.CONTEXT_FULL, E.TOO_OLD,
-    }  # fmt: skip
-    assert set(FRAMING_EVENTS) == {*UNFINISHED_ENDS, E.CLAIM, E.STOP, E.HANDOFF, E.SUBMIT, E.REJECT}
-    assert set(QUESTION_EVENTS) == {E.BLOCK, E.GIVE_UP_REVIEW, E.DEADLOCK}
-    assert set(ANSWER_EVENTS) == {E.READY, E.UNBLOCK, E.UNBLOCK_REVIEW, E.SUPERSEDE, E.DROP}
-    assert set(VERDICTS) == {E.APPROVE, E.REJECT, E.DEADLOCK}
-    assert set(CREW_EVENTS) == {E.MERGE, E.MERGE_FAILED, E.MERGE_CLEARED, E.LAND}
-    assert session_end("crash") == "it crashed"
-    assert session_end("submit") == ""
-
-
 def test_a_verb_from_a_status_that_does_not_allow_it_is_a_fault_with_a_command() -> None:
     with pytest.raises(BoardInconsistent) as refused:
         apply_verb(task(), E.SUBMIT, Invocation(NOW, "coder-1"))
     assert str(refused.value) == "task-1 is UNCLAIMED: no transition 'submit' from that status"
     assert refused.value.hint == "liza task show task-1"
-
-
-def test_a_verb_is_recorded_with_who_did_it_and_an_end_gives_the_worktree_back() -> None:
-    state, run = claimed(board(task()))
-    before = state.tasks[0]
-    dropped = apply_verb(before, E.DROP, Invocation(NOW, "human:ann", run, HEAD, "why"), priority=3)
-    assert dropped.history[-1] == Event(time=NOW, event="drop", agent="human:ann", run=run, commit=HEAD, detail="why")
-    assert (dropped.status, dropped.worktree, dropped.priority) == (S.ABANDONED, None, 3)
-    assert apply_verb(before, E.SUBMIT, Invocation(NOW, "coder-1", run)).worktree == before.worktree
-    assert [has_done(dropped, E.DROP, name) for name in (run, "coder-1.9", None)] == [True, False, False]
-    assert not has_done(dropped, E.SUBMIT, run)
 
 
 @pytest.mark.parametrize(
@@ -183,48 +136,6 @@ def test_settings_that_nobody_confirmed_have_their_confirmed_or_default_values()
 )
 def test_confirmed_values_of_a_wrong_type_count_for_nothing(confirmed: object, valid: bool) -> None:
     assert settings.are_valid(confirmed) is valid
-
-
-def test_settings_in_effect_are_listed_without_those_that_have_their_default() -> None:
-    assert settings.describe_effective(Config()) == (
-        "the settings in effect: none (all others have their default values)"
-    )
-    assert settings.describe_effective(Config(push="auto", permissions="bypass")) == (
-        "the settings in effect: permissions 'bypass'; push 'auto' (all others have their default values)"
-    )
-    change = settings.UnconfirmedSetting("integration_command", None, "make")
-    assert change.description == (
-        "config.integration_command was changed outside of liza to 'make'; nothing is used until a person confirms that"
-    )
-
-
-def test_the_settings_that_need_a_person_are_these() -> None:
-    assert set(settings.confirmable_values(Config())) == {
-        "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
-        "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "breaker", "guards",
-        "planning_rounds", "queue", "gates", "push", "notify", "gate_environment", "tests_write", "checkout",
-        "proof_runs", "unproved_commands", "installed_changes", "env_allow", "confinement",
-        "network", "shared",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("zzz", "config.zzz is no setting"),
-        ("rooting", "config.rooting is no setting; did you mean routing?"),
-        ("push.x", "config.push.x is no setting"),
-        (
-            "queue.bach",
-            "config.queue.bach is no setting; did you mean batch? (config.queue has batch, parallel, retries",
-        ),
-        ("budget.zzz", "config.budget.zzz is no setting and limits nothing (config.budget has "),
-    ],
-)
-def test_an_unknown_key_is_told_with_the_similar_setting(key: str, text: str) -> None:
-    described = settings.describe_unknown_key(key)
-    assert described.startswith(text)
-    assert described.count("has ") == text.count("(config.")
 
 
 def test_unknown_keys_are_found_also_one_level_below() -> None:

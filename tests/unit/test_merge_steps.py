@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from liza.alarms.rules.merge_alarms import epic_alarms, retry_alarms
 from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
-from liza.merging.rules.merge_batches import Batch, HowTested, Member
+from liza.merging.rules.merge_batches import Batch, Member
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind, RefChange
-from liza.model import gates, merge_failures, targets
+from liza.model import gates, targets
 from liza.model.gates import GateOutcome, GateRun
-from liza.model.model import Epic, EpicMerge, EpicStep, Event, MergeInProgress, MergeRetry, State, Status, Task
+from liza.model.model import Epic, EpicStep, Event, MergeInProgress, MergeRetry, State, Status, Task
 from liza.model.transitions import Invocation
 from liza.tasks.rules.backlog import TaskFields
 from tests.unit.test_merging import MADE, NOW, TIP, approved, board
-from tests.unit.test_verb_changes import changes
 
 LATER = NOW + timedelta(seconds=60)
 BY = Invocation(now=LATER, by="coder-1", run="coder-1.4", commit=MADE)
 MERGING = MergeInProgress(candidate=MADE, expected=TIP)
-TESTED = replace(MERGING, tested=True)
 LAND = EpicJob(epic="shop", step=EpicStep.LAND)
 UPDATE = EpicJob(epic="shop", step=EpicStep.UPDATE)
-FAILURE = MergeFailure(kind=MergeFailureKind.FAILED, message="disk full", hint="df -h")
 RETRY = MergeRetry(kind="failed", reason="disk full", hint="df -h", tries=2, until=LATER)
 STATE = board(approved(), approved("other"))
 
@@ -44,76 +39,6 @@ def with_first(**fields: Any) -> State:
 
 def event(name: str, **fields: Any) -> tuple[Event, ...]:
     return (Event(**{"time": LATER, "event": name, "agent": "coder-1", "run": "coder-1.4", "commit": MADE, **fields}),)
-
-
-CASES: dict[str, tuple[State, Callable[[State], State], dict[str, Any], tuple[Event, ...]]] = {
-    "begin": (STATE, lambda state: merge_rules.begin_merge(state, "t", MERGING), {"merging": MERGING}, ()),
-    "files in the way": (
-        with_first(merging=MERGING, set_aside=RETRY),
-        lambda state: merge_rules.wait_for_files(state, "t", ("a.py", "b.py")),
-        {"merging": replace(MERGING, waiting=("a.py", "b.py")), "set_aside": None}, (),
-    ),
-    "files in the way that git does not name": (
-        with_first(merging=MERGING), lambda state: merge_rules.wait_for_files(state, "t", ()),
-        {"merging": replace(MERGING, waiting=(".",))}, (),
-    ),
-    "drop the candidate": (
-        with_first(merging=MERGING, set_aside=RETRY), lambda state: merge_rules.drop_candidate(state, "t"),
-        {"merging": None}, (),
-    ),
-    "drop no candidate": (STATE, lambda state: merge_rules.drop_candidate(state, "t"), {}, ()),
-    "merge": (
-        with_first(merging=MERGING, merge_rank=3, set_aside=RETRY),
-        lambda state: merge_rules.record_merge(state, "t", BY, TESTED),
-        {
-            "status": Status.MERGED, "merge_commit": MADE, "tested": True, "merging": None,
-            "merge_rank": 0, "set_aside": None, "worktree": None,
-        },
-        event("merge"),
-    ),
-    "merge twice": (
-        merge_rules.record_merge(STATE, "t", BY, MERGING),
-        lambda state: merge_rules.record_merge(state, "t", BY, TESTED), {}, (),
-    ),
-    "fail": (
-        with_first(merging=MERGING), lambda state: merge_rules.fail_merge(state, "t", replace(BY, detail="red")),
-        {"status": Status.INTEGRATION_FAILED, "merging": None, "approved_by": None},
-        event("merge failed", detail="red"),
-    ),
-    "fail for the coder": (
-        with_first(merging=MERGING),
-        lambda state: merge_rules.retry_or_fail(
-            state, "t", MergeFailure(kind=MergeFailureKind.GONE, message="no commit"), BY
-        ),
-        {"status": Status.INTEGRATION_FAILED, "merging": None, "approved_by": None},
-        event("merge failed", detail="no commit"),
-    ),
-    "try again later": (
-        with_first(merging=MERGING), lambda state: merge_rules.retry_or_fail(state, "t", FAILURE, BY),
-        {
-            "merging": None,
-            "set_aside": MergeRetry(
-                kind="failed", reason="disk full", hint="df -h", tries=1, until=LATER + timedelta(seconds=10)
-            ),
-        },
-        (),
-    ),
-    "hold": (
-        STATE, lambda state: merge_queue.hold(state, "t", " not\n now "), {"merge_hold": "not now"}, (),
-    ),
-    "release": (with_first(merge_hold="no"), lambda state: merge_queue.release(state, "t"), {"merge_hold": None}, ()),
-    "retry": (
-        with_first(set_aside=RETRY), lambda state: merge_queue.retry(state, "t"),
-        {"set_aside": replace(RETRY, until=None)}, (),
-    ),
-    "retry what did not fail": (STATE, lambda state: merge_queue.retry(state, "t"), {}, ()),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_step_of_a_merge_changes_these_fields_of_its_task_and_no_others(case: str) -> None:
-    before, step, fields, history = CASES[case]
-    assert changes(before, step(before), "t") == (fields, history)
 
 
 def test_files_may_wait_while_a_task_is_held() -> None:
@@ -137,39 +62,6 @@ def epic_board(*tasks: Task, **fields: Any) -> State:
 
 
 MERGED = closed(Status.MERGED, worktree=None, merge_commit=MADE, epic="shop")
-TO_LAND = epic_board(MERGED)
-
-
-def epic_of(state: State) -> Epic:
-    assert state.epics["else"] == Epic(mends=1)
-    return state.epics["shop"]
-
-
-def test_the_steps_of_an_epic_change_its_entry_alone() -> None:
-    merging = EpicMerge(step=EpicStep.LAND, candidate=MADE, expected=TIP)
-    aside = replace(TO_LAND, epics={**TO_LAND.epics, "shop": Epic(set_aside=RETRY, mends=1)})
-    begun = epic_rules.begin_merge(aside, LAND, MADE, TIP)
-    assert epic_of(begun) == Epic(set_aside=RETRY, mends=1, merging=merging)
-    assert epic_of(epic_rules.record_tested(begun, "shop", True)).merging == replace(merging, tested=True)
-    assert epic_of(epic_rules.drop_candidate(begun, "shop")) == Epic(set_aside=RETRY, mends=1)
-    assert epic_rules.drop_candidate(aside, "shop") is aside
-    assert epic_rules.drop_candidate(aside, "nothing") is aside
-    assert epic_of(epic_rules.finish_update(begun, "shop")) == Epic(mends=1)
-    assert epic_of(epic_rules.record_mend(begun, "shop")) == Epic(mends=2)
-    assert epic_rules.record_mend(STATE, "new").epics["new"] == Epic(mends=1)
-
-
-def test_a_landing_is_recorded_on_its_tasks_and_ends_what_the_epic_waited_for() -> None:
-    state = epic_board(
-        MERGED, approved("open", epic="shop"), contains=("x",), set_aside=RETRY, landed=("old",), mends=2
-    )
-    landed = epic_rules.finish_landing(state, "shop", MADE, ["t", "open", "gone"], BY)
-    assert changes(state, landed, "t") == ({"landed": MADE}, event("land"))
-    assert epic_of(landed) == Epic(contains=("x",), landed=("old", MADE))
-    again = epic_rules.finish_landing(landed, "shop", MADE, ["t"], BY)
-    assert (again.tasks, epic_of(again)) == (landed.tasks, epic_of(landed))
-    closed = epic_rules.finish_landing(replace(state, tasks=(MERGED,)), "shop", MADE, ["t"], BY)
-    assert epic_of(closed) == Epic(landed=("old", MADE))
 
 
 @pytest.mark.parametrize(
@@ -227,39 +119,6 @@ def test_a_batch_is_named_by_its_first_task_and_published_at_its_tip() -> None:
     assert [one.merging.tip for one in three.prefix(3).members] == ["3", "3", "3"]
 
 
-def test_the_steps_of_a_batch_are_written_to_each_of_its_tasks() -> None:
-    begun = merge_batches.begin_batch(STATE, BATCH)
-    assert [one.merging for one in begun.tasks] == [one.merging for one in BATCH.members]
-    assert merge_batches.find_batches(begun)[0].ids == ("t", "other")
-    tested = merge_batches.record_tested(begun, BATCH.prefix(1), ["other"], HowTested(True, gates="g"))
-    assert [one.merging and one.merging.tested for one in tested.tasks] == [True, None]
-    assert tested.tasks[1].merging is None
-    waiting = merge_batches.wait_for_files(begun, BATCH, ("a",))
-    assert [one.merging and one.merging.waiting for one in waiting.tasks] == [("a",), ("a",)]
-    whole = merge_batches.find_batches(
-        merge_batches.record_tested(begun, BATCH, [], HowTested(False, ("it is sparse",)))
-    )[0]
-    merged = merge_batches.record_merged(begun, whole, replace(BY, detail="x"))
-    assert [(one.merge_commit, one.tested, one.remarks, one.history[-1]) for one in merged.tasks] == [
-        ("1", False, ("it is sparse",), *event("merge", commit="1")),
-        ("2", False, ("it is sparse",), *event("merge", commit="2")),
-    ]
-
-
-def test_a_failure_is_told_with_its_log_and_read_back() -> None:
-    text = merge_failures.format_failure("the tests failed", "/l/a.log", "E assert\n")
-    assert text == "the tests failed (log: /l/a.log)\nE assert\n"
-    events = (Event(time=NOW, event="merge failed", detail="old"), *event("merge failed", detail=text))
-    failed = approved(history=(*events, *event("claim")))
-    assert merge_failures.last_failure(failed) == text.strip()
-    assert merge_failures.first_line(text) == "the tests failed (log: /l/a.log)"
-    assert (merge_failures.first_line(None), merge_failures.first_line(" ")) == ("", "")
-    assert merge_failures.inspect_command(failed) == "less /l/a.log"
-    assert merge_failures.inspect_command(approved()) == "liza task show t"
-    assert merge_failures.last_failure(approved()) == ""
-    assert merge_failures.last_failure(approved(history=event("merge failed"))) == ""
-
-
 @pytest.mark.parametrize(
     ("hint", "step"),
     [
@@ -315,14 +174,6 @@ def test_only_the_last_200_ended_runs_of_a_gate_count() -> None:
     assert gates.recent_runs(runs[:3], "tests") == tuple(runs[:3])
     assert gates.last_gate_runs([runs[0], others[1], runs[1]], "c") == (runs[1], others[1])
     assert gates.last_gate_runs(runs, "d") == ()
-
-
-def test_a_measurement_is_a_line_whose_words_stay() -> None:
-    lines = [msgspec.json.encode(gate_run(outcome)).decode() for outcome in GateOutcome]
-    start = (
-        '{"time":"2026-01-01T12:00:00Z","gate":"tests","candidate":"c","subject":"t","tasks":1,"seconds":1.0,"outcome":'
-    )
-    assert lines == [f'{start}"{word}"}}' for word in ("running", "green", "red", "timeout")]
 
 
 def test_a_task_waits_for_all_open_tasks_of_an_epic_that_it_depends_on() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from liza.model import spending
 from liza.model.model import Budget
-from liza.model.spending import LedgerEntry, TokenUsage, UsageTotal
+from liza.model.spending import LedgerEntry, TokenUsage
 from liza.text.counts import format_bytes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,39 +24,6 @@ PRICED = entry(TokenUsage(input=1000, cached=400, output=200, cost=0.125))
 UNPRICED = entry(TokenUsage(input=30, output=4), program="codex")
 ESTIMATED = entry(TokenUsage(input=10, output=5, estimated=15))
 SILENT = entry(None, program="pi")
-
-
-@pytest.mark.parametrize(
-    ("spent", "text"),
-    [
-        ([], "0 sessions"),
-        ([SILENT], "1 session"),
-        ([SILENT, SILENT], "2 sessions"),
-        ([PRICED], "1 session, 1,200 tokens, $0.12"),
-        ([PRICED, PRICED], "2 sessions, 2,400 tokens, $0.25"),
-        ([UNPRICED], "1 session, 34 tokens, cost not known"),
-        ([PRICED, UNPRICED], "2 sessions, 1,234 tokens, at least $0.12 (1 of 2 sessions reported none)"),
-        ([ESTIMATED], "1 session, about 15 tokens (estimated), cost not known"),
-        ([UNPRICED, ESTIMATED], "2 sessions, about 49 tokens (15 of them estimated), cost not known"),
-        (
-            [PRICED, SILENT],
-            "2 sessions, at least 1,200 tokens; 1 of 2 sessions reported none, "
-            "at least $0.12 (1 of 2 sessions reported none)",
-        ),
-        ([entry(TokenUsage(cost=0.0))], "1 session, no tokens, $0.00"),
-        ([entry(TokenUsage()), SILENT], "2 sessions, tokens not known, cost not known"),
-    ],
-)
-def test_usage_is_told_with_what_is_estimated_or_not_known(spent: list[LedgerEntry], text: str) -> None:
-    assert spending.format_total(spending.sum_usage(spent)) == text
-
-
-def test_a_sum_has_each_figure_of_all_sessions() -> None:
-    total = spending.sum_usage([PRICED, UNPRICED, ESTIMATED, SILENT])
-    used = TokenUsage(input=1040, cached=400, output=209, cost=0.125, estimated=15)
-    assert total == UsageTotal(sessions=4, seconds=40.0, silent=1, unpriced=3, used=used)
-    assert TokenUsage(cost=1.0) + TokenUsage(cost=2.5) == TokenUsage(cost=3.5)
-    assert spending.sum_usage([]) == UsageTotal()
 
 
 def test_the_estimate_of_a_silent_program_grows_with_each_call_and_with_its_output() -> None:
