@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -59,9 +59,27 @@ def variant(*values: object, name: str | None = None) -> ParameterSet:
     return pytest.param(*values, marks=pytest.mark.campaign, id=name)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mix the files: edges compute and journeys wait, so that processes that run both use the CPUs better."""
+    """Leave rows of costly tests to the campaigns, and mix the files.
+
+    Edges compute and journeys wait: processes that run both use the CPUs better.
+    """
+    _mark_rows_beyond_the_sample(items)
     items.sort(key=lambda item: zlib.crc32(item.nodeid.partition("::")[0].encode()))
+
+
+def _mark_rows_beyond_the_sample(items: list[pytest.Item]) -> None:
+    """Mark all rows of a test with ``sample(n)`` as campaigns but ``n``, which are spread over the rows."""
+    rows = defaultdict(list)
+    for item in items:
+        if (sample := item.get_closest_marker("sample")) and not item.get_closest_marker("campaign"):
+            rows[item.nodeid.partition("[")[0], sample.args[0]].append(item)
+    for (_, count), tests in rows.items():
+        chosen = {number * len(tests) // count for number in range(count)}
+        for number, item in enumerate(tests):
+            if number not in chosen:
+                item.add_marker(pytest.mark.campaign)
 
 
 _USAGE = pytest.StashKey[Usage]()

@@ -49,6 +49,7 @@ REDIRECTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "changed",
     [

@@ -166,6 +166,7 @@ def test_the_only_line_that_a_command_prints_is_the_secret(home: Path, command: 
     assert SECRET not in repr(secret)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("command", "reason"),
     [

@@ -104,6 +104,7 @@ BAD: dict[str, tuple[str, str, Any, int, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("method", "path", "body", "status", "code", "words"), BAD.values(), ids=BAD)
 @pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
 def test_bad_input_gets_a_problem_that_names_it(
@@ -301,6 +302,7 @@ def _trickle(path: Path, begin: bytes, trickled: bytes) -> bytes:
     raise AssertionError(f"the connection is still open: {answer!r}")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("begin", "trickled", "responses"),
     [
@@ -373,6 +375,7 @@ def test_metrics_are_prometheus_text(shared: Api) -> None:
     assert all(line.startswith(("#", "liza_")) for line in text.splitlines())
 
 
+@pytest.mark.campaign
 def test_of_two_servers_the_second_refuses_and_the_first_goes_on(api: Api) -> None:
     second = api.crew.run("serve")
     assert (second.returncode, "has a server already" in second.stderr) == (1, True)

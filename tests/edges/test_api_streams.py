@@ -153,6 +153,7 @@ def test_the_newest_stream_of_a_run_ends_the_one_before(worker: Worker) -> None:
     until(lambda: worker.api.get("/v1/health").data["runs"] == 1, "only the second stream is open")
 
 
+@pytest.mark.campaign
 def test_prompts_survive_kill_9_of_the_server_between_any_two_events(worker: Worker) -> None:
     api, got, last = worker.api, [], None
     for index in range(3):
@@ -188,6 +189,7 @@ def test_a_runtime_that_reconnects_all_the_time_gets_each_prompt_once(worker: Wo
     until(lambda: worker.api.get("/v1/health").data["runs"] == 0, "all streams are closed")
 
 
+@pytest.mark.campaign
 def test_readers_that_do_not_read_cost_little_memory_and_keep_nobody_waiting(worker: Worker) -> None:
     api = worker.api
     for _ in range(100):

@@ -843,6 +843,7 @@ LOSSES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sample(2)
 @LOSSES
 def test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is_restored(
     root: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[str], str]

@@ -178,6 +178,7 @@ def test_each_red_gate_is_in_the_failure_and_only_red_ones_are_repeated(crew: Me
     assert (tmp_path / "types").read_text() == "x\n"
 
 
+@pytest.mark.campaign
 def test_a_gate_that_hangs_or_leaves_children_is_ended_and_is_red(crew: Merges, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     hang = f'(trap "" TERM; sleep 600) & echo $! >> "{pids}"; wait'

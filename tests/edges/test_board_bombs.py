@@ -191,6 +191,7 @@ def each(names: Iterable[str], quick: Collection[str]) -> list[object]:
     return [name if name in quick else pytest.param(name, marks=pytest.mark.campaign) for name in names]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", each(BOARDS, QUICK))
 def test_whatever_stands_in_the_place_of_the_board_is_refused_by_name_left_alone_and_restore_leads_out(
     tmp_path: Path, name: str
@@ -273,6 +274,7 @@ NEIGHBOURS: dict[str, Callable[[Paths], Path]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "kinds", [QUICK_KINDS, pytest.param(ALL_KINDS, marks=pytest.mark.campaign)], ids=["few", "all"]
 )

@@ -262,6 +262,7 @@ def with_windows_line_ends(text: str) -> str:
     return text.replace("\n", "\r\n")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "reformat",
     [
@@ -305,6 +306,7 @@ def test_the_same_data_in_another_form_is_kept_and_a_cut_of_it_is_refused(
     assert messages(Board(paths, FakeClock()).read()) == [*messages(whole), "afterwards"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ["", "tasks: [", "\xff"])
 def test_a_board_that_does_not_parse_stops_everything_and_last_good_brings_it_back(
     board: Board, paths: Paths, text: str
@@ -323,6 +325,7 @@ def test_a_board_that_does_not_parse_stops_everything_and_last_good_brings_it_ba
     assert board.read().revision == 3
 
 
+@pytest.mark.campaign
 def test_a_board_destroyed_behind_a_hole_in_the_spool_comes_back_as_it_was_last(board: Board, paths: Paths) -> None:
     for message in ("one", "two", "three", "four"):
         say(board, message)
@@ -400,6 +403,7 @@ def test_a_destroyed_board_comes_back_as_it_was_last_when_the_end_of_the_journal
     assert messages(other.read()) == ["one", "two", "three"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("step", "after"),
     [("write_journal", True), ("record_intent", True), ("write_spool", True), ("write_next_board", True)],
@@ -426,6 +430,7 @@ def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_
     assert [revision for revision, _ in other.spool.rebuild_texts()] == kept
 
 
+@pytest.mark.campaign
 def test_a_change_killed_before_its_spool_on_a_board_destroyed_since_never_came(board: Board, paths: Paths) -> None:
     say(board, "one")
     killed(lambda: say(Board(paths, FakeClock()), "killed"), "record_intent", True)
@@ -543,6 +548,7 @@ def test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged(b
     assert [record.void for record in revision_journal.iter_newest_first(paths.journal) if record.void] == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("cut", [0, 1, 2])
 def test_the_same_without_the_base_in_the_spool_and_the_end_of_the_journal(
     board: Board, paths: Paths, cut: int

@@ -110,6 +110,7 @@ def test_a_rebased_branch_replaces_its_own_push_and_no_commit_of_others(crew: Me
     assert backup_record.read_failure(crew.crew) is None
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["task", pytest.param("task/a/b", marks=pytest.mark.campaign)])
 def test_a_branch_of_origin_that_excludes_a_tasks_is_named_and_can_be_renamed(crew: Merges, name: str) -> None:
     git(crew.root, "push", "-q", "origin", f"main:refs/heads/{name}")
@@ -120,6 +121,7 @@ def test_a_branch_of_origin_that_excludes_a_tasks_is_named_and_can_be_renamed(cr
     assert at_origin(crew) == {f"{name.replace('/', '-')}-old": crew.tip("main"), "task/a": crew.tip("task/a")}
 
 
+@pytest.mark.campaign
 def test_a_branch_that_moves_after_the_look_at_it_is_not_overwritten(crew: Merges) -> None:
     push_tasks(crew.crew)
     before, other = at_origin(crew)["task/a"], crew.tip("main")
@@ -165,6 +167,7 @@ def test_an_origin_that_is_gone_is_tried_again_after_a_delay_and_stops_no_task(c
     assert at_origin(crew).keys() == {"task/a", "task/b"}, "a was merged meanwhile, and is saved all the same"
 
 
+@pytest.mark.campaign
 def test_an_origin_that_asks_for_a_password_is_told_at_once(
     crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def leave_out(root: Path) -> None:
     assert not (root / "AGENTS.md").exists()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -152,6 +153,7 @@ def plant_run(directory: Path) -> None:
     (directory / "coder-1.1").mkdir()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("plant", "is_told"),
     [(plant_link, False), (plant_record, True), (plant_pipe, True), (plant_run, False)],

@@ -177,6 +177,7 @@ def test_a_killed_command_is_reported_as_killed(server: Server) -> None:
     assert process.wait(LIMIT) == -signal.SIGKILL
 
 
+@pytest.mark.campaign
 def test_a_command_outlives_a_killed_server_and_reports_its_end(own_server: Server) -> None:
     gate = own_server.repo.parent / "gate"
     os.mkfifo(gate)
@@ -190,6 +191,7 @@ def test_a_command_outlives_a_killed_server_and_reports_its_end(own_server: Serv
     assert own_server.run("status").returncode == 0, "a stale socket is not used"
 
 
+@pytest.mark.campaign
 def test_a_command_runs_directly_if_the_server_is_stopped_by_a_signal(own_server: Server) -> None:
     os.kill(own_server.pid, signal.SIGSTOP)
     try:
@@ -200,6 +202,7 @@ def test_a_command_runs_directly_if_the_server_is_stopped_by_a_signal(own_server
     assert own_server.run("task", "list", "--json").stdout.count('"id": "b"') == 1
 
 
+@pytest.mark.campaign
 def test_messages_and_ps_show_the_command_and_not_the_server(server: Server) -> None:
     process, command = server.hold_lock()
     assert b"liza\0lock\0" in Path(f"/proc/{command}/cmdline").read_bytes()
@@ -244,6 +247,7 @@ def test_an_argument_that_is_not_utf8_is_refused_as_directly(server: Server) -> 
         assert (done.returncode, b"is not UTF-8 text" in done.stderr) == (2, True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", [0o755, 0o700])
 def test_a_socket_that_others_may_use_is_not_used(own_server: Server, mode: int) -> None:
     own_server.socket.parent.chmod(mode)
@@ -340,6 +344,7 @@ def test_importing_everything_leaves_one_thread_no_file_and_reads_no_variable_th
     assert counts == "1 ['0', '1', '2', '3']", "3 is the directory that is listed"
 
 
+@pytest.mark.campaign
 def test_liza_works_without_the_package_of_the_server(repo: Path, tmp_path: Path) -> None:
     code = copy_liza(tmp_path, "server", "command_server.py")
     for word in ("status", "--help", "doctor"):

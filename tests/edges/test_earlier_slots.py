@@ -124,6 +124,7 @@ def test_a_purge_saves_the_files_in_the_worktrees_of_an_earlier_crew_and_names_t
     assert worktree_paths(repo) == [str(repo)]
 
 
+@pytest.mark.campaign
 def test_a_purge_leaves_a_worktree_of_an_earlier_crew_that_cannot_be_saved_with_its_branch_and_names_it(
     repo: Path,
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_purge_leaves_a_worktree_of_an_earlier_crew_that_cannot_be_saved_with_
     assert "refs/heads/task/first" in done.kept_refs
 
 
+@pytest.mark.campaign
 def test_an_init_that_fails_leaves_the_worktrees_of_an_earlier_crew_alone(repo: Path) -> None:
     with_draft(repo, "first")
     clean(repo)

@@ -391,6 +391,7 @@ def kill_at(crew: EpicCrew, point: str, deed: Callable[[], None]) -> None:
     assert code == -signal.SIGKILL, (point, (crew.check.parent / "quiet").read_text()[-2000:])
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", [POINTS[4], *(variant(point) for point in POINTS if point != POINTS[4])])
 def test_a_landing_that_was_killed_is_completed_or_undone_and_lands_once(crew: EpicCrew, point: str) -> None:
     crew.add("a", epic="shop")

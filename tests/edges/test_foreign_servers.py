@@ -83,6 +83,7 @@ def test_a_server_counts_at_each_address_of_the_machine(crew: Merges, servers: S
     assert find(crew).endswith(f"of your checkout listens on {port}")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("evidence", ["module", "absolute script", "relative script", "program", "directory below"])
 def test_a_server_counts_by_its_program_script_or_directory(
     crew: Merges, servers: Servers, tmp_path: Path, evidence: str
@@ -103,6 +104,7 @@ def test_a_server_counts_by_its_program_script_or_directory(
     assert find(crew).endswith(f"of your checkout listens on {port}")
 
 
+@pytest.mark.campaign
 def test_a_server_of_another_slot_or_worktree_makes_a_merge_untested(
     crew: Merges, servers: Servers, tmp_path: Path
 ) -> None:
@@ -170,6 +172,7 @@ def test_a_server_on_ports_of_its_own_slot_is_left_alone(crew: Merges, servers: 
     assert find(crew).endswith(f"of slot s1 listens on {slot_ports('s2')[3]}")
 
 
+@pytest.mark.campaign
 def test_a_server_that_a_gate_starts_is_left_alone(crew: Merges, servers: Servers) -> None:
     crew.approved("a")
     port = choose_port()
@@ -197,6 +200,7 @@ def during_gate(crew: Merges) -> Iterator[tuple[Path, Path]]:
     yield begun, go_on
 
 
+@pytest.mark.campaign
 def test_a_server_that_starts_during_the_gate_makes_it_untested(crew: Merges, servers: Servers) -> None:
     crew.approved("a")
     port = choose_port()

@@ -144,6 +144,7 @@ def test_a_log_whose_archive_is_no_file_stays_and_is_reported(crew: Crew) -> Non
     assert kept.exists()
 
 
+@pytest.mark.campaign
 def test_a_kill_at_any_point_loses_nothing(crew: Crew, tmp_path: Path) -> None:
     for number in range(1, retention.UNARCHIVED_RUNS + 3):
         ran(crew, number)

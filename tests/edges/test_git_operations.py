@@ -150,6 +150,7 @@ def follow(there: Path, hint: str, last: bool) -> None:
     run(there, first.rpartition("then: ")[2].replace("…", "x"))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "last"),
     [
@@ -176,6 +177,7 @@ def test_the_next_step_that_submit_names_leads_to_a_submission(crew: Merges, nam
     assert (crew.status("a"), crew.task("a").review_commit) == ("READY_FOR_REVIEW", git(there, "rev-parse", "HEAD"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "again"),
     [
@@ -217,6 +219,7 @@ def test_a_fresh_session_in_the_same_worktree_is_told_what_is_in_progress(crew: 
     assert "UNFINISHED a merge is in progress in a: f has conflicts. resolve f, then: git add f && git commit" in brief
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ["Title\n=======\n", "<<<<<<< a\nquoted\n", "======= \n>>>>>>> a\n<<<<<<< b\n"])
 def test_text_that_only_resembles_a_conflict_is_submitted(crew: Merges, text: str) -> None:
     there = work(crew)

@@ -211,6 +211,7 @@ def state(slots: BoxedSlots) -> tuple[str, list[str]]:
     return refs, sorted(file for file in files if "incoming" in file or "tmp" in file)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("attack", list(ACCEPTED))
 def test_what_a_run_wrote_beside_its_commits_is_ignored(slots: BoxedSlots, attack: str) -> None:
     ACCEPTED[attack](slots)
@@ -219,6 +220,7 @@ def test_what_a_run_wrote_beside_its_commits_is_ignored(slots: BoxedSlots, attac
     assert not Path("/tmp/ran").exists()
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("attack", list(REFUSED))
 def test_what_is_no_valid_work_is_refused_and_leaves_nothing(slots: BoxedSlots, attack: str) -> None:
     act, words = REFUSED[attack]
@@ -229,6 +231,7 @@ def test_what_is_no_valid_work_is_refused_and_leaves_nothing(slots: BoxedSlots, 
     assert (state(slots), git(slots.repo, "fsck", "--no-dangling")) == (before, "")
 
 
+@pytest.mark.campaign
 def test_a_store_that_blocks_is_refused_in_time(slots: BoxedSlots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_import, "_READ_LIMIT", 1.0)
     with_alternates(slots, os.mkfifo)
@@ -254,6 +257,7 @@ IMPORT_POINTS = [
 ]
 
 
+@pytest.mark.campaign
 def test_an_import_killed_at_any_step_is_completed_by_the_next(slots: BoxedSlots) -> None:
     for number, point in enumerate(IMPORT_POINTS):
         commit = slots.commit(f"{number}.txt")
@@ -269,6 +273,7 @@ def test_an_import_killed_at_any_step_is_completed_by_the_next(slots: BoxedSlots
 START_POINTS = ["written", "saved", "retired", "renamed", "based"]
 
 
+@pytest.mark.campaign
 def test_a_start_killed_at_any_step_is_completed_by_the_next(slots: BoxedSlots) -> None:
     (slots.own.git / "modules" / "m").mkdir(parents=True)
     for number, point in enumerate(START_POINTS):
@@ -283,6 +288,7 @@ def test_a_start_killed_at_any_step_is_completed_by_the_next(slots: BoxedSlots) 
     assert git(slots.repo, "for-each-ref", "--format=%(refname)", "refs/liza/base").count("\n") == 0
 
 
+@pytest.mark.campaign
 def test_an_import_on_a_full_disk_changes_nothing(slots: BoxedSlots) -> None:
     commit, before = slots.commit("new.txt"), slots.tip()
     for point in ("import.begun", "import.moved.pack", "import.moved.idx", "import.files"):
@@ -299,6 +305,7 @@ def test_an_import_on_a_full_disk_changes_nothing(slots: BoxedSlots) -> None:
     assert slots.trees.import_run("s1") == commit
 
 
+@pytest.mark.campaign
 def test_many_imports_do_not_leave_many_packs(slots: BoxedSlots) -> None:
     for number in range(9):
         slots.commit(f"{number}.txt")
@@ -354,6 +361,7 @@ def test_a_directory_of_lfs_that_is_a_link_is_not_followed(slots: BoxedSlots, tm
     assert not (slots.repo / ".git" / "lfs").exists()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -373,6 +381,7 @@ def test_a_damaged_git_of_a_run_frees_its_slot_and_keeps_the_stash(slots: BoxedS
     assert commit in git(slots.repo, "rev-list", "--all").split()
 
 
+@pytest.mark.campaign
 def test_a_slot_full_of_odd_files_is_read_saved_and_handed_on(slots: BoxedSlots) -> None:
     slots.trees = vary(slots.trees, git=slots.trees.git.with_timeout(2))
     slots.do("mkdir odd; ln -s /dev/zero odd/zero; ln -s . odd/loop; echo x > odd/file; ln -s /etc etc")

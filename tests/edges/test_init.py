@@ -270,6 +270,7 @@ SCRIPTS: dict[str, tuple[str, dict[str, bytes], str]] = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("command", "files", "script"), SCRIPTS.values(), ids=SCRIPTS)
 def test_a_test_script_with_crlf_line_ends_is_named_with_the_command_that_mends_it(
     repo: Path, command: str, files: dict[str, bytes], script: str

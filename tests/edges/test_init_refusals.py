@@ -84,6 +84,7 @@ def left(here: Path) -> tuple[str, list[str]]:
     return git(here, "for-each-ref"), sorted(path.name for path in here.iterdir())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.campaign) for name in SITUATIONS]
 )

@@ -67,6 +67,7 @@ def test_a_record_with_its_void_is_kept_or_moved_as_one(root: Path) -> None:
     assert revision_journal.highest_revision(journal) == 21
 
 
+@pytest.mark.campaign
 def test_a_kill_at_any_point_of_a_rotation_loses_no_record(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)
@@ -83,6 +84,7 @@ def test_a_kill_at_any_point_of_a_rotation_loses_no_record(root: Path, tmp_path:
         assert opened(copy).last_good_text()
 
 
+@pytest.mark.campaign
 def test_a_full_disk_at_any_point_of_a_rotation_leaves_no_file_and_the_next_one_succeeds(
     root: Path, tmp_path: Path
 ) -> None:

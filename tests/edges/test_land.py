@@ -82,6 +82,7 @@ def test_a_red_integration_is_not_landed(crew: Merges) -> None:
     assert not (crew.root / "a.txt").exists()
 
 
+@pytest.mark.campaign
 def test_the_next_step_names_the_branch_that_was_named(crew: Merges) -> None:
     git(crew.root, "switch", "-q", "--detach")
     assert landed(crew).endswith("name the branch to land on → liza land main")
@@ -89,6 +90,7 @@ def test_the_next_step_names_the_branch_that_was_named(crew: Merges) -> None:
     assert landed(crew, "main") == ""
 
 
+@pytest.mark.campaign
 def test_a_verdict_of_a_person_without_a_task_names_the_command_with_it(crew: Merges) -> None:
     crew.submitted(crew.claimed("c"))
     with chdir(crew.root), pytest.raises(Refused) as refused:
@@ -96,6 +98,7 @@ def test_a_verdict_of_a_person_without_a_task_names_the_command_with_it(crew: Me
     assert shlex.split(refused.value.hint) == ["liza", "verdict", "approve", "it's fine", "--task", "c"]
 
 
+@pytest.mark.campaign
 def test_a_linked_worktree_of_the_person_names_the_checkout_with_the_crew(crew: Merges, tmp_path: Path) -> None:
     git(crew.root, "worktree", "add", "-q", "--detach", str(tmp_path / "other"))
     with pytest.raises(NoCrew) as refused:
@@ -103,6 +106,7 @@ def test_a_linked_worktree_of_the_person_names_the_checkout_with_the_crew(crew: 
     assert refused.value.hint == f"cd {crew.root}"
 
 
+@pytest.mark.campaign
 def test_an_unfinished_operation_in_the_checkout_is_named_with_its_next_step(crew: Merges) -> None:
     git(crew.root, "switch", "-q", "-c", "side")
     for text in ("first\n", "second\n"):
@@ -153,6 +157,7 @@ def test_a_checkout_with_a_separate_git_directory_moves_with_its_branch(
     assert git(crew.root, "branch", "--format=%(refname:short)") == "integration\nmain"
 
 
+@pytest.mark.campaign
 def test_a_checkout_moves_with_its_branch_if_a_tool_calls_the_repository_bare(crew: Merges) -> None:
     """Parallel tools leave core.bare behind: git then lists no main checkout."""
     git(crew.root, "config", "core.bare", "true")

@@ -149,6 +149,7 @@ class History:
             self.names[self.tip("integration")] = step if what == "drop" else name or what
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("steps", "landed"),
     [pytest.param(*row, id=name) if name in DAILY else variant(*row, name=name) for name, row in CASES.items()],

@@ -744,6 +744,7 @@ def test_a_merge_that_is_stopped_counts_against_nobody(crew: Merges, number: sig
     assert (crew.status("a"), crew.task("a").set_aside, crew.task("a").merging) == ("APPROVED", None, None)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("what", "code"), [("-d refs/heads/integration", 0), ("refs/heads/integration HEAD", 1)])
 def test_a_sync_whose_tests_delete_integration_or_put_it_onto_a_red_candidate_leaves_it_where_it_was(
     crew: Merges, what: str, code: int
@@ -985,6 +986,7 @@ def _bug(*_: object) -> None:
     raise TypeError("no such thing")
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "place",
     [
@@ -1042,6 +1044,7 @@ def test_a_failure_that_cannot_be_written_is_recorded_without_its_text(
     assert crew.status("b") == "MERGED"
 
 
+@pytest.mark.campaign
 def test_a_target_branch_with_two_checkouts_stops_only_its_own_tasks(crew: Merges, tmp_path: Path) -> None:
     git(crew.root, "branch", "release", "integration")
     for name in ("one", "two"):
@@ -1054,6 +1057,7 @@ def test_a_target_branch_with_two_checkouts_stops_only_its_own_tasks(crew: Merge
     assert (crew.status("a"), crew.status("b")) == ("APPROVED", "MERGED")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("broken", ["two-checkouts", "full-disk", "lock"])
 def test_what_is_at_fault_for_every_merge_blames_no_task(
     crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str

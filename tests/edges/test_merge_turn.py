@@ -217,6 +217,7 @@ def _runner(
     return ActionRunner("coder-1", launcher, memory, events.put, notify)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("code", "action", "is_woken"),
     [
@@ -281,6 +282,7 @@ def test_a_supervisor_that_decided_before_another_one_merged_the_task_starts_no_
         assert memory.job is None
 
 
+@pytest.mark.campaign
 def test_a_merge_that_takes_long_is_announced_without_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(action_runner, "LONG_MERGE", 0.0)
     with started(tmp_path) as project:

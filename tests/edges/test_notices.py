@@ -108,6 +108,7 @@ def sent_to(crew: Crew, text: str) -> tuple[tuple[str, str], ...]:
     return deliveries.read_notice_record(crew.paths, NoticeTarget(text).key).sent
 
 
+@pytest.mark.campaign
 def test_an_alarm_reaches_the_receiver_once_also_across_commands(crew: Crew, receiver: Receiver) -> None:
     with sending(crew, receiver.url) as senders:
         senders.update([ASKS])
@@ -188,6 +189,7 @@ def test_the_end_of_a_command_does_not_wait_for_a_receiver_that_hangs(crew: Crew
     assert failures(crew) == []
 
 
+@pytest.mark.campaign
 def test_quiet_hours_end_with_one_digest(crew: Crew, receiver: Receiver) -> None:
     hour = crew.clock.now().astimezone().hour
     quiet = parse_quiet_hours(f"{hour:02}:00-{(hour + 2) % 24:02}:00")
@@ -335,6 +337,7 @@ with NoticeSenders(find_crew(Path(sys.argv[1])), [NoticeTarget(sys.argv[2])]) as
 """
 
 
+@pytest.mark.campaign
 def test_a_kill_between_delivery_and_record_repeats_one_notice_at_most_once(crew: Crew, receiver: Receiver) -> None:
     words = [sys.executable, "-c", KILLED_SENDER, str(crew.paths.root), receiver.url]
     killed = subprocess.run(words, env={**os.environ, "LIZA_FAULT": "notices.sent"}, timeout=60)
@@ -420,6 +423,7 @@ service.kill()
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.needs("dbus-run-session", "dbus-daemon", "gdbus")
 def test_a_real_service_of_the_desktop_shows_the_text_and_no_markup_of_an_agent() -> None:
     """Through gdbus: the PATH of tests has no notify-send."""

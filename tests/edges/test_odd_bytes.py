@@ -56,6 +56,7 @@ def both(crew: Merges, *words: str) -> str:
     return shown(crew, *words)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("name", "escaped"), NAMES)
 def test_a_conflict_in_any_file_returns_its_task_and_merges_the_next(crew: Merges, name: bytes, escaped: str) -> None:
     approved(crew, "a", name)
@@ -107,6 +108,7 @@ def test_land_names_a_file_of_any_name_that_is_in_the_way(crew: Merges, name: by
     shown(crew, "land", "--merge")
 
 
+@pytest.mark.campaign
 def test_commit_messages_that_are_not_utf_8_are_shown_escaped(crew: Merges) -> None:
     approved(crew, "a", b"a.txt")
     commit = subprocess.check_output(["git", "cat-file", "commit", "task/a"], cwd=crew.root)

@@ -135,6 +135,7 @@ def test_a_command_is_shown_as_its_own_and_killed_with_the_run_of_its_caller(ser
     assert (found["is_killed_with_the_run"], found["command"]) == (True, ["liza", "submit"])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("sent", [{}, {"_LIZA_CALLER_0": "planner-1.1 /project"}, {"LIZA_RUN": "", "LIZA_ROOT": ""}])
 def test_a_session_that_unsets_its_variables_and_what_its_command_starts_are_the_sessions(
     server: Server, sent: dict[str, str]
@@ -155,6 +156,7 @@ def test_the_outermost_session_counts_whatever_is_forged_inside(server: Server) 
     assert (found["run"], found["of_a_child"]) == ("coder-1.7", "coder-1.7")
 
 
+@pytest.mark.campaign
 def test_each_connection_of_a_process_that_closes_and_reuses_them_is_its_own(server: Server) -> None:
     reuse = CONNECT + "number = line.fileno(); line.close(); " + WAIT + "; assert line.fileno() == number"
     with subprocess.Popen(
@@ -181,6 +183,7 @@ def test_a_process_that_ends_before_it_is_looked_up_is_refused(server: Server, k
     client.communicate()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("adopts", [False, True])
 def test_an_orphan_is_at_the_socket_what_it_is_directly(server: Server, adopts: bool) -> None:
     """The shim of a session adopts its orphans. Those of init are of no session: nothing shows it."""
@@ -191,6 +194,7 @@ def test_an_orphan_is_at_the_socket_what_it_is_directly(server: Server, adopts: 
     assert str(found["run"]) == (server.directory / "directly").read_text()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.needs("unshare")
 @pytest.mark.parametrize(("flags", "namespace"), [("-Urpf", "pid"), ("-Urm", "mnt"), ("-Ur", "user"), ("-Urn", "user")])
 def test_a_connection_from_another_namespace_is_refused(server: Server, flags: str, namespace: str) -> None:

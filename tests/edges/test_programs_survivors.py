@@ -71,6 +71,7 @@ def is_gone(pid: int) -> bool:
     return processes.identify_process(pid) is None
 
 
+@pytest.mark.sample(4)
 @pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here, and a group is all that can be ended")
 @pytest.mark.parametrize("tree", TREES)
 def test_a_stop_leaves_nothing_of_a_program_that(crew: Crew, kind: str, tree: str) -> None:

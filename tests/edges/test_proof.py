@@ -206,6 +206,7 @@ def test_loads_that_are_not_noted_prove_nothing_where_the_environment_leads_to_t
     assert reason.endswith(f"stays green when all sources fail: {why}")
 
 
+@pytest.mark.campaign
 @pytest.mark.needs("node")
 def test_node_modules_above_that_lead_to_the_persons_checkout_leave_it_unproved(package: Path) -> None:
     (package / "add.mjs").write_text("export const add = (a, b) => a + b;\n")
@@ -510,6 +511,7 @@ def test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail(
     assert (kept.green_parts, kept.outcome) == (green, "unproved" if green else "proved")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "command", "shape"),
     [
@@ -612,6 +614,7 @@ def test_sources_that_no_test_examines_are_named(scripts: Path) -> None:
     assert about(scripts, "proof").text.endswith("; not examined: a")
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("setup", "builds"),
     [

@@ -245,6 +245,7 @@ def test_of_two_purges_at_once_the_second_is_refused_with_a_sentence(crew: Crew)
     assert crew.paths.slot("s1").is_dir()
 
 
+@pytest.mark.campaign
 @pytest.mark.needs("unshare")
 @pytest.mark.parametrize("part", [".liza", variant(".liza/logs"), variant(".liza/pins.json")])
 def test_a_purge_of_a_crew_on_a_mount_removes_the_rest_and_names_it(crew: Crew, part: str) -> None:  # noqa: F811

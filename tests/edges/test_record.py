@@ -292,6 +292,7 @@ def test_the_history_of_a_crew_is_at_most_three_times_as_large_as_its_journal(re
     assert sum(path.stat().st_size for path in new) <= 3 * (crew.paths.journal.stat().st_size - journal)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "point",
     [

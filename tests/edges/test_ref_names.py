@@ -30,6 +30,7 @@ def crew(made: Path, tmp_path: Path) -> Merges:
     return crew
 
 
+@pytest.mark.campaign
 def test_a_task_goes_from_its_claim_to_main_where_tags_have_all_names(crew: Merges) -> None:
     crew.approved("a")
     assert "a.txt" in diff(crew.crew, "a", stat=True)["diff"]

@@ -125,6 +125,7 @@ class Move:
         return (self.repo / ".git" / "index").read_bytes(), dict(contents)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", [*[*BLOCKED][::2], *map(variant, [*BLOCKED][1::2])])
 def test_what_is_in_the_way_stays_and_the_given_commands_put_it_away(
     repo: Path, monkeypatch: pytest.MonkeyPatch, case: str
@@ -149,6 +150,7 @@ def test_what_is_in_the_way_stays_and_the_given_commands_put_it_away(
     assert kept or MINE in git(repo, "log", "--all", "-p", "-m")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", FREE)
 def test_what_is_not_in_the_way_stays_and_the_branch_moves(repo: Path, case: str) -> None:
     work, mine = FREE[case]
@@ -195,6 +197,7 @@ AFTER_A_KILL = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("point", [variant("move.locked"), "git.read-tree", variant("move.branch")])
 @pytest.mark.parametrize("case", AFTER_A_KILL)
 def test_what_a_person_puts_in_the_way_after_a_killed_move_stays(repo: Path, case: str, point: str) -> None:

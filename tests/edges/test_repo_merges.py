@@ -104,6 +104,7 @@ def test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_re
     assert (repo / "new.txt").read_text() == "new\n"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["README.md", "new.txt"])
 def test_a_persons_own_changes_in_the_way_make_the_merge_wait_and_are_left_as_they_are(
     repo: Path, work: tuple[str, str], name: str
@@ -147,6 +148,7 @@ OPERATIONS = {
 """The commands, and what is said."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_branch_in_an_unfinished_operation_of_the_person_does_not_move(

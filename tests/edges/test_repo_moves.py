@@ -217,6 +217,7 @@ def test_a_planted_record_of_a_merge_names_commits_or_is_none(merge: Merge, tmp_
     assert precious.read_text() == "x\n"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("point", "back"), [("git.read-tree", False), ("move.branch", True)])
 def test_a_put_back_that_was_killed_leaves_branch_and_files_on_the_same_commit(
     merge: Merge, point: str, back: bool

@@ -157,6 +157,7 @@ def test_a_nested_repository_is_a_bundle_with_its_commits_and_its_uncommitted_fi
     assert restore_salvage(slot, ref).files == ()
 
 
+@pytest.mark.campaign
 def test_a_nested_repository_without_a_commit_is_saved_too(slot: Git) -> None:
     inner = slot.directory / "inner"
     inner.mkdir()
@@ -167,6 +168,7 @@ def test_a_nested_repository_without_a_commit_is_saved_too(slot: Git) -> None:
     assert ".liza-nested/inner.bundle" in names(slot, ref)
 
 
+@pytest.mark.campaign
 def test_the_monitor_of_a_nested_repository_does_not_run(slot: Git, tmp_path: Path) -> None:
     inner = slot.directory / "inner"
     inner.mkdir()

@@ -20,6 +20,7 @@ from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # on
 REVIEWER = "code-reviewer-1"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("cause", [None, "session", "set-up"])
 def test_a_review_slot_is_emptied_again_only_if_something_may_have_run_in_it(
     crew: Crew,  # noqa: F811

@@ -74,6 +74,7 @@ def test_git_in_a_box_works_as_usual(slots: BoxedSlots) -> None:
     assert git(slots.repo, "worktree", "list").count("\n") == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "action",
     ["gc --quiet --prune=now", "pack-refs --all", "prune --expire=now", "fetch -q .", "repack -qad"],

@@ -178,6 +178,7 @@ def test_a_command_takes_its_streams_and_the_variables_of_a_terminal_from_the_bo
     assert either.note("closed").read_text() == "0\n"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("variable", ["TZ=:{0}/pipe", "TZ={0}/pipe", "TZ=../../..{0}/pipe", "LANG={0}/de"])
 def test_no_variable_of_the_box_names_a_file_that_opens_outside(either: Boxes, variable: str) -> None:
     value = variable.format(either.directory)
@@ -213,6 +214,7 @@ def test_nothing_that_the_box_sets_decides_what_runs_outside_or_who_calls(either
     assert either.crew.status("one") == "READY_FOR_REVIEW"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -249,6 +251,7 @@ def test_a_path_that_an_agent_names_is_not_opened_outside(boxes: Boxes) -> None:
     assert "liza task add --file - < secret.yaml" in session.output
 
 
+@pytest.mark.sample(1)
 def test_lock_runs_its_command_inside_and_hands_in_the_copy(either: Boxes) -> None:
     discovery = "{id: d-1, by: coder-1, during: one, description: slow, severity: low, urgency: deferred}"
     before = either.crew.paths.state.read_text()
@@ -297,6 +300,7 @@ def test_an_edit_of_an_older_board_is_merged_and_a_conflict_is_told(boxes: Boxes
     assert (state.handoff["one"].summary, state.task("two") is not None) == ("half", True)
 
 
+@pytest.mark.sample(1)
 def test_fifty_verbs_at_once_are_all_answered(either: Boxes) -> None:
     session = either.play(
         """
@@ -308,6 +312,7 @@ def test_fifty_verbs_at_once_are_all_answered(either: Boxes) -> None:
     assert codes == ["0\n"] * 50, [path.read_text() for path in either.directory.glob("out-*")]
 
 
+@pytest.mark.campaign
 def test_a_killed_client_ends_its_command(either: Boxes) -> None:
     either.start(
         """
@@ -345,6 +350,7 @@ def server(tmp_path: Path, boxes: Boxes) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.campaign
 def test_a_verb_after_the_end_of_the_command_server_runs_by_itself(boxes: Boxes, server: Server) -> None:
     boxes.start(
         """
@@ -379,6 +385,7 @@ def test_without_a_socket_a_verb_waits_and_fails_as_a_lock_does(boxes: Boxes) ->
     assert {"code 75", "hook 0"} <= set(session.output.splitlines())
 
 
+@pytest.mark.campaign
 def test_garbage_and_silent_clients_disturb_neither_the_shim_nor_other_verbs(boxes: Boxes) -> None:
     script = r"""
 from raw import *

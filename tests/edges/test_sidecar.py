@@ -199,6 +199,7 @@ def test_a_message_that_is_not_urgent_waits_for_the_end_of_the_turn(rig: Rig) ->
 TRAPS = [{}, {"no_announcement": True}, {"bare_request": True}, {"reject_ends": True}]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("switches", TRAPS)
 def test_a_refused_tool_does_not_run_and_the_reason_is_the_next_prompt(rig: Rig, switches: dict) -> None:
     rig.script([{"shell": "touch $LIZA_ROOT/forbidden"}, {"say": "?"}], [{"say": "I see."}, CLOSE], **switches)
@@ -318,6 +319,7 @@ FAILURES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("error", "kind"), FAILURES)
 def test_an_error_of_a_turn_is_a_failure_of_the_model_and_ends_the_session(rig: Rig, error: dict, kind: str) -> None:
     rig.script([{"error": error}])
@@ -328,6 +330,7 @@ def test_an_error_of_a_turn_is_a_failure_of_the_model_and_ends_the_session(rig: 
     assert rig.living() == []
 
 
+@pytest.mark.campaign
 def test_a_normal_end_of_a_turn_is_a_failure_if_its_text_says_so_or_if_there_is_nothing(rig: Rig) -> None:
     rig.script([{"say": "Error: Authentication failed, 401"}])
     rig.start(failures=({"kind": "login", "match": "^Error: (?P<words>Authentication failed.*)"},))
@@ -351,6 +354,7 @@ def test_a_message_in_a_turn_that_failed_waits_for_the_next_session(rig: Rig) ->
     assert rig.pending() == ["do not lose me"]
 
 
+@pytest.mark.campaign
 def test_a_silent_turn_is_broken_but_a_silent_tool_is_not(rig: Rig) -> None:
     rig.script([{"shell": "sleep 2"}, {"say": "It slept."}, {"wait": "never"}])
     rig.start(silence_limit=1.0)
@@ -427,6 +431,7 @@ def test_the_next_session_loads_the_conversation_and_ignores_its_replay(rig: Rig
     assert json.loads((rig.home / "sessions" / f"{session}.json").read_text()) == [BRIEF, BRIEF]
 
 
+@pytest.mark.campaign
 def test_a_loaded_conversation_is_counted_from_the_end_of_its_earlier_sessions(rig: Rig) -> None:
     total = {"usage": {"inputTokens": 300, "outputTokens": 60}}
     cost = {"update": {"sessionUpdate": "usage_update", "used": 5, "size": 50, "cost": {"amount": 5}}}
@@ -481,6 +486,7 @@ def test_sigterm_cancels_the_turn_closes_stdin_and_leaves_no_program(rig: Rig, s
     assert turn.phase == "stopped"
 
 
+@pytest.mark.campaign
 def test_the_usage_of_a_cancelled_turn_that_ends_late_is_not_lost(rig: Rig) -> None:
     usage = {"usage": {"inputTokens": 100, "cachedReadTokens": 10, "outputTokens": 20}}
     rig.script([{"usage": usage}, {"say": "I wait."}, {"wait": "never"}], late_end=1.5)
@@ -501,6 +507,7 @@ def test_a_tool_that_survives_the_cancellation_is_ended_with_its_turn(rig: Rig) 
     until(lambda: (stat := proc_stat.read_stat(pid.read_text().strip())) is None or proc_stat.is_ended(stat), "its end")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("step", [step if step in USUAL_STEPS else variant(step) for step in STEPS])
 def test_after_a_kill_at_any_step_the_next_session_goes_on_and_no_message_is_lost(rig: Rig, step: str) -> None:
     work = [{"shell": "touch $LIZA_ROOT/first"}, {"say": "Hm."}]

@@ -74,6 +74,7 @@ def test_git_of_a_session_does_not_add_what_the_set_up_left(crew: Merges) -> Non
     assert shared == {name: (crew.root / ".git" / name).read_bytes() for name in shared}
 
 
+@pytest.mark.campaign
 def test_what_the_set_up_left_is_no_work_and_stays_for_the_next_task(
     crew: Merges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_dependency_that_a_candidate_drops_is_missing_in_its_test(crew: Merges
     assert len(count.read_text().split()) >= 3
 
 
+@pytest.mark.campaign
 def test_caches_are_kept_when_everything_else_goes(crew: Merges, tmp_path: Path) -> None:
     count_set_ups(crew, tmp_path, "mkdir -p built", sandbox_keep=("target/", "**/built/.cache/"))
     crew.tests(
@@ -191,6 +193,7 @@ def test_caches_are_kept_when_everything_else_goes(crew: Merges, tmp_path: Path)
     assert [(slot / name).exists() for name in ("built/d", "docs/e.cache")] == [False] * 2
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "damage",
     ["rm -r built", variant("mv built/lib . && rm -r built && mkdir x && mv lib x")],
@@ -204,6 +207,7 @@ def test_a_set_up_whose_result_the_tests_removed_runs_again(crew: Merges, tmp_pa
     assert len(count.read_text().split()) == 2
 
 
+@pytest.mark.campaign
 def test_a_directory_that_loses_its_tracked_files_gets_a_new_set_up(crew: Merges, tmp_path: Path) -> None:
     (crew.root / "gen").mkdir()
     (crew.root / "gen" / "kept.txt").touch()
@@ -225,6 +229,7 @@ def test_a_directory_that_loses_its_tracked_files_gets_a_new_set_up(crew: Merges
     assert len(count.read_text().split()) == 2
 
 
+@pytest.mark.campaign
 def test_tests_that_leave_read_only_directories_and_links_do_no_harm(crew: Merges, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "precious").touch()

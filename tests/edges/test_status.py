@@ -381,6 +381,7 @@ FULL_DISKS = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.needs("unshare")
 @pytest.mark.parametrize(("options", "fill", "says", "command"), FULL_DISKS.values(), ids=FULL_DISKS)
 def test_status_names_a_disk_to_which_nothing_can_be_written(

@@ -405,6 +405,7 @@ def test_more_comments_than_can_be_read_are_an_error(
     assert tasks(crew) == []
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("which", ["named", variant("all")])
 def test_a_sync_killed_anywhere_neither_loses_nor_doubles_anything(
     crew: Merges, gh: ForgeStandIn, tmp_path: Path, which: str

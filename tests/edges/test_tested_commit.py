@@ -71,6 +71,7 @@ def test_a_candidate_that_its_own_tests_change_is_red(crew: Merges, script: str,
     assert said in crew.failure("a")
 
 
+@pytest.mark.campaign
 def test_what_the_tests_write_on_the_persons_commit_too_waits_until_allowed(crew: Merges, tmp_path: Path) -> None:
     baseline_writes(crew, "coverage.xml")
     crew.tests("[ ! -f coverage.xml ] || date +%N >> coverage.xml")
@@ -138,6 +139,7 @@ def test_a_file_that_a_checkout_leaves_different_counts_only_if_changed(crew: Me
     assert [file.name for file in tree_snapshot.find_changes(slot, before).changed] == ["dos.txt"]
 
 
+@pytest.mark.campaign
 def test_a_candidate_whose_submodule_the_tests_change_is_red(crew: Merges, tmp_path: Path) -> None:
     library = tmp_path / "library"
     library.mkdir()
@@ -160,6 +162,7 @@ def test_a_candidate_whose_submodule_the_tests_change_is_red(crew: Merges, tmp_p
     assert "the tests change lib/lib.py" in crew.failure("a")
 
 
+@pytest.mark.campaign
 def test_gates_know_the_commit_that_the_candidate_replaces(crew: Merges, tmp_path: Path) -> None:
     tip = crew.tip()
     baseline_writes(crew)
@@ -169,6 +172,7 @@ def test_gates_know_the_commit_that_the_candidate_replaces(crew: Merges, tmp_pat
     assert (tmp_path / "base").read_text().strip() == tip
 
 
+@pytest.mark.campaign
 def test_the_set_up_runs_again_for_a_file_that_only_it_reads(crew: Merges) -> None:
     baseline_writes(crew)
     crew.configure(sandbox_setup="[ ! -f env.example ] || cp env.example .env")
@@ -180,6 +184,7 @@ def test_the_set_up_runs_again_for_a_file_that_only_it_reads(crew: Merges) -> No
     assert (crew.status("a"), crew.status("b")) == ("MERGED", "INTEGRATION_FAILED")
 
 
+@pytest.mark.campaign
 def test_a_package_that_tests_install_is_gone_for_the_next_candidate(crew: Merges) -> None:
     baseline_writes(crew)
     crew.configure(sandbox_setup="mkdir -p .venv/lib/python3/site-packages && touch .venv/pyvenv.cfg")

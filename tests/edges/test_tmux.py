@@ -349,6 +349,7 @@ def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Cre
         Pane(crew.root, run.run, PaneAddress(socket=pane.address.socket, server=os.getpid())).capture()
 
 
+@pytest.mark.campaign
 def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_all_its_runs(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,6 +422,7 @@ def test_a_program_that_reads_lines_gets_a_message_of_two_lines_as_one(crew: Cre
     assert crew.heard() == ["first second [31mred"]
 
 
+@pytest.mark.campaign
 def test_a_program_that_is_deaf_for_three_seconds_and_throws_away_what_was_typed_gets_it_all_the_same(
     crew: Crew,
 ) -> None:
@@ -429,6 +431,7 @@ def test_a_program_that_is_deaf_for_three_seconds_and_throws_away_what_was_typed
     assert crew.heard() == ["hello"]
 
 
+@pytest.mark.campaign
 def test_a_deaf_program_whose_prompt_nobody_knows_is_not_typed_into_before_it_listens(crew: Crew) -> None:
     _, pane = crew.python(f"""
         import time, termios
@@ -441,12 +444,14 @@ def test_a_deaf_program_whose_prompt_nobody_knows_is_not_typed_into_before_it_li
     assert crew.heard() == ["hello"]
 
 
+@pytest.mark.campaign
 def test_a_program_that_needs_enter_twice_gets_it_twice(crew: Crew) -> None:
     _, pane = crew.tui(enters=2)
     assert keyboard.send(pane, "hello", TUI, Clock) == Sent(2)
     assert crew.heard() == ["hello"]
 
 
+@pytest.mark.campaign
 def test_a_trust_dialog_is_never_answered_and_the_reason_names_it(crew: Crew) -> None:
     run, pane = crew.tui(dialog=True)
     until(lambda: "trust" in pane.capture(), "the dialog is there")
@@ -644,6 +649,7 @@ def seated(pane: Pane) -> Seat:
     return seat
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("term", ["xterm", "xterm-256color", "screen"])
 def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, board: verbs.Crew, term: str) -> None:
     run, pane = crew.tui()

@@ -47,6 +47,7 @@ INTO_SHELLS = [
 ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("line", INTO_SHELLS)
 def test_an_agent_that_became_a_shell_carries_out_no_message(crew: Crew, line: str) -> None:
     _, pane = crew.start(["bash", script(crew, f"echo here\n{line}\n")])
@@ -72,6 +73,7 @@ ASKS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("line", ASKS)
 def test_an_agent_that_asks_a_person_gets_no_message_for_an_answer(crew: Crew, line: str) -> None:
     told = f'trap "echo ended >> {crew.told.name}" EXIT\n{line}\necho "got $a" >> {crew.told.name}\n'

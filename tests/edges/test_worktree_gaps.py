@@ -210,6 +210,7 @@ FILES = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("patterns", "copied", "refused"),
     [

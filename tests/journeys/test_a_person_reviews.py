@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-
 from tests.conftest import worktree_of
 from tests.journeys.crews import BIN, Crew
 
@@ -24,7 +22,6 @@ def alert(crew: Crew) -> dict[str, str]:
     return dict(waiting)
 
 
-@pytest.mark.campaign
 def test_a_person_rejects_with_a_comment_on_a_line_the_coder_mends_it_and_the_person_approves(crew: Crew) -> None:
     crew.add("task-1")
     program = crew.script("coder", CODER, ready=False)

@@ -131,7 +131,6 @@ sys.meta_path.insert(0, Hidden())
 """
 
 
-@pytest.mark.campaign
 def test_without_the_packages_of_the_server_a_crew_works_and_says_so(crew: Crew, tmp_path: Path) -> None:
     hiding = tmp_path / "hiding"
     hiding.mkdir()

@@ -71,7 +71,6 @@ def test_an_archived_task_is_still_shown_counted_and_depended_on_and_comes_back_
     assert crew.json("validate")["valid"]
 
 
-@pytest.mark.campaign
 def test_archived_tasks_are_listed_and_the_list_of_the_board_says_that_they_exist(crew: Crew) -> None:
     merged_by_hand(crew, "mail")
     crew.add("other", "open")

@@ -103,7 +103,6 @@ def test_task_add_refuses_an_id_that_cannot_be_used_before_it_asks_for_the_rest(
         assert "what is to be done" not in shown
 
 
-@pytest.mark.campaign
 def test_a_merge_tells_a_person_at_a_terminal_which_tests_it_waits_for_and_a_script_only_the_result(crew: Crew) -> None:
     crew.prepare("config", "set", "integration_command", "test -f README.md")
     for task in ("first", "second"):

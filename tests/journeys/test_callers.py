@@ -237,7 +237,6 @@ def test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets(cre
     assert "hunter2secret" not in crew.paths.state.read_text()
 
 
-@pytest.mark.campaign
 @pytest.mark.usefixtures("way")
 def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over(crew: Crew) -> None:
     said = crew.notes / "said"

@@ -107,6 +107,7 @@ def _read_outside(crew: Crew) -> tuple[object, ...]:
     return refs, files, (crew.root / ".git" / "config").read_text(), home
 
 
+@pytest.mark.campaign
 def test_a_branch_that_is_red_only_in_a_box_blames_no_task_and_names_the_socket(tmp_path: Path) -> None:
     crew, path = begun(tmp_path, SHOP), tmp_path / "db.sock"
     with socket.socket(socket.AF_UNIX) as server:
@@ -161,6 +162,7 @@ def test_a_confined_agent_and_its_merge_use_the_set_up(shop: Crew) -> None:
     assert shop.wait_status("hello", "MERGED").tested is True
 
 
+@pytest.mark.campaign
 def test_a_submodule_is_fetched_in_boxes_and_may_not_be_changed_by_tests(tmp_path: Path) -> None:
     with (Path.home() / ".gitconfig").open("a") as configured:
         configured.write('[protocol "file"]\n\tallow = always\n')
@@ -203,6 +205,7 @@ def test_a_gate_without_the_network_reaches_no_server(shop: Crew) -> None:
     assert shop.status("hello") == "MERGED"
 
 
+@pytest.mark.campaign
 def test_a_merger_killed_while_a_boxed_test_runs_leaves_no_process(shop: Crew) -> None:
     path = shop.notes / "began"
     _approve(shop, "slow", {"test_slow.py": SLOW.format(str(path))})

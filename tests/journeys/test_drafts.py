@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew
 
 LACKS = "spec DESIGN.md is not committed on integration"
@@ -27,7 +25,6 @@ def add(crew: Crew, task: str, *more: str) -> str:
     return crew.liza("task", "add", "--id", task, *words, *more)
 
 
-@pytest.mark.campaign
 def test_drafts_of_a_planner_are_told_with_one_command_and_it_frees_them_while_the_crew_runs(crew: Crew) -> None:
     (crew.root / "DESIGN.md").write_text("# How it is to be\n")
     program = crew.script("agent", f'case "$LIZA_RUN" in\n{PLAN}coder-*)\n{WORK};;\n*)\n{APPROVE};;\nesac\n')

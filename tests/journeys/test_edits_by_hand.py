@@ -42,7 +42,6 @@ def finish(crew: Crew) -> None:
         crew.wait_status(task, "MERGED")
 
 
-@pytest.mark.campaign
 def test_a_priority_a_description_and_a_key_of_a_person_are_taken_while_the_crew_works(crew: Crew) -> None:
     begin(crew)
     type_in(crew, "task-3", "    status:", "    priority: 1\n    ticket: SHOP-7   # mine\n    status:")

@@ -172,7 +172,6 @@ def test_work_that_kills_supervisors_three_times_is_escalated_by_a_detached_crew
         assert crew.living() == []
 
 
-@pytest.mark.campaign
 def test_a_session_that_is_left_over_without_a_supervisor_is_ended(tmp_path: Path) -> None:
     with started(tmp_path, grace=1) as crew:
         crew.gate("gate")

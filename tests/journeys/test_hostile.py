@@ -28,7 +28,6 @@ def test_a_board_edited_to_say_approved_moves_integration_nowhere_and_is_told(tm
         assert crew.git("rev-parse", "integration") == before
 
 
-@pytest.mark.campaign
 def test_an_agent_that_deletes_its_worktree_is_a_crash_and_the_next_session_finds_it_laid_out_again(
     tmp_path: Path,
 ) -> None:

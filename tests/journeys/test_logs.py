@@ -78,7 +78,6 @@ def test_each_command_that_follows_ends_with_the_reader_of_its_output(crew: Crew
             child.wait()
 
 
-@pytest.mark.campaign
 def test_a_program_that_printed_nothing_is_told_from_a_log_that_is_gone(crew: Crew) -> None:
     crew.add("t1")
     crew.agent("coder-1", crew.script("agent", "exit 3"))

@@ -26,7 +26,6 @@ liza submit
 """
 
 
-@pytest.mark.campaign
 def test_a_merge_that_conflicts_goes_back_to_its_coder_who_mends_it(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.gate("gate")
@@ -187,7 +186,6 @@ def test_a_dirty_file_in_a_checkout_of_integration_holds_up_one_merge_and_no_oth
         assert crew.git("symbolic-ref", "--short", "HEAD") == "integration"
 
 
-@pytest.mark.campaign
 def test_red_tests_on_the_candidate_send_a_task_back_and_set_up_and_copies_are_in_every_slot(tmp_path: Path) -> None:
     with started(
         tmp_path,

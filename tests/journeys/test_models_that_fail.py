@@ -276,7 +276,6 @@ def test_a_note_for_now_that_no_hook_can_take_stands_in_the_brief_and_is_read_th
 
 
 @pytest.mark.parametrize("told", [True, False])
-@pytest.mark.campaign
 def test_a_program_that_is_not_there_stops_up_before_anything_is_claimed_or_after(crew: Crew, told: bool) -> None:
     crew.add("task-1")
     program = modelled(crew, WORK)

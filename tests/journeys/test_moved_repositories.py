@@ -138,7 +138,6 @@ def test_worktrees_inside_a_repository_move_with_it(tmp_path: Path) -> None:
         goes_on(now)
 
 
-@pytest.mark.campaign
 def test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original(crew: Crew) -> None:
     there = drafted(crew)
     shutil.copytree(crew.root, crew.root.with_name("copy"), symlinks=True)

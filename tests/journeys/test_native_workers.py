@@ -154,7 +154,6 @@ def _agent(crew: Crew) -> dict[str, object]:
     return dict(row)
 
 
-@pytest.mark.campaign
 def test_a_priority_is_checked_and_has_the_note_delivered(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.work_by_hand("task-1")

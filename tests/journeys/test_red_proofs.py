@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import git
 from tests.journeys.crews import begun
 
@@ -18,7 +16,6 @@ exit 1
 """
 
 
-@pytest.mark.campaign
 def test_a_missing_module_above_a_long_report_is_named_and_the_proof_names_its_log_and_not_itself(
     tmp_path: Path,
 ) -> None:

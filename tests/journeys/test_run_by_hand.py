@@ -147,7 +147,6 @@ def test_in_a_claimed_worktree_it_gets_the_brief_of_the_task_and_the_claim_stays
     assert crew.status("t1") == "READY_FOR_REVIEW"
 
 
-@pytest.mark.campaign
 def test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a_supervisor(crew: Crew) -> None:
     program(crew)
     gate = crew.script("coder", f'echo here > "{crew.notes}/at"\nread line < "{crew.notes}/gate"\n')

@@ -99,7 +99,6 @@ def test_pins_that_lost_their_settings_are_told(crew: Crew) -> None:
     assert alerts(crew) == []
 
 
-@pytest.mark.campaign
 @pytest.mark.parametrize("lost", ["all of .liza", variant("the pins")])
 def test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either(red: Crew, lost: str) -> None:
     type_in(red, "integration_command: .*", 'integration_command: "true"')
@@ -127,7 +126,6 @@ def test_settings_that_no_history_shows_to_be_confirmed_are_told_after_pins_are_
     assert [one["next"] for one in alerts(crew)] == ["liza doctor --accept settings"]
 
 
-@pytest.mark.campaign
 def test_config_set_keeps_comments_counts_at_once_and_confirms_nothing_else(red: Crew) -> None:
     red.liza("edit", EDITOR=r"sed -i 's|^  integration_command: .*|  # the tests\n&  # slow|'")
     type_in(red, "^config:", r"config:\n  permissions: bypass")

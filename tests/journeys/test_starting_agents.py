@@ -14,7 +14,6 @@ from tests.journeys.crews import Crew, started
 STOPPED = "coder-1"
 
 
-@pytest.mark.campaign
 def test_an_agent_is_starting_until_its_supervisor_takes_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with started(tmp_path, poll_interval=1) as crew:
         program = crew.script("coder", "true")

@@ -139,7 +139,6 @@ def why(crew: Crew, agent: str) -> str:
     return str(next(row["why"] for row in crew.json("status")["agents"] if row["id"] == agent))
 
 
-@pytest.mark.campaign
 def test_a_paused_crew_takes_nothing_new_and_ends_no_session_until_it_is_resumed(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.gate("gate")

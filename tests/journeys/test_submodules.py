@@ -88,7 +88,6 @@ def test_a_review_whose_submodule_was_never_pushed_says_so_with_the_log_and_the_
     assert again.stop() == 0
 
 
-@pytest.mark.campaign
 def test_the_next_task_in_a_slot_sees_nothing_of_what_the_last_one_changed_in_a_submodule(crew: Crew) -> None:
     crew.add("task-1")
     script = """\

@@ -99,7 +99,6 @@ esac
 """
 
 
-@pytest.mark.campaign
 def test_a_task_whose_supervisor_was_killed_is_not_taken_over_while_its_session_lives(tmp_path: Path) -> None:
     with started(tmp_path, lease_duration=1) as crew:
         program = begun(crew)

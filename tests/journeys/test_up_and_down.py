@@ -159,7 +159,6 @@ def merged_by_hand(crew: Crew) -> None:
     crew.liza("merge")
 
 
-@pytest.mark.campaign
 def test_a_purge_gives_the_repository_back_as_it_was_once_everything_is_merged(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     (crew.root / "mine.txt").write_text("not committed\n")
@@ -178,7 +177,6 @@ def test_a_purge_gives_the_repository_back_as_it_was_once_everything_is_merged(t
     assert [path for path in (crew.root / ".git").rglob("*liza*") if path.is_file()] == []
 
 
-@pytest.mark.campaign
 def test_a_purge_keeps_what_is_merged_nowhere_and_says_so(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     before = world(crew.root)
@@ -197,7 +195,6 @@ def test_a_purge_keeps_what_is_merged_nowhere_and_says_so(tmp_path: Path) -> Non
     assert after == before
 
 
-@pytest.mark.campaign
 def test_up_says_at_once_that_a_program_is_not_there_and_starts_nobody(crew: Crew) -> None:
     crew.add("task-1")
     before = crew.paths.state.read_bytes()
