@@ -24,8 +24,8 @@ from benchmarks.rows import Row, summarize
 from benchmarks.running_crews import process_cpu, resident_memory
 from benchmarks.timing import BARE, run_process
 from liza.board.recorder import record_history
-from liza.cli.server import control
 from liza.crew.crew import find_crew
+from liza.system import command_socket
 from tests.journeys.crews import BIN, Crew
 
 GOALS = {
@@ -148,12 +148,12 @@ def command_server(options: Options) -> Iterator[tuple[Path, int]]:
         for name in [name for name in os.environ if name.startswith("PYTHON")]:
             patch.delenv(name)  # Commands run directly where a variable of Python is set.
         patch.setenv(VARIABLE, str(path))
-        server = control.start()
+        server = command_socket.start()
         try:
             assert server.pid is not None
             yield path, server.pid
         finally:
-            control.stop()
+            command_socket.stop()
 
 
 def measure(options: Options) -> Iterator[Row]:

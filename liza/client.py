@@ -135,8 +135,8 @@ def _connect_to_session() -> "_socket.socket | None":
 def _report_no_socket() -> int:
     if sys.argv[1:2] == ["hook"]:  # The program waits for it, and an error must not stop the program.
         return 0
-    from liza.cli.entry_points import print_error
     from liza.model.errors import LockTimeout
+    from liza.printing.error_output import print_error
 
     text = f"the socket of this session did not answer within {SOCKET_LIMIT:.0f} s, so the command did not run"
     return print_error("liza", LockTimeout(text, "liza status"), "--json" in sys.argv)

@@ -70,7 +70,7 @@ class TestServer:
 def is_served(words: Sequence[str]) -> bool:
     """Return whether a command with these words, not at a terminal, is left to the server."""
     from liza.cli.app import find_process
-    from liza.cli.declare import Process
+    from liza.commands._declare import Process
 
     return find_process(words) is not Process.DIRECT
 

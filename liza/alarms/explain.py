@@ -7,8 +7,8 @@ from typing import Any
 
 from liza.alarms.rules import troubleshooting
 from liza.alarms.rules.troubleshooting import Explanation
-from liza.crew.agent_texts import find_texts
 from liza.crew.crew import Crew, find_crew
+from liza.crew.layout import find_texts
 from liza.model.errors import LizaError, NoCrew
 from liza.model.value_classes import asdict as fields_of
 from liza.view.status import status

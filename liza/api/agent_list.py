@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from liza.api.api_answers import WorkerAnswer
 from liza.board import signals
 from liza.crew.crew import Crew
+from liza.model.agent_states import AgentState
 from liza.model.errors import LizaError
 from liza.model.model import AwareDatetime, State
 from liza.model.owned_work import find_current_work
 from liza.model.paths import role_of, run_id, sort_agents
 from liza.view import activity
-from liza.view.rules.agent_states import AgentState
 
 
 class ListedAgent(WorkerAnswer, frozen=True, kw_only=True):

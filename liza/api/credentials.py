@@ -14,8 +14,8 @@ from pathlib import Path
 
 from liza.api.api_answers import Credential, CredentialReportAnswer, CredentialsEvent
 from liza.api.api_requests import CredentialReport, CredentialState
+from liza.api.current_run import require_current_run
 from liza.crew.crew import Crew
-from liza.crew.current_run import require_current_run
 from liza.model.errors import Missing, NoAccount
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import replace

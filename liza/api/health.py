@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import liza
 from liza.api.api_answers import RunHealth, ServerHealth
 from liza.api.api_requests import HealthReport
+from liza.api.current_run import require_current_run, require_known_run
 from liza.api.telemetry import TelemetryLogs
 from liza.crew.crew import Crew
-from liza.crew.current_run import require_current_run, require_known_run
 from liza.model.session_ends import SilenceKind
 from liza.programs import run_state
 from liza.programs.rules.health_rules import HealthStatus, RunFacts, judge_run, worker_state

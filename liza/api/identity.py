@@ -21,8 +21,8 @@ import msgspec
 
 from liza.api.api_answers import Credential, IdentityAnswer
 from liza.api.api_requests import IdentityRequest
+from liza.api.current_run import require_current_run
 from liza.crew.crew import Crew
-from liza.crew.current_run import require_current_run
 from liza.model.errors import LizaError, TokenRefused
 from liza.model.model import AwareDatetime, FrozenStruct
 from liza.model.paths import Paths, role_of

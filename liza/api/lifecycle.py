@@ -13,7 +13,7 @@ from pathlib import Path
 
 from liza.api.api_answers import LifecycleAnswer
 from liza.api.api_requests import LifecycleRequest
-from liza.crew.current_run import require_current_run
+from liza.api.current_run import require_current_run
 from liza.model.errors import LockTimeout, UsageError
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import ReceivedEvent

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from liza.api.problems import PROBLEM_TYPE, make_problem
 from liza.system import peers
-from liza.system.socket_tables import TcpEnds
+from liza.system.peers import TcpEnds
 
 MAX_HEAD: Final = 64 << 10
 """Maximum size of the request line and the headers, in bytes."""

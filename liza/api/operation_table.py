@@ -9,10 +9,10 @@ from typing import Any, Final
 from liza.api import openapi
 from liza.api.callers import Access
 from liza.api.calls import Call, Operation
+from liza.api.current_run import require_current_run
 from liza.api.metrics_text import format_metrics
 from liza.api.verb_operations import VERB_OPERATIONS
 from liza.api.worker_operations import WORKER_OPERATIONS
-from liza.crew.current_run import require_current_run
 from liza.model.errors import RunIsOver
 
 

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from liza.api.api_answers import AcknowledgeAnswer, PromptAnswer
 from liza.api.api_requests import AcknowledgeRequest, PromptRequest
+from liza.api.current_run import require_current_run
 from liza.briefs import inbox
 from liza.briefs.rules.message_rules import LIZA, Message, MessageChannel
 from liza.crew.crew import Crew
-from liza.crew.current_run import require_current_run
 from liza.model.errors import UsageError
 from liza.model.paths import is_person
 from liza.programs.rules.lifecycle_rules import WAITING_STATES

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from liza.api.api_answers import TelemetryAnswer
 from liza.api.api_requests import TelemetryRequest
-from liza.crew.current_run import require_current_run
+from liza.api.current_run import require_current_run
 from liza.programs.rules.lifecycle_rules import check_time
 from liza.programs.session.run_directory import RunDir
 from liza.usage.telemetry_log import TelemetryLog

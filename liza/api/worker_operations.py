@@ -48,10 +48,10 @@ from liza.api.telemetry import record_telemetry
 from liza.briefs.rules.context_rules import ContextMode, SectionType
 from liza.briefs.rules.prompt_rules import PromptPriority
 from liza.guards.authorize import authorize
+from liza.model.agent_states import AgentState
 from liza.programs.rules.health_rules import HealthStatus, WorkerState
 from liza.programs.rules.lifecycle_rules import LifecycleEvent
 from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
-from liza.view.rules.agent_states import AgentState
 
 
 class ReportAnswer(WorkerAnswer, frozen=True, kw_only=True):

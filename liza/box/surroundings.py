@@ -15,7 +15,7 @@ from typing import Final
 import liza
 from liza.box.run_mounts import REPLACED, SECRETS, Surroundings
 from liza.model.paths import Paths, state_directory
-from liza.system import socket_tables
+from liza.system import peers
 
 _NEEDED: Final = ("/run/systemd/resolve", "/run/current-system", "/etc/resolv.conf", "/etc/hosts")
 """DNS through systemd-resolved, the programs of NixOS, and files that some systems keep below /run."""
@@ -86,7 +86,7 @@ def list_private_directories(home: Path) -> tuple[Path, ...]:
 def _list_sockets(paths: Paths, shown: Iterable[Path]) -> Iterator[Path]:
     """Yield the sockets that a box would show: a tmux server, another crew, docker. A read-only mount stops none."""
     shown, own = (*shown, paths.root), (paths.liza, paths.slots)
-    for name in socket_tables.list_unix_listening().values():
+    for name in peers.list_unix_listening().values():
         path = Path(name)
         is_seen = not _is_below_replaced(path) or any(part in path.parents for part in shown)
         if name.startswith("/") and is_seen and not any(part in path.parents for part in own):

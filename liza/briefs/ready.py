@@ -16,11 +16,11 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.model.errors import LizaError, NotOwner, Refused
 from liza.model.model import FailedCheck, State
-from liza.model.owned_work import find_current_work
+from liza.model.owned_work import find_current_work, require_planner
 from liza.model.paths import role_of
 from liza.model.statuses import StartupCheck
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
-from liza.tasks.rules import claims, coding, planning, reviews
+from liza.tasks.rules import claims, coding, reviews
 
 
 def ready(crew: Crew) -> Result:
@@ -111,7 +111,7 @@ def _check_agent(crew: Crew, state: State, caller: RunCaller) -> None:
 
 
 def _check_planning(crew: Crew, state: State, caller: RunCaller) -> None:
-    planning.require_planner(state, caller.run)
+    require_planner(state, caller.run)
 
 
 def _check_task(crew: Crew, state: State, caller: RunCaller) -> None:
@@ -135,7 +135,7 @@ def _lease_of(state: State, caller: RunCaller) -> datetime | None:
     """Return until when the run holds what its role holds. Raises NotOwner."""
     role = role_of(caller.agent)
     if role == "planner":
-        planning.require_planner(state, caller.run)
+        require_planner(state, caller.run)
         return state.planning.lease_expires
     if role == "code-reviewer":
         return reviews.get_reviewed_task(state, require_task(caller), caller.run).review_lease_expires

@@ -14,14 +14,15 @@ import typer
 from typer.core import TyperGroup
 
 from liza import __version__, commands
-from liza.cli.declare import TYPER_SETTINGS, Heading, Process
+from liza.commands._declare import TYPER_SETTINGS, Heading, Process
 from liza.model.errors import Refused, UsageError
 from liza.system.boxed_calls import is_called_from_box
 from liza.text.suggestions import closest_match
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer's error class for usage errors. Some versions of typer have no public name for it."""
-_AGENT_MODULE = "liza_agent"
+_NO_COMMANDS = ("liza_agent", "_declare")
+"""Modules of `liza/commands` that are no command of `liza`."""
 
 
 class CommandGroup(TyperGroup):
@@ -50,7 +51,7 @@ class CommandGroup(TyperGroup):
 def command_names() -> tuple[str, ...]:
     """Return the names of all commands: those of the files in ``liza/commands``."""
     names = (info.name for info in pkgutil.iter_modules(commands.__path__))
-    return tuple(name.replace("_", "-") for name in names if name != _AGENT_MODULE)
+    return tuple(name.replace("_", "-") for name in names if name not in _NO_COMMANDS)
 
 
 @cache
@@ -177,7 +178,7 @@ def run_liza(words: Sequence[str]) -> int:
 
 def run_liza_agent(words: Sequence[str]) -> int:
     """Run ``liza-agent``."""
-    return _invoke(typer.main.get_command(import_command(_AGENT_MODULE).app), words, "liza-agent")
+    return _invoke(typer.main.get_command(import_command("liza_agent").app), words, "liza-agent")
 
 
 def _invoke(app: Any, words: Sequence[str], name: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import shlex
@@ -13,17 +12,19 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Final
 
 from liza import __version__
-from liza.cli import app, postponed_commands
-from liza.model.errors import LizaError, UsageError, format_error
-from liza.printing.columns import strip_controls
-from liza.printing.reader_watch import EXIT_PIPE_CLOSED
+from liza.cli import app
+from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, UsageError, WriteFailed
+from liza.model.paths import Paths
+from liza.printing.error_output import print_error
+from liza.printing.pager import EXIT_PIPE_CLOSED
+from liza.programs.session.run_directory import RunDir
 from liza.system import atomic, program_path
+from liza.system.clock import SystemClock
 from liza.system.files import to_write_failed
-from liza.system.liza_path import qualify_command
-from liza.text.undecoded import escape_undecoded
+from liza.text.redaction import redact
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
@@ -63,10 +64,10 @@ def liza_agent() -> int:
 def _offer_command_server(words: Sequence[str]) -> None:
     """Start the command server for later commands, if this command is one that starts it."""
     try:
-        from liza.cli.server import control  # The package is optional.
+        from liza.system import command_socket
     except ImportError:
         return
-    control.offer(words)
+    command_socket.offer(words)
 
 
 def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:
@@ -77,7 +78,7 @@ def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequenc
         code = command(words)
         sys.stdout.flush()
     except LizaError as error:
-        return print_error(name, postponed_commands.note_postponed(words, _name_survivors(error)), as_json)
+        return print_error(name, note_postponed(words, _name_survivors(error)), as_json)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -88,13 +89,13 @@ def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequenc
         write_failed = to_write_failed(error)
         return print_error(
             name,
-            postponed_commands.note_postponed(words, write_failed) if write_failed else _report_bug(error, words),
+            note_postponed(words, write_failed) if write_failed else _report_bug(error, words),
             as_json,
         )
     except Exception as bug:  # noqa: BLE001 - any other exception is a bug, and is reported as one
         return print_error(name, _report_bug(bug, words), as_json)
     if code == 0:
-        postponed_commands.note_success(words)
+        note_success(words)
     return code
 
 
@@ -128,29 +129,6 @@ def _record_history() -> None:
         crew = find_crew_or_none()
         if crew is not None and crew.board.spool.revisions():
             record_if_unsupervised(crew)
-
-
-def print_error(name: str, error: LizaError, as_json: bool) -> int:
-    """Print the error and its hint on stderr; return its exit code."""
-    message, hint = qualify_command(error.message), qualify_command(error.hint or "")
-    if as_json:
-        data = {"code": error.code, "message": message, "hint": hint or error.hint}
-        text = json.dumps({"error": {key: escape_undecoded(value) for key, value in data.items()}})
-    else:
-        text = strip_controls(format_error(name, message, hint))
-    # Each stream may have no reader, or a full disk; the exit code is that of the error all the same.
-    _write_or_close(sys.stdout, "")
-    _write_or_close(sys.stderr, text + "\n")
-    return error.exit_code
-
-
-def _write_or_close(stream: TextIO, text: str) -> None:
-    """Write and flush; if that fails, replace the stream by /dev/null: Python must not flush it again at its exit."""
-    try:
-        stream.write(text)
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:
@@ -198,3 +176,46 @@ def open_standard_streams() -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+RETRY_PAUSE: Final = 20  # seconds: the cause of the failure may have passed by then
+MAX_HINT_COMMAND: Final = 200  # characters: a longer command is not repeated in a hint
+
+
+def note_postponed(words: Sequence[str], error: LizaError) -> LizaError:
+    """Return the error for the run. If the run is not at fault, write a note and replace the hint by a retry."""
+    if not isinstance(error, BoardInconsistent | WriteFailed | LockTimeout) or not words or not _is_in_a_run():
+        return error
+
+    # The disk may be full, and the environment variable may not name a run of an agent.
+    with suppress(LizaError, OSError):
+        directory = RunDir(Paths(_root()), os.environ["LIZA_RUN"])
+        directory.write_postponed(SystemClock().now(), words[0], redact(error.message))
+    error.hint = _retry_command(words)
+    return error
+
+
+def note_success(words: Sequence[str]) -> None:
+    """Record that the run has called a command, and remove its note of this one: it succeeded."""
+    if not words or not _is_in_a_run():
+        return
+
+    with suppress(LizaError, OSError):
+        directory = RunDir(Paths(_root()), os.environ["LIZA_RUN"])
+        directory.note_report()
+        directory.clear_postponed(SystemClock().now(), words[0])
+
+
+def _is_in_a_run() -> bool:
+    return bool(os.environ.get("LIZA_RUN") and os.environ.get("LIZA_ROOT"))
+
+
+def _root() -> Path:
+    return Path(os.environ["LIZA_ROOT"]).resolve()
+
+
+def _retry_command(words: Sequence[str]) -> str:
+    command = shlex.join(["liza", *words])
+    if len(command) > MAX_HINT_COMMAND or not command.isprintable():
+        command = f"liza {words[0]} … (the same arguments again)"
+    return f"sleep {RETRY_PAUSE}; {command}"

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import Crew, find_crew
 from liza.model.value_classes import asdict
 from liza.printing import printing
-from liza.printing.columns import strip_controls
-from liza.printing.text_formats import shorten_line
+from liza.printing.columns import shorten_line, strip_controls
 from liza.tasks import task as verbs
 from liza.tasks.answer import OpenQuestion, find_open_questions
 from liza.text.times import format_duration

@@ -9,18 +9,11 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import (
-    Heading,
-    JsonOption,
-    Position,
-    Process,
-    create_app,
-    declare_command,
-)
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError, UsageError
 from liza.printing import printing
-from liza.printing.reader_watch import exit_with_reader
+from liza.printing.pager import exit_with_reader
 from liza.printing.render_session import SessionStyle, format_followed
 from liza.view import attach as verbs
 from liza.view.attach import StreamAttachment

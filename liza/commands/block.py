@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.printing import printing
 from liza.tasks.block import BlockRequest

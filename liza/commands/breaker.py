@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from liza.breaker import breaker as verbs
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
 from liza.crew.crew import find_crew
 from liza.model.errors import HINT_LABEL
 from liza.printing import printing

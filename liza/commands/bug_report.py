@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.model.errors import HINT_LABEL
 from liza.printing import printing
 from liza.recovery.bug_report import write_bug_report

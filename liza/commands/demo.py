@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.demo.native_run import run_native_demo
 from liza.demo.run import run_demo as show
 

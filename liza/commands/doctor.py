@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.model.value_classes import replace
 from liza.printing import printing
 from liza.recovery.doctor import doctor as verb
@@ -55,7 +55,7 @@ def doctor(
 def _find_command_server() -> list[Finding]:
     """Return how commands are run. It never prevents a crew from working."""
     try:
-        from liza.cli.server import control  # The package is optional.
+        from liza.system import command_socket
     except ImportError:
         return []
-    return [Finding("commands", control.find_server().describe())]
+    return [Finding("commands", command_socket.find_server().describe())]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command, read_text
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command, read_text
 from liza.crew.crew import find_crew
 from liza.model.errors import UsageError
 from liza.printing import printing

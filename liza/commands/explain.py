@@ -13,11 +13,10 @@ import typer
 from liza.alarms.explain import explain as verb
 from liza.alarms.explain import read_entries
 from liza.alarms.rules.troubleshooting import Explanation, normalize_name
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.model.errors import UsageError
 from liza.printing import printing
-from liza.printing.columns import paint
-from liza.printing.text_formats import shorten_line
+from liza.printing.columns import paint, shorten_line
 
 app = create_app()
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.guards.guard import GuardQuestion, ask_guards
 from liza.printing import printing
 

@@ -6,19 +6,11 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import (
-    Heading,
-    JsonOption,
-    Position,
-    Process,
-    create_app,
-    declare_command,
-)
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.commands.logs import FollowOption
 from liza.crew.crew import Crew, find_crew
 from liza.printing import printing, render_patch
-from liza.printing.pager import page_text
-from liza.printing.reader_watch import exit_with_reader
+from liza.printing.pager import exit_with_reader, page_text
 from liza.text.counts import count_noun
 from liza.view import history as verbs
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from liza.api.hook import Hook
-from liza.cli.declare import Heading, Position, create_app, declare_command
+from liza.commands._declare import Heading, Position, create_app, declare_command
 from liza.system import ancestors
 
 app = create_app()

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import HINT_LABEL, UsageError
 from liza.model.model import Confinement

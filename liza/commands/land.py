@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.commands.merge import UntestedOption, announce_tests
 from liza.commands.push import OriginOption
 from liza.crew.crew import find_crew

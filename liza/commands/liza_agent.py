@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import JsonOption, create_app, declare_command
+from liza.commands._declare import JsonOption, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.printing import printing
 from liza.supervisor.main import SupervisorOptions

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.cli.entry_points import print_error
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import find_crew
+from liza.printing.error_output import print_error
 from liza.tasks.lock import lock as verb
 
 app = create_app()

@@ -9,23 +9,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from liza.cli.declare import (
-    Heading,
-    JsonOption,
-    Position,
-    Process,
-    create_app,
-    declare_command,
-    parse_duration,
-)
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command, parse_duration
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import Refused, UsageError
 from liza.model.paths import agent_of, parse_agent_id
 from liza.model.value_classes import Value
 from liza.printing import printing, render_crew, render_session
 from liza.printing.columns import paint, strip_controls
-from liza.printing.pager import page_text
-from liza.printing.reader_watch import exit_with_reader
+from liza.printing.pager import exit_with_reader, page_text
 from liza.printing.session_markdown import format_markdown
 from liza.programs.rules.session_events import LoggedEvent, describe_unknown
 from liza.text.redaction import redact_values

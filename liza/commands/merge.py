@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import Crew, find_crew
 from liza.merging.merge import merge as merge_task
 from liza.merging.merge import merge_each

@@ -6,14 +6,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import (
-    Heading,
-    JsonOption,
-    Position,
-    create_app,
-    declare_command,
-    split_names,
-)
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, split_names
 from liza.crew.crew import find_crew
 from liza.printing import printing, render_metrics
 from liza.view.metrics import export_usage, usage_by

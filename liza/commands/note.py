@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from liza.briefs import note as notes
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.printing import printing
 

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.printing import printing, render_crew
-from liza.printing.columns import align_columns
-from liza.printing.text_formats import shorten_line
+from liza.printing.columns import align_columns, shorten_line
 from liza.project.programs import check_programs, list_programs, show_program, trust_project_programs
 from liza.usage.program_accounts import show_accounts
 

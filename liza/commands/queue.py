@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
 from liza.crew.crew import find_crew
 from liza.merging import queue as verbs
 from liza.printing import printing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from liza.briefs import ready as ready_verbs
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.printing import printing
 

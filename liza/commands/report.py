@@ -10,7 +10,7 @@ from liza.breaker.report import ReportRequest
 from liza.breaker.report import report as add_report
 from liza.breaker.report import resolve as resolve_report
 from liza.breaker.rules import board_reports
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command, parse_details
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, parse_details
 from liza.crew.crew import find_crew
 from liza.model.errors import UsageError
 from liza.printing import printing

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from liza.api import api_server
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.model.errors import Missing
 from liza.printing import printing

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.commands.init import find_permissions_question, print_fact, print_nothing, print_program_faults
 from liza.commands.up import Steps, VerboseOption
 from liza.crew.caller import require_person

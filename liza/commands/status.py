@@ -9,18 +9,11 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import (
-    Heading,
-    JsonOption,
-    Position,
-    create_app,
-    declare_command,
-    refuse_path_of_session,
-)
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError, UsageError
 from liza.printing import printing, render_crew
-from liza.printing.reader_watch import exit_with_reader
+from liza.printing.pager import exit_with_reader
 from liza.view.change_stream import watch_changes
 from liza.view.status import look
 from liza.view.status import status as find_status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.printing import printing
 from liza.tasks.submit import submit as submit_work

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.commands.merge import UntestedOption, announce_tests
 from liza.crew.crew import find_crew
 from liza.landing.sync import sync as verb

@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from liza.cli.declare import Heading, JsonOption, Position, Process, create_app, declare_command, read_text, split_names
+from liza.commands._declare import (
+    Heading,
+    JsonOption,
+    Position,
+    Process,
+    create_app,
+    declare_command,
+    read_text,
+    split_names,
+)
 from liza.crew.crew import find_crew
 from liza.landing.import_issue import add_from_issue
 from liza.model.errors import UsageError

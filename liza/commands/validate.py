@@ -7,14 +7,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import (
-    Heading,
-    JsonOption,
-    Position,
-    create_app,
-    declare_command,
-    refuse_path_of_session,
-)
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
 from liza.printing import printing, render_crew
 from liza.recovery.validate import validate as verb
 

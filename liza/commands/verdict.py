@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from liza.cli.declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.model.errors import UsageError
 from liza.printing import printing

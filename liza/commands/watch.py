@@ -9,18 +9,11 @@ from typing import Annotated
 import typer
 
 from liza.alarms import watch as verbs
-from liza.cli.declare import (
-    Heading,
-    JsonOption,
-    Position,
-    Process,
-    create_app,
-    declare_command,
-)
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import Crew, find_crew
 from liza.printing import printing, render_crew
 from liza.printing.columns import paint
-from liza.printing.reader_watch import exit_with_reader
+from liza.printing.pager import exit_with_reader
 from liza.text.times import format_duration
 
 app = create_app()

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.model.errors import NotOwner, Refused
-from liza.model.owned_work import find_current_work
+from liza.model.owned_work import find_current_work, require_planner
 from liza.model.paths import agent_of, person_id, role_of
 from liza.model.value_classes import Value
+from liza.programs.session.run_directory import ReadyEvidence
 from liza.system import ancestors
-from liza.tasks.rules.planning import require_planner
 
 
 class RunCaller(Value):
@@ -141,3 +141,11 @@ def _recorded_task(crew: Crew, run: str) -> str | None:
 def _task_of_run(crew: Crew, run: str) -> str | None:
     work = find_current_work(crew.board.read(), agent_of(run))
     return work.task if work is not None and work.run == run else None
+
+
+def record_run_result(crew: Crew, run: str, code: str) -> None:
+    """Write the closing code of ``run``; does nothing for a person who works by hand and has no run directory."""
+    directory = crew.run_dir(run)
+    if directory.exists():
+        directory.mark_ready(crew.clock.now(), ReadyEvidence.CLOSING_VERB)
+        directory.set_closing_code(code)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
-from liza.alarms.rules import drift_alarms
 from liza.board.text import document
 from liza.config import confirmed_settings
 from liza.config.rules import settings
-from liza.crew import agent_texts
 from liza.crew.crew import Crew
 from liza.crew.deleted_parts import AGAIN, describe_damage, find_survivors
 from liza.git import board_history
 from liza.git.hiding import brief_filter, slot_excludes
 from liza.model.errors import BoardInconsistent, Missing, Refused
 from liza.model.model import Config, ProcessIdentity, State
-from liza.system import processes
+from liza.model.paths import Paths
+from liza.system import installation, processes
 
 GOAL_FILE = ".liza/specs/goal.md"
 KILL_GRACE = 3.0  # seconds between SIGTERM and SIGKILL
@@ -36,7 +38,7 @@ def create_layout(crew: Crew) -> None:
     for directory in (crew.paths.logs, crew.paths.runs):
         directory.mkdir(mode=0o700, exist_ok=True)
     slot_excludes.ignore_liza_dirs(crew.git, crew.paths)
-    agent_texts.copy_texts(crew.paths)
+    copy_texts(crew.paths)
 
 
 def recreate_layout(crew: Crew) -> Crew:
@@ -66,9 +68,9 @@ def restore_confirmed_settings(crew: Crew) -> tuple[str, ...]:
         with suppress(BoardInconsistent):
             initial = document.load_state(first or "").config
         confirmed_settings.restore_confirmed(crew.paths, recorded, initial)
-    alarms = drift_alarms.settings_alarms(confirmed_settings.find_unconfirmed(crew.paths, written))
+    unconfirmed = confirmed_settings.find_unconfirmed(crew.paths, written) or ()
     summary = settings.describe_effective(confirmed_settings.with_trusted_settings(crew.paths, written).config)
-    return summary, *(f"{alarm.message}: {alarm.next}" for alarm in alarms)
+    return summary, *(f"{setting.description}: liza doctor --accept {setting.key}" for setting in unconfirmed)
 
 
 def restore_goal_file(crew: Crew, goal: str) -> bool:
@@ -160,3 +162,48 @@ def _end(crew: Crew, holder: ProcessIdentity, run: str | None) -> None:
             os.close(handle)
     processes.kill_all(session_pids if run is not None else lambda: ())
     processes.kill_all(lambda: (holder.pid,) if processes.is_proved_dead(holder) is False else ())
+
+
+_PACKAGED_TEXTS = Path(__file__).parent.parent / "_texts"
+_TOOL_RULES = {
+    ".prettierrc": """\
+# `prettier .` in your checkout leaves the files of Liza alone: it changes only files that ask for it.
+requirePragma: true
+overrides:
+  - files: "*.json"
+    options: { parser: yaml } # the parser of JSON has no pragma
+""",
+    ".markdownlint.json": '{ "default": false }\n',
+}
+"""Configurations for tools of the person that do not read git's file info/exclude, by the name of the file in .liza."""
+SPEC_DIRECTORIES = ("architecture", "protocols")
+_CHECKOUT_ROOT = Path(__file__).parent.parent.parent
+
+
+def find_texts(name: str) -> Path:
+    """Path of ``contracts``, ``examples`` or ``specs``: in the package, or in the checkout that liza runs from.
+
+    Raises Missing.
+    """
+    for path in (_PACKAGED_TEXTS / name, _CHECKOUT_ROOT / name):
+        if path.is_dir():
+            return path
+    raise Missing(f"this installation of Liza has no {name}", _restore_command(name))
+
+
+def _restore_command(name: str) -> str:
+    if (_CHECKOUT_ROOT / ".git").exists():
+        return shlex.join(["git", "-C", str(_CHECKOUT_ROOT), "restore", name])
+    return installation.reinstall_command()
+
+
+def copy_texts(paths: Paths) -> None:
+    """Copy the contracts to .liza/contracts and the specs they refer to to .liza/specs. Idempotent.
+
+    Beside them, write the rules that keep the person's formatters and linters away from .liza.
+    """
+    for name, rules in _TOOL_RULES.items():
+        (paths.liza / name).write_text(rules, encoding="utf-8")
+    shutil.copytree(find_texts("contracts"), paths.contracts, dirs_exist_ok=True)
+    for directory in SPEC_DIRECTORIES:
+        shutil.copytree(find_texts("specs") / directory, paths.specs / directory, dirs_exist_ok=True)

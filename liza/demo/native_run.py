@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from liza.crew.agent_texts import find_texts
 from liza.crew.crew import Crew, open_crew
+from liza.crew.layout import find_texts
 from liza.demo import checks, demo_crew, shop_project
 from liza.model.errors import Missing, Refused
 from liza.printing import columns, printing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from liza.crew.crew import Crew
 from liza.git.merge.landed_work import find_landed
 from liza.git.ref_names import current_branch
-from liza.model.ahead_rules import CommitsAhead
 from liza.model.model import State
+from liza.model.targets import CommitsAhead
 
 
 def find_commits_ahead(crew: Crew, state: State) -> CommitsAhead | None:

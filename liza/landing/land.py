@@ -9,7 +9,6 @@ from typing import Any
 from liza.board import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.merge_lock import hold_merge_lock
 from liza.crew.result import Result
 from liza.git import ref_names
 from liza.git.merge import merges
@@ -17,6 +16,7 @@ from liza.git.merge.branch_moves import MoveOutcome
 from liza.git.merge.landed_work import find_landed
 from liza.merging import candidate, merge_outcomes
 from liza.merging.dead_mergers import recover_dead_merger
+from liza.merging.merge_lock import hold_merge_lock
 from liza.model import gates, targets
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import Status, Task

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.merge_lock import hold_merge_lock
 from liza.crew.result import Result
 from liza.git import ref_names
 from liza.git.merge import merge_refs, merges
@@ -24,6 +23,7 @@ from liza.landing.rules.request_feedback import track_request
 from liza.landing.rules.request_text import RequestFacts
 from liza.merging import gate_log, merge_outcomes
 from liza.merging.dead_mergers import recover_dead_merger
+from liza.merging.merge_lock import hold_merge_lock
 from liza.model import targets
 from liza.model.errors import Missing, Refused, UsageError
 from liza.model.gates import GateRun, last_gate_runs

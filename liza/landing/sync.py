@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.merge_lock import hold_merge_lock
 from liza.crew.result import Result
 from liza.git import ref_names
 from liza.git.merge import merge_refs, merges
@@ -15,6 +14,7 @@ from liza.git.merge.branch_moves import MoveOutcome
 from liza.git.merge.landed_work import find_landed
 from liza.merging import candidate, merge_outcomes, proof_runner
 from liza.merging.dead_mergers import recover_dead_merger
+from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.rules import merge_rules
 from liza.model import gates, targets
 from liza.model.errors import MergeConflict, Refused, UnknownId

@@ -6,10 +6,10 @@ from typing import Any
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.merge_lock import hold_merge_lock
 from liza.crew.result import Result
 from liza.git.merge import merges
 from liza.merging import epic_branches
+from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.rules import epic_rules
 from liza.model import targets
 from liza.model.errors import Refused, UnknownId

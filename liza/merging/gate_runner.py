@@ -20,7 +20,7 @@ from liza.git import sparse_checkout
 from liza.git.merge import merge_refs
 from liza.git.rules import tree_changes
 from liza.git.slots import slot_setup
-from liza.model import gate_variables, merge_failures
+from liza.model import gates, merge_failures
 from liza.model.gates import GateFinding, GateFindingKind, GateOutcome
 from liza.model.model import FULL_CHECKOUT, TESTS_GATE, Gate, Network
 from liza.model.value_classes import Value, replace
@@ -200,7 +200,7 @@ def _run_gate(
         config.environment,
         {
             **config.gate_variables,
-            **gate_variables.uncached_variables({**os.environ, **config.gate_variables}),
+            **gates.uncached_variables({**os.environ, **config.gate_variables}),
             "LIZA_BASE": job.base,
         },
         cancelled=cancelled,

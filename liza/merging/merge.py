@@ -10,11 +10,11 @@ from liza.board import archive_moves, archived_tasks
 from liza.config.rules import test_proof
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.crew.result import Result, make_result
 from liza.git.merge import merges
 from liza.merging import batches, epic_merges, merge_blocker, merge_outcomes, merge_turn, proof_runner
 from liza.merging.dead_mergers import recover_dead_merger
+from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
 from liza.model import merge_failures, targets

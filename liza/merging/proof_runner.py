@@ -6,10 +6,10 @@ from liza.config import confirmed_settings
 from liza.config.rules import settings, test_proof
 from liza.config.rules.test_proof import NotProved, ProofOutcome
 from liza.crew.crew import Crew
-from liza.crew.merge_lock import hold_merge_lock
 from liza.git.rules import tree_changes
 from liza.git.slots.pool import PROOF_SLOT
 from liza.merging import merge_outcomes
+from liza.merging.merge_lock import hold_merge_lock
 from liza.model.errors import Refused
 from liza.model.model import FULL_CHECKOUT, Config, TestProof
 from liza.model.value_classes import replace

@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 from liza.board import archived_tasks
-from liza.crew import merge_lock
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git.merge import merge_refs
-from liza.merging import gate_log, merge_turn
+from liza.merging import gate_log, merge_lock, merge_turn
 from liza.merging.rules import merge_batches, merge_queue
 from liza.merging.rules.merge_batches import Batch
 from liza.model import gates, targets

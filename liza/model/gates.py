@@ -5,11 +5,12 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
 
+from liza.model.clean_environment import REMOVED_VARIABLES
 from liza.model.model import TESTS_GATE, AwareDatetime, Config, FrozenStruct, Gate, Task
 from liza.model.value_classes import Value
 
@@ -190,3 +191,33 @@ def describe_tested(tested: bool | None, remarks: Sequence[str]) -> str:
 def is_untested(task: Task) -> bool:
     """Return whether the task was merged untested. Remarks do not make a merge untested."""
     return task.tested is False and not task.remarks
+
+
+_ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=[^\0\r\n]*")
+_REFUSED_NAMES = ("PATH", "HOME", *REMOVED_VARIABLES)
+_REFUSED_PREFIXES = ("LIZA_", "GIT_")
+EXPECTED = "NAME=VALUE, without a name that Liza, git or the choice of an environment needs"
+
+
+def find_refused(entries: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the entries that are no variables of gates. A value is left out: it may be a secret."""
+    return tuple(_name(entry) for entry in entries if not _is_allowed(entry))
+
+
+def uncached_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with which test runners run tests whose cached result they would print.
+
+    Go's cache does not know the files that a child process of a test reads. A build ignores this flag.
+    """
+    return {"GOFLAGS": f"{environ.get('GOFLAGS', '')} -count=1".strip()}
+
+
+def _is_allowed(entry: str) -> bool:
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        return False
+    return match[1] not in _REFUSED_NAMES and not match[1].startswith(_REFUSED_PREFIXES)
+
+
+def _name(entry: str) -> str:
+    return repr(entry.partition("=")[0][:40])

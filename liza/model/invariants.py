@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from liza.model import anomaly_kinds, gate_variables, permissions, quiet_hours, setting_limits, target_names, targets
+from liza.model import anomaly_kinds, gates, permissions, quiet_hours, setting_limits, target_names, targets
 from liza.model.derived import work_by_agent
 from liza.model.errors import UsageError
 from liza.model.gates import gate_problems
@@ -261,8 +261,8 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         wanted = _allowed(config.merge_clean, MERGE_CLEAN_VALUES)
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
     if config.gate_environment not in ((), Config().gate_environment):
-        for name in gate_variables.find_refused(config.gate_environment):
-            yield Violation(entry=key, field="gate_environment", actual=name, expected=gate_variables.EXPECTED)
+        for name in gates.find_refused(config.gate_environment):
+            yield Violation(entry=key, field="gate_environment", actual=name, expected=gates.EXPECTED)
     for name in ("planning_rounds", "archive_after"):
         if getattr(config, name) < 0:
             yield Violation(entry=key, field=name, actual=str(getattr(config, name)), expected="0 or more")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from liza.model.agent_states import AgentState
 from liza.model.model import Status
 from liza.model.statuses import AgentStatus
-from liza.view.rules.agent_states import AgentState
 
 
 class TaskWord(StrEnum):

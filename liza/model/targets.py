@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from liza.model.model import FINAL_STATUSES, Epic, State, Status, Task
-from liza.model.value_classes import replace
+from liza.model.value_classes import Value, replace
+from liza.text.counts import count_noun
 
 S = Status
 EPIC_PREFIX = "epic/"
@@ -179,3 +180,30 @@ def mismatched_target(state: State, task: Task) -> str | None:
             if other.status is not S.SUPERSEDED and other.target != task.target:
                 return other.id
     return None
+
+
+class CommitsAhead(Value):
+    """``commits`` of ``integration`` have work that ``branch`` does not have; it has ``own`` commits that integration
+    does not have. ``request``: URL of the open pull request to ``branch``; empty without one.
+    """
+
+    integration: str
+    branch: str
+    commits: int
+    own: int = 0
+    request: str = ""
+
+    @property
+    def next(self) -> str:
+        """Command that lands them; without any, the commands that end or continue the crew."""
+        sync = "liza sync && " if self.own else ""
+        if self.commits:
+            return f"{sync}liza land {'--pr' if self.request else '--merge'}"
+        return f"liza down --purge, or go on: {sync}liza task add"
+
+    @property
+    def summary(self) -> str:
+        if not self.commits:
+            return f"{self.branch} has all of {self.integration}"
+        request = f" (pull request {self.request})" if self.request else ""
+        return f"{self.integration} is {count_noun(self.commits, 'commit')} ahead of {self.branch}{request}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from liza.model.history_events import HistoryEvent
 from liza.model.model import State, Status, Task
 
 
@@ -26,3 +27,17 @@ def changed_tasks(before: State, after: State) -> list[Task]:
     """Return the tasks of ``after`` that may differ from those of ``before``: an entry that is the same is kept."""
     previous = set(map(id, before.tasks))
     return [task for task in after.tasks if id(task) not in previous]
+
+
+_SHAPED = (HistoryEvent.ADD, HistoryEvent.EDIT)
+
+
+def is_incomplete(task: Task) -> bool:
+    """Return whether a task is a DRAFT because something was missing when it was last added or edited.
+
+    A draft that was requested has no missing parts recorded. It stays a draft until it is edited.
+    """
+    if task.status is not Status.DRAFT:
+        return False
+    shaped = next((event for event in reversed(task.history) if event.event in _SHAPED), None)
+    return shaped is not None and shaped.detail is not None

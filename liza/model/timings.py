@@ -9,8 +9,8 @@ from liza.model.history_events import ANSWER_EVENTS, QUESTION_EVENTS, HistoryEve
 from liza.model.model import FINAL_STATUSES, Event, State, Status, Task
 from liza.model.paths import is_person
 from liza.model.statuses import GoalStatus
+from liza.model.task_groups import is_incomplete
 from liza.model.value_classes import Value
-from liza.tasks.rules import drafts
 
 Span = tuple[datetime, datetime]
 
@@ -67,7 +67,7 @@ def _draft_since(task: Task) -> datetime | None:
 
 
 def _still_waits(task: Task) -> bool:
-    return task.status is Status.BLOCKED or drafts.is_incomplete(task)
+    return task.status is Status.BLOCKED or is_incomplete(task)
 
 
 def _union_seconds(spans: Iterable[Span]) -> int:

@@ -9,9 +9,8 @@ from typing import Any, Final
 from liza.model.permissions import PROMPTS
 from liza.model.state_words import AgentWord, TaskWord, task_word
 from liza.model.statuses import GoalStatus
-from liza.printing.columns import align_columns, paint
-from liza.printing.text_formats import format_clock, format_local_time, shorten_line
-from liza.printing.text_formats import shorten_program as program_of
+from liza.printing.columns import align_columns, format_clock, format_local_time, paint, shorten_line
+from liza.printing.columns import shorten_program as program_of
 from liza.text import toml_text
 from liza.text.counts import count_noun
 from liza.text.times import format_duration

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from liza.model.state_words import TaskWord, task_word
 from liza.model.statuses import GoalStatus
-from liza.printing.columns import align_columns
-from liza.printing.text_formats import shorten_line
+from liza.printing.columns import align_columns, shorten_line
 from liza.text.counts import count_noun
 from liza.text.times import format_duration
 

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from liza.model.paths import PERSON_PREFIX
-from liza.printing.columns import paint
-from liza.printing.text_formats import format_day, format_local_time, shorten_line
+from liza.printing.columns import format_day, format_local_time, paint, shorten_line
 from liza.tasks.rules.narration import LIZA, NewsItem
 
 Row = Mapping[str, Any]

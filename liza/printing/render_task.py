@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from liza.model.gates import describe_tested
 from liza.model.model import Handoff, Status
-from liza.printing.columns import align_columns, paint
+from liza.printing.columns import align_columns, format_fields, format_local_time, paint, shorten_line
 from liza.printing.render_crew import format_activity, paint_task_word
-from liza.printing.text_formats import format_fields, format_local_time, shorten_line
 from liza.tasks.rules.line_comments import format_comment
 from liza.tasks.rules.narration import LIZA, is_crew_event
 from liza.text.counts import count_noun

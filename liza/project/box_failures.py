@@ -14,7 +14,7 @@ from liza.project import commands
 from liza.project.rules import box_needs
 from liza.project.rules.box_needs import BoxNeeds, PathKind
 from liza.project.rules.init_command import INIT
-from liza.system import socket_tables
+from liza.system import peers
 
 SHARE = "--share"
 """Option of `liza init` for a path of ``config.shared``."""
@@ -41,7 +41,7 @@ def share_command(needs: BoxNeeds, shared: Sequence[str]) -> str:
 
 def find_needs(output: str, paths: Paths) -> BoxNeeds:
     """Return what an output of a command that failed in a box says that it needs."""
-    listening = sorted(path for path in socket_tables.list_listening().values() if path.startswith("/"))
+    listening = sorted(path for path in peers.list_listening().values() if path.startswith("/"))
     home = os.path.realpath(Path.home())
     return box_needs.find_needs(output, listening, _examine, home, (str(paths.slots), str(paths.liza)))
 

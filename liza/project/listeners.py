@@ -17,7 +17,7 @@ from liza.git.runner import Git
 from liza.model.gates import GateFinding
 from liza.project.rules import foreign_servers
 from liza.project.rules.foreign_servers import CheckoutTrees, ListeningProcess
-from liza.system import ancestors, lock_holders, processes, socket_tables
+from liza.system import ancestors, lock_holders, peers, processes
 
 
 def find_servers(crew: Crew, git: Git, tested: Sequence[str], commands: Sequence[str]) -> GateFinding | None:
@@ -30,7 +30,7 @@ def find_servers(crew: Crew, git: Git, tested: Sequence[str], commands: Sequence
     servers = foreign_servers.find_foreign_servers(
         _iter_listening(crew, trees),
         trees,
-        socket_tables.read_port_range(),
+        peers.read_port_range(),
         lambda address: foreign_servers.is_word_in(address, commands) or _is_in_files(git, address),
     )
     own = lock_holders.find_holder(crew.paths.server_lock) if servers else None
@@ -46,12 +46,12 @@ def _find_trees(crew: Crew, tested: Sequence[str]) -> CheckoutTrees:
 
 def _iter_listening(crew: Crew, trees: CheckoutTrees) -> Iterator[ListeningProcess]:
     """Yield the processes that listen, without those whose program cannot be that of a foreign server."""
-    listening = socket_tables.list_listening()
-    for pid in socket_tables.list_pids() if listening else ():
+    listening = peers.list_listening()
+    for pid in peers.list_pids() if listening else ():
         program = lock_holders.read_program(pid)
         if program is None or pid == os.getpid() or not foreign_servers.may_run_sources(program, trees):
             continue
-        addresses = dict.fromkeys(listening[inode] for inode in socket_tables.iter_sockets(pid) if inode in listening)
+        addresses = dict.fromkeys(listening[inode] for inode in peers.iter_sockets(pid) if inode in listening)
         directory = lock_holders.read_directory(pid) if addresses else None
         if directory is None:
             continue

@@ -17,7 +17,7 @@ from liza.git.rules.tree_changes import TreeChanges
 from liza.git.runner import Git
 from liza.git.slots import slot_setup
 from liza.git.slots.pool import PROOF_SLOT, Worktrees
-from liza.model import gate_variables
+from liza.model import gates
 from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
 from liza.project import command_box, commands, import_traces, installed_packages, tree_snapshot
@@ -121,7 +121,7 @@ def _run_in_slot(
     site = _proof_site(slot, broken)
     with import_traces.record_imports(site) as (logging_variables, log):
         slot = replace(slot, traces=log.parent)
-        uncached = gate_variables.uncached_variables({**os.environ, **plan.gate_environment})
+        uncached = gates.uncached_variables({**os.environ, **plan.gate_environment})
         variables = {
             **plan.gate_environment,
             **uncached,

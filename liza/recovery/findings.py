@@ -26,12 +26,12 @@ from liza.merging import merge_blocker, merge_turn
 from liza.model.errors import GitFailed, LizaError
 from liza.model.model import State, Task
 from liza.model.paths import HISTORY_REF, run_id
-from liza.model.up_command import up_command_for
 from liza.model.value_classes import Value
 from liza.programs import run_state
 from liza.recovery import drift, earlier_slots, recover
 from liza.system import installation
 from liza.tasks.rules import picking
+from liza.tasks.rules.up_command import up_command_for
 from liza.text.counts import count_noun
 
 ACTOR = "doctor"

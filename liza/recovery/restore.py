@@ -16,10 +16,10 @@ from liza.model.errors import BoardInconsistent, NoCrew, UsageError
 from liza.model.model import Agent
 from liza.model.paths import agent_of
 from liza.model.statuses import AgentStatus
-from liza.model.up_command import up_command_for
 from liza.programs.session import run_directory
 from liza.supervisor.down import down
 from liza.tasks.rules.give_back import give_back_work
+from liza.tasks.rules.up_command import up_command_for
 
 _RECREATED_NOTE = ".liza was recreated. The history has the board and {goal}; other specs and the logs are lost"
 _MENDED = "the missing parts of .liza were recreated, with {goal}. Other deleted files (specs, logs) are lost"

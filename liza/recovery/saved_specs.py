@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from liza.crew import agent_texts
+from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.crew.layout import default_goal_text
 from liza.git.runner import Git
@@ -76,7 +76,7 @@ class _SpecsWalk:
         self.skipped: list[str] = []
         self._paths = crew.paths
         self._goal = default_goal_text(crew.board.read().goal.description).encode("utf-8", "surrogateescape")
-        self._shipped = agent_texts.find_texts("specs")
+        self._shipped = layout.find_texts("specs")
         self._open_files: list[tuple[int, str, str]] = []
 
     def walk(self) -> None:
@@ -138,11 +138,7 @@ class _SpecsWalk:
         if name == "goal.md":
             return size == len(self._goal) and os.pread(file, size, 0) == self._goal
         shipped = self._shipped / name
-        if (
-            name.split("/")[0] not in agent_texts.SPEC_DIRECTORIES
-            or not shipped.is_file()
-            or shipped.stat().st_size != size
-        ):
+        if name.split("/")[0] not in layout.SPEC_DIRECTORIES or not shipped.is_file() or shipped.stat().st_size != size:
             return False
         return os.pread(file, size, 0) == shipped.read_bytes()
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.model import up_command
 from liza.model.errors import UsageError
 from liza.model.paths import ROLES, parse_agent_id, role_of
 from liza.model.value_classes import Value, field
 from liza.system.liza_path import liza_path
+from liza.tasks.rules import up_command
 
 _NAME = re.compile(r"[\w-]*")
 _AUTO = re.compile(r"auto:([0-9]{1,4})-([0-9]{1,4})")

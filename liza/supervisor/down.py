@@ -11,7 +11,7 @@ from pathlib import Path
 from liza.api import api_server
 from liza.board import recorder
 from liza.briefs import checkout_brief
-from liza.crew import deleted_parts, layout, merge_lock
+from liza.crew import deleted_parts, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -19,12 +19,12 @@ from liza.git import ref_names, run_import, task_branches
 from liza.git.hiding import brief_filter, slot_excludes
 from liza.git.merge import merges
 from liza.git.survey import survey
+from liza.merging import merge_lock
 from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
 from liza.model.model import Config
 from liza.model.paths import HISTORY_REF
 from liza.model.session_ends import StopReason
 from liza.model.targets import EPIC_PREFIX
-from liza.model.up_command import restart_command_for, up_command_for
 from liza.model.value_classes import Value
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
@@ -33,6 +33,7 @@ from liza.recovery import drift, earlier_slots, saved_specs
 from liza.system import crash_points, files, lock_holders, processes
 from liza.system.lock_holders import describe_holder
 from liza.system.locks import Lock, is_flock_held, wait_for_release
+from liza.tasks.rules.up_command import restart_command_for, up_command_for
 
 SALVAGE_PREFIX = "refs/liza/salvage/"
 STOP_TIMEOUT = 40.0  # seconds for a supervisor to stop its session and exit

@@ -14,20 +14,20 @@ import msgspec
 from liza.board import signals
 from liza.briefs.note import note
 from liza.crew.crew import Crew
+from liza.model.agent_states import AgentState, derive_state
 from liza.model.errors import LizaError
 from liza.model.model import AwareDatetime, FrozenStruct, State
 from liza.model.owned_work import find_current_work
 from liza.model.paths import agent_of, role_of
 from liza.model.session_ends import StopReason
 from liza.model.statuses import AgentStatus
-from liza.model.up_command import up_command_for
 from liza.programs.session import run_directory, session_process
 from liza.supervisor.down import is_under_way
 from liza.supervisor.rules import healing_rules
 from liza.supervisor.rules.healing_rules import EndZombie, Escalate, HealingFacts, RestartLater, RestartSupervisor
 from liza.system import atomic
+from liza.tasks.rules.up_command import up_command_for
 from liza.view import activity
-from liza.view.rules.agent_states import AgentState, derive_state
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the crew. A supervisor that is a child is looked at when it ends."""

@@ -16,10 +16,10 @@ from liza.model.model import SupervisorExit
 from liza.model.paths import Paths
 from liza.model.session_ends import StopReason
 from liza.model.statuses import AgentStatus
-from liza.model.up_command import restart_command_for
 from liza.programs.session import run_directory, session_process
 from liza.programs.session.run_directory import RunDir
 from liza.system import processes
+from liza.tasks.rules.up_command import restart_command_for
 
 
 @contextmanager

@@ -5,7 +5,7 @@ fsync, rename); `files.py` writes the board's files, and only those; `locks.py` 
 who holds one; `processes.py` names a process so that a reused pid is not confused with it, and kills all processes of a
 run. `proc_stat.py` reads /proc/<pid>/stat, and `ancestors.py` the environments of this process's ancestors. `peers.py`
 identifies the process at the other end of a connection, and `boxed_calls.py` a call from a box. `process_title.py`
-lets /proc show the command that a forked process runs. `socket_tables.py` reads the kernel's lists of sockets.
+lets /proc show the command that a forked process runs. `peers.py` reads the kernel's lists of sockets.
 `file_growth.py` reads new lines of a growing file, and waits for them. `program_path.py` finds a program outside the
 worktrees. `signal_repeats.py` ignores the second SIGTERM of timeout(1).
 `crash_points.py` holds the points at which tests kill this process.

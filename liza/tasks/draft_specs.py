@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from liza.crew.crew import Crew
 from liza.model.model import State, Status, Task
+from liza.model.task_groups import is_incomplete
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog, drafts
 from liza.tasks.rules.backlog import LIZA_SPECS, MissingField
@@ -53,7 +54,7 @@ def release_drafts(crew: Crew) -> tuple[str, ...]:
     Raises GitFailed, LockTimeout.
     """
     state = crew.board.read()
-    if not any(drafts.is_incomplete(task) for task in state.tasks):
+    if not any(is_incomplete(task) for task in state.tasks):
         return ()
     missing = find_incomplete_drafts(crew, state)
     if drafts.release_complete_drafts(state, state, missing, _invocation(crew)) is state:

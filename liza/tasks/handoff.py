@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from liza.api.api_requests import Line, Lines, Text, WorkerRequest
-from liza.crew.caller import RunCaller, identify_run, require_task
+from liza.crew.caller import RunCaller, identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.crew.run_end import record_run_result
 from liza.model.errors import UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import AlignmentNote, Handoff, State
+from liza.model.owned_work import require_planner
 from liza.model.paths import role_of
 from liza.model.transitions import has_done
 from liza.model.value_classes import replace
@@ -107,7 +107,7 @@ def _hand_off_planning(crew: Crew, caller: RunCaller, request: HandoffRequest) -
     with crew.change(caller.run, "handoff") as tx:
         summaries = [entry.summary for entry in tx.state.goal.alignment_history if entry.event == caller.run]
         if not summaries or tx.state.planning.run == caller.run:
-            planning.require_planner(tx.state, caller.run)
+            require_planner(tx.state, caller.run)
             ended = planning.end_planning(tx.state, caller.run, end) if request.done else tx.state
             entry = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=request.summary)
             notes = (*ended.goal.alignment_history, *(() if request.summary in summaries else (entry,)))

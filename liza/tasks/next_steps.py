@@ -8,8 +8,8 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.model.model import State
 from liza.model.paths import role_of
-from liza.model.up_command import up_command_for
 from liza.model.value_classes import Value, replace
+from liza.tasks.rules.up_command import up_command_for
 
 _NAMES = {"coder": "coder", "code-reviewer": "reviewer"}
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from liza.crew.caller import identify_run, require_task
+from liza.crew.caller import identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.crew.run_end import record_run_result
 from liza.git import local_files, survey
 from liza.git.git_config import git_dirs
 from liza.git.hiding import brief_filter

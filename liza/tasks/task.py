@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from liza.board import archive_moves, archived_tasks
 from liza.board.task_file import load_tasks
-from liza.crew import merge_lock
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import ref_names, symbolic_refs, task_branches
 from liza.git.merge import merge_refs, merges
-from liza.merging import epic_branches
+from liza.merging import epic_branches, merge_lock
 from liza.model import targets
 from liza.model.errors import Refused, UnknownId, UsageError
 from liza.model.model import State, Status, Task

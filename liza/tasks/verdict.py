@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 from liza.board import archived_tasks
 from liza.board.store import Transaction
-from liza.crew.caller import identify_run, require_person, require_task
+from liza.crew.caller import identify_run, record_run_result, require_person, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.crew.run_end import record_run_result
 from liza.model.errors import NotOwner, Refused, UsageError
 from liza.model.model import LineComment, State, Status
 from liza.model.paths import role_of

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from liza.crew.crew import Crew
+from liza.model import agent_states
+from liza.model.agent_states import AgentFacts, Session, SessionPhase, StateReport, Work
 from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import State, Status
@@ -21,8 +23,6 @@ from liza.programs.session.run_directory import RunDir
 from liza.tasks.rules import picking
 from liza.text.redaction import redact
 from liza.usage import usage_summary
-from liza.view.rules import agent_states
-from liza.view.rules.agent_states import AgentFacts, Session, SessionPhase, StateReport, Work
 
 _KIND_LABELS = {WorkKind.WORK: "working", WorkKind.REVIEW: "reviewing", WorkKind.PLANNING: "planning"}
 REPORTED, OBSERVED = "reported", "observed"

@@ -17,7 +17,6 @@ from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
 from liza.crew.crew import Crew
 from liza.git import commits_ahead
-from liza.model.ahead_rules import CommitsAhead
 from liza.model.alarm_kinds import Alarm, AlarmKind, waits_for_person
 from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
@@ -27,7 +26,7 @@ from liza.model.paths import role_of, run_id, sort_agents
 from liza.model.rests import MAX_LIMIT
 from liza.model.state_words import AgentWord
 from liza.model.statuses import AgentStatus, WorkKind
-from liza.model.up_command import up_command_for
+from liza.model.targets import CommitsAhead
 from liza.model.value_classes import asdict as fields_of
 from liza.programs.rules import model_silence
 from liza.programs.session import run_directory, session_process
@@ -37,6 +36,7 @@ from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import picking, planning
 from liza.tasks.rules.picking import Evidence, LimitReached, Pick
 from liza.tasks.rules.planning import is_crew_done
+from liza.tasks.rules.up_command import up_command_for
 from liza.text.redaction import redact
 from liza.usage import usage_summary
 from liza.view import activity

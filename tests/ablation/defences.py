@@ -1551,7 +1551,7 @@ TABLE: dict[str, Defence] = {
     ),
     "names of variables": Defence(
         "no setting redirects git or the home directory of the tests",
-        {"liza.model.gate_variables:find_refused": gives(())},
+        {"liza.model.gates:find_refused": gives(())},
         (f"{VARIABLES}test_a_variable_that_would_redirect_git_is_refused",),
     ),
     "no environments submitted": Defence(

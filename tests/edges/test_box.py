@@ -30,7 +30,7 @@ from liza.box.support import Support
 from liza.git.run_git import make_run_git
 from liza.git.runner import Git
 from liza.model.paths import Paths
-from liza.system import socket_tables
+from liza.system import peers
 from tests.conftest import git
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -91,11 +91,9 @@ class Site:
             patch.setattr(os, "geteuid", lambda: self.uid)
             # Root sees sockets that another user would not: only those of this test count.
             listening = {
-                number: name
-                for number, name in socket_tables.list_unix_listening().items()
-                if name.startswith(str(self.top))
+                number: name for number, name in peers.list_unix_listening().items() if name.startswith(str(self.top))
             }
-            patch.setattr(socket_tables, "list_unix_listening", lambda: listening)
+            patch.setattr(peers, "list_unix_listening", lambda: listening)
             around = surroundings.read_surroundings(str(Path(program).resolve()), self.paths, environ)
             return build_slot_box(around, "s1", shared=tuple(more), has_network=has_network).wrap(words)
 

@@ -18,7 +18,7 @@ from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.model.errors import Refused
 from liza.project import listeners
-from liza.system import lock_holders, processes, socket_tables
+from liza.system import lock_holders, peers, processes
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, copied, prepared
 from tests.servers import SERVE, Servers, choose_port, copy_python
@@ -142,7 +142,7 @@ def test_the_server_of_the_crew_is_left_alone(crew: Merges, monkeypatch: pytest.
 
 def test_a_port_of_the_kernel_counts_only_if_the_commit_names_it(crew: Merges, servers: Servers) -> None:
     server = servers.start(crew.root, PYTHON, "serve.py", "127.0.0.1@0")
-    inodes, listening = set(socket_tables.iter_sockets(server.pid)), socket_tables.list_listening()
+    inodes, listening = set(peers.iter_sockets(server.pid)), peers.list_listening()
     (address,) = [address for inode, address in listening.items() if inode in inodes]
     counts_once_named(crew, address)
 

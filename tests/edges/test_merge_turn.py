@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from liza.alarms import current_alarms
-from liza.crew import merge_lock
 from liza.crew.crew import Crew, find_crew
 from liza.landing.sync import sync
-from liza.merging import merge_turn
+from liza.merging import merge_lock, merge_turn
 from liza.merging.proof_runner import prove_now
 from liza.merging.rules import merge_rules
 from liza.model.alarm_kinds import Alarm

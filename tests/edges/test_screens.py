@@ -18,9 +18,8 @@ from liza.crew.crew import Crew
 from liza.model.model import Status
 from liza.model.value_classes import replace
 from liza.printing import printing, render_metrics
-from liza.printing.columns import cell_width, wrap_text
+from liza.printing.columns import cell_width, format_day, wrap_text
 from liza.printing.render_patch import EventList
-from liza.printing.text_formats import format_day
 from liza.tasks.rules.narration import NewsItem
 from liza.view import history
 from liza.view.metrics import metrics

@@ -119,7 +119,7 @@ ASK = (
     + """
 import json, os, sys
 from liza.cli import app, entry_points
-from liza.cli.declare import Process
+from liza.commands._declare import Process
 app.load_all_commands()
 for name, words, place in json.load(sys.stdin):
     out, back = os.pipe()

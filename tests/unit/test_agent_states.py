@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.model.agent_states import AgentFacts, AgentState, Session, SessionPhase, Work, derive_state
 from liza.model.derived import update_derived_fields
 from liza.model.model import Agent, Status
 from liza.model.state_words import (
@@ -23,7 +24,6 @@ from liza.model.state_words import (
     task_word,
 )
 from liza.model.statuses import AgentStatus
-from liza.view.rules.agent_states import AgentFacts, AgentState, Session, SessionPhase, Work, derive_state
 from tests.unit.boards import board, claimed, task
 
 START, CLAIMED, CLOSED = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (10, 9, 11))

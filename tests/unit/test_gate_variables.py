@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.model import gate_variables
+from liza.model import gates
 from liza.model.model import Config
 from liza.project.rules import project_kinds
 
@@ -30,11 +30,11 @@ from liza.project.rules import project_kinds
     ],
 )
 def test_only_a_name_with_a_value_that_nothing_else_needs_is_accepted(entry: str, refused: str | None) -> None:
-    assert gate_variables.find_refused(("CI=true", entry)) == (() if refused is None else (refused,))
+    assert gates.find_refused(("CI=true", entry)) == (() if refused is None else (refused,))
 
 
 def test_the_default_is_accepted() -> None:
-    assert gate_variables.find_refused(Config().gate_environment) == ()
+    assert gates.find_refused(Config().gate_environment) == ()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.model.agent_states import AgentFacts, Session, SessionPhase, Work
 from liza.supervisor.rules.healing_rules import (
     EndZombie,
     Escalate,
@@ -17,7 +18,6 @@ from liza.supervisor.rules.healing_rules import (
     RestartSupervisor,
     decide_healing,
 )
-from liza.view.rules.agent_states import AgentFacts, Session, SessionPhase, Work
 
 WORK = Work("t1")
 LIVING = Session("coder-1.3", SessionPhase.READY, is_of_work=True)

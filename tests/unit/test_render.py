@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 from liza.cli.app import command_names, list_headings
-from liza.cli.declare import parse_details, parse_duration, split_names
 from liza.cli.reference import build_reference as reference
-from liza.model.ahead_rules import CommitsAhead
+from liza.commands._declare import parse_details, parse_duration, split_names
 from liza.model.alarm_kinds import Alarm
 from liza.model.errors import UsageError
 from liza.model.model import AlignmentNote, Answer, ArchiveSummary, Config, Event, Goal, Handoff, State, Status, Task
 from liza.model.state_words import TaskWord
+from liza.model.targets import CommitsAhead
 from liza.printing import printing, render_crew, render_patch, render_task
 from liza.printing.columns import (
     COLOURS,
@@ -28,13 +28,13 @@ from liza.printing.columns import (
     cell_width,
     escape_json,
     fit_rows,
+    format_local_time,
     paint,
     strip_controls,
     strip_controls_but_colours,
     wrap_text,
 )
 from liza.printing.render_metrics import format_metrics, format_summary
-from liza.printing.text_formats import format_local_time
 from liza.tasks.rules.drafts import MissingParts
 from liza.text.times import format_duration, format_time
 from liza.view.rules.picture import agent_line, alarm_rows, build_picture

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from liza.model.errors import Refused
-from liza.system import socket_tables
-from liza.system.peers import Peer, PeerSession, find_tcp_peer
-from liza.system.socket_tables import TcpEnds
+from liza.system import peers
+from liza.system.peers import Peer, PeerSession, TcpEnds, find_tcp_peer
 
 
 @pytest.fixture(params=["127.0.0.1", "::ffff:127.0.0.1"])
@@ -32,7 +31,7 @@ def test_the_process_of_a_connection_is_found_while_it_is_open(client: socket.so
         server, _ = listener.accept()
         with server:
             ends = TcpEnds(server.getpeername(), server.getsockname())
-            opened = socket_tables.find_client_socket(ends)
+            opened = peers.find_client_socket(ends)
             assert opened == (str(os.fstat(client.fileno()).st_ino), os.getuid())
             assert find_tcp_peer(ends) == Peer(os.getpid(), os.getuid())
             client.close()

@@ -6,7 +6,7 @@ import pytest
 
 from liza.model.model import Agent, State
 from liza.model.statuses import AgentStatus
-from liza.model.up_command import format_up_command, next_coder, restart_command_for, up_command_for
+from liza.tasks.rules.up_command import format_up_command, next_coder, restart_command_for, up_command_for
 from tests.unit.boards import board
 
 

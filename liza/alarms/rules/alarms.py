@@ -19,13 +19,14 @@ from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.gates import is_untested
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FINAL_STATUSES, Config, State, Status, SupervisorExit, Task
-from liza.model.owned_work import CurrentWork, find_current_work
+from liza.model.owned_work import CurrentWork, current_planner, find_current_work
 from liza.model.statuses import WakeTrigger, WorkKind
-from liza.model.up_command import next_coder, up_command_for
+from liza.model.task_groups import is_incomplete
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import drafts, planning, review_alarms, reviews
 from liza.tasks.rules.picking import Evidence
 from liza.tasks.rules.unclaimable import failed_by_every_coder, find_unclaimable, waits_for_coder_text
+from liza.tasks.rules.up_command import next_coder, up_command_for
 
 S = Status
 E = HistoryEvent
@@ -251,7 +252,7 @@ def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterato
     """
     since = task.history[-1].time if task.history else task.created
     fresh = since is not None and now - since < STALE_DRAFT
-    if drafts.is_incomplete(task) or (fresh and state.planning.run is not None):
+    if is_incomplete(task) or (fresh and state.planning.run is not None):
         return
     parts = seen.missing_parts.get(task.id, drafts.MissingParts((), ""))
     lacks = f" and lacks: {'; '.join(parts.missing)}" if parts.missing else ""
@@ -431,7 +432,7 @@ def _config(seen: AlarmFacts) -> Iterator[Alarm]:
 
 def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     plan = state.planning
-    planner = planning.current_planner(state)
+    planner = current_planner(state)
     lapsed = plan.lease_expires is not None and plan.lease_expires <= now
     checkpoint = planning.checkpoint_reason(state)
     if plan.run is not None and plan.lease_expires is not None and lapsed and planner not in seen.unsupervised:

@@ -9,9 +9,9 @@ from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.model import State
 from liza.model.paths import ROLES
-from liza.model.up_command import up_command_for
 from liza.tasks.rules.drafts import MissingParts
 from liza.tasks.rules.planning import can_continue, find_missing_roles, is_crew_done
+from liza.tasks.rules.up_command import up_command_for
 
 _WAITING_KINDS = frozenset(
     {

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from liza.cli import app, entry_points
-from liza.cli.declare import Process
+from liza.commands._declare import Process
 from liza.system import command_socket, peers, process_title
 
 MAX_REQUEST = 1 << 22

@@ -6,10 +6,10 @@ that has work, removes a slot or interrupts an agent: a new supervisor adopts a 
 
 from __future__ import annotations
 
+from liza.model.agent_states import AgentFacts, AgentState, SessionPhase, derive_state
 from liza.model.backoff import backoff
 from liza.model.rests import MAX_BACKOFF
 from liza.model.value_classes import Value
-from liza.view.rules.agent_states import AgentFacts, AgentState, SessionPhase, derive_state
 
 MAX_RESTARTS = 3
 """Supervisors that are started again for one task before the planner and a person are told."""

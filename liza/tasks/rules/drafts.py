@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from liza.model.history_events import HistoryEvent
-from liza.model.model import State, Status, Task
+from liza.model.model import State
+from liza.model.task_groups import is_incomplete
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value
 
 E = HistoryEvent
-_SHAPED = (E.ADD, E.EDIT)
 
 
 class MissingParts(Value):
@@ -18,17 +18,6 @@ class MissingParts(Value):
 
     missing: tuple[str, ...]
     next: str
-
-
-def is_incomplete(task: Task) -> bool:
-    """Return whether a task is a DRAFT because something was missing when it was last added or edited.
-
-    A draft that was requested has no missing parts recorded. It stays a draft until it is edited.
-    """
-    if task.status is not Status.DRAFT:
-        return False
-    shaped = next((event for event in reversed(task.history) if event.event in _SHAPED), None)
-    return shaped is not None and shaped.detail is not None
 
 
 def release_complete_drafts(

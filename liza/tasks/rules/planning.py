@@ -6,9 +6,9 @@ from datetime import datetime
 
 from liza.breaker.rules.breaker_trips import HALT, describe_trip, open_trips
 from liza.model import targets
-from liza.model.errors import NotOwner, Refused
+from liza.model.errors import Refused
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.paths import agent_of, role_of
+from liza.model.paths import role_of
 from liza.model.statuses import GoalStatus, SprintStatus, WakeTrigger
 from liza.model.task_groups import tasks_with
 from liza.model.transitions import TRANSITIONS
@@ -345,16 +345,3 @@ _NEEDS = {
     S.READY_FOR_REVIEW: "code-reviewer",
 }
 """Role whose supervisor a task waits for. Every supervisor merges."""
-
-
-def require_planner(state: State, run: str) -> None:
-    """Check that ``run`` is the planning run (fencing check). Raises NotOwner."""
-    if state.planning.run != run:
-        raise NotOwner(
-            f"{run} is not the planning run, which is {state.planning.run or 'none'}. Stop at once", "liza status"
-        )
-
-
-def current_planner(state: State) -> str | None:
-    """Return the agent that plans now, or None."""
-    return agent_of(state.planning.run) if state.planning.run else None

@@ -8,7 +8,7 @@ from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.model import State, Status, Task
 from liza.model.paths import role_of
 from liza.model.statuses import AgentStatus
-from liza.model.up_command import up_command_for
+from liza.tasks.rules.up_command import up_command_for
 
 REVIEWER = "code-reviewer"
 

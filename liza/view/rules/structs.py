@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from liza.model.ahead_rules import CommitsAhead
 from liza.model.alarm_kinds import Alarm, alarm_class
 from liza.model.model import AlignmentNote, State, Task
 from liza.model.state_words import AgentWord, TaskWord
+from liza.model.targets import CommitsAhead
 from liza.model.value_classes import Value, asdict
 from liza.tasks.rules.drafts import MissingParts
 
