@@ -25,7 +25,7 @@ from benchmarks.running_crews import process_cpu, resident_memory
 from benchmarks.timing import BARE, run_process
 from liza.board.recorder import record_history
 from liza.crew.crew import find_crew
-from liza.system import command_socket
+from liza.system import server_control
 from tests.journeys.crews import BIN, Crew
 
 GOALS = {
@@ -148,12 +148,12 @@ def command_server(options: Options) -> Iterator[tuple[Path, int]]:
         for name in [name for name in os.environ if name.startswith("PYTHON")]:
             patch.delenv(name)  # Commands run directly where a variable of Python is set.
         patch.setenv(VARIABLE, str(path))
-        server = command_socket.start()
+        server = server_control.start()
         try:
             assert server.pid is not None
             yield path, server.pid
         finally:
-            command_socket.stop()
+            server_control.stop()
 
 
 def measure(options: Options) -> Iterator[Row]:

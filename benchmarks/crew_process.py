@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from liza.system import command_socket
+from liza.system import server_control
 from tests.journeys.crews import BIN
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -30,7 +30,7 @@ def main(root: Path, program: str, agents: list[str]) -> None:
     if "COSTS_LOG" not in os.environ:  # Commands and supervisors run as a person's, who sets no variable of Python.
         for name in [name for name in os.environ if name.startswith("PYTHON")]:
             del os.environ[name]
-        command_socket.start()
+        server_control.start()
     supervisors = [_start(root, agent, program) for agent in agents]
     running = {process.pid for process in supervisors}
     print(json.dumps([process.pid for process in supervisors]), flush=True)
@@ -45,7 +45,7 @@ def main(root: Path, program: str, agents: list[str]) -> None:
         reaped += 1
         running.discard(pid)
         if not running:
-            command_socket.stop()
+            server_control.stop()
     print(json.dumps({"cpu": cpu, "reaped": reaped}), flush=True)
 
 

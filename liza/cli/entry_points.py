@@ -63,11 +63,9 @@ def liza_agent() -> int:
 
 def _offer_command_server(words: Sequence[str]) -> None:
     """Start the command server for later commands, if this command is one that starts it."""
-    try:
-        from liza.system import command_socket
-    except ImportError:
-        return
-    command_socket.offer(words)
+    from liza.system import server_control
+
+    server_control.offer(words)
 
 
 def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:

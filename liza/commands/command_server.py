@@ -5,8 +5,8 @@ from __future__ import annotations
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.model.value_classes import asdict
 from liza.printing import printing
-from liza.system import command_socket
-from liza.system.command_socket import ServerState
+from liza.system import server_control
+from liza.system.server_control import ServerState
 
 app = create_app("The process that has Liza imported, and runs short commands at once.")
 
@@ -18,14 +18,14 @@ def _print_state(server: ServerState, as_json: bool) -> None:
 @declare_command(app, "start", "liza command-server start", process=Process.DIRECT, position=Position(Heading.BOARD, 9))
 def start(as_json: JsonOption = False) -> None:
     """Start the server. It ends after 15 minutes without a command."""
-    _print_state(command_socket.start(), as_json)
+    _print_state(server_control.start(), as_json)
 
 
 @declare_command(app, "stop", "liza command-server stop", process=Process.DIRECT, position=Position(Heading.BOARD, 10))
 def stop(as_json: JsonOption = False) -> None:
     """End the server, after the commands that it runs."""
-    command_socket.stop()
-    _print_state(command_socket.find_server(), as_json)
+    server_control.stop()
+    _print_state(server_control.find_server(), as_json)
 
 
 @declare_command(
@@ -33,4 +33,4 @@ def stop(as_json: JsonOption = False) -> None:
 )
 def status(as_json: JsonOption = False) -> None:
     """Show whether a server runs the commands that are typed here, or why none does."""
-    _print_state(command_socket.find_server(), as_json)
+    _print_state(server_control.find_server(), as_json)

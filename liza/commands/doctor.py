@@ -12,6 +12,7 @@ from liza.model.value_classes import replace
 from liza.printing import printing
 from liza.recovery.doctor import doctor as verb
 from liza.recovery.findings import Finding
+from liza.system import server_control
 
 app = create_app()
 
@@ -54,8 +55,4 @@ def doctor(
 
 def _find_command_server() -> list[Finding]:
     """Return how commands are run. It never prevents a crew from working."""
-    try:
-        from liza.system import command_socket
-    except ImportError:
-        return []
-    return [Finding("commands", command_socket.find_server().describe())]
+    return [Finding("commands", server_control.find_server().describe())]

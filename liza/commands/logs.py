@@ -17,7 +17,7 @@ from liza.model.value_classes import Value
 from liza.printing import printing, render_crew, render_session
 from liza.printing.columns import paint, strip_controls
 from liza.printing.pager import exit_with_reader, page_text
-from liza.printing.session_markdown import format_markdown
+from liza.printing.render_session import format_markdown
 from liza.programs.rules.session_events import LoggedEvent, describe_unknown
 from liza.text.redaction import redact_values
 from liza.view import all_logs, session_log

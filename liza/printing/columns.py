@@ -1,4 +1,4 @@
-"""Columns, line breaks and colours for a terminal. Pure."""
+"""Columns, line breaks, colours, and values as text for a terminal. Pure except for the time zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show long output in a pager at a terminal, chosen by git's rules."""
+"""Show long output in a pager at a terminal, and end a command whose reader has exited."""
 
 from __future__ import annotations
 

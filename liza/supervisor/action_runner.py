@@ -35,10 +35,9 @@ from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle, start_export
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
-from liza.supervisor.message_carrier import MessageCarrier
+from liza.supervisor.message_carrier import MessageCarrier, SessionMessages
 from liza.supervisor.rules import actions
 from liza.supervisor.rules.session_facts import JobKind
-from liza.supervisor.session_messages import SessionMessages
 from liza.system import wake_up
 from liza.system.liza_path import liza_argv
 from liza.tasks import claim, claim_review

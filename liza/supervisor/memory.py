@@ -14,7 +14,7 @@ from liza.model.value_classes import Mutable, Value, field
 from liza.programs.presets.preset import Preset
 from liza.programs.session.failure_watch import FailureWatch
 from liza.supervisor.jobs import Job
-from liza.supervisor.rules.session_watch import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
+from liza.supervisor.rules.session_facts import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
 from liza.usage import account_file, account_records
 from liza.usage.account_file import AccountsFile
 from liza.usage.account_records import Records

@@ -5,26 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 
 from liza.breaker.rules.loop_detection import Stuck
 from liza.crew.crew import Crew
 from liza.model import session_ends
+from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.owned_work import find_current_work
+from liza.model.paths import run_number
 from liza.model.session_ends import SilenceKind
 from liza.model.value_classes import Value, replace
+from liza.programs import run_state
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.presets.preset import Preset
 from liza.programs.rules.lifecycle_rules import WAITING_STATES
 from liza.programs.rules.model_silence import ModelSilence
 from liza.programs.session import session_process
 from liza.programs.session.failure_watch import FailureWatch
-from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
 from liza.programs.terminal import idle_detection, readiness, screens, tmux
 from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.rules.session_facts import (
+    ActivityWatch,
     ContextFacts,
     IdleFacts,
     LoopFacts,
@@ -33,17 +38,11 @@ from liza.supervisor.rules.session_facts import (
     SessionAges,
     SessionFacts,
     SessionState,
+    SessionTimes,
     StartFacts,
+    check_interval,
 )
-from liza.supervisor.rules.session_watch import ActivityWatch, SessionTimes, check_interval
-from liza.supervisor.run_evidence import (
-    cpu_seconds,
-    find_unconcluded_run,
-    model_activity,
-    reported_silence,
-    session_age,
-)
-from liza.system import processes
+from liza.system import proc_stat, processes
 from liza.usage import telemetry_log
 from liza.usage.metering import MeterThread
 from liza.usage.run_account import session_environ
@@ -350,3 +349,69 @@ def _is_waiting(directory: RunDir, facts: ReadinessFacts) -> bool:
     if turn is not None:
         return turn.phase == TurnPhase.IDLE
     return idle_detection.combine_confidence(facts.idle_signs, facts.now) > idle_detection.IDLE_THRESHOLD
+
+
+def find_unconcluded_run(crew: Crew, state: State, agent: str) -> RunDir | None:
+    """Return the agent's newest run that is not concluded, or None.
+
+    A living session always counts. A run directory above the agent's run counter is ignored: agents can write there.
+    """
+    agent_record = state.agents.get(agent)
+    for run in reversed(list_runs(crew.paths, agent)):
+        directory = crew.run_dir(run)
+        if run_state.is_session_living(directory):
+            return directory
+        if agent_record is None or (run_number(run, agent) or 0) <= agent_record.runs:
+            return None if directory.is_concluded() else directory
+    return None
+
+
+def model_activity(crew: Crew, state: State, directory: RunDir) -> tuple[object, ...]:
+    """Return signs of a working model: worktree changes, context use, `liza ready`, tool calls, the ends of turns."""
+    turn = directory.read_turn()
+    agent, record = state.agents.get(directory.agent), trusted_record(crew, state, directory)
+    return (
+        _newest_mtime(Path(record.worktree)) if record and record.worktree else None,
+        agent.context_percent if agent else None,
+        directory.read_activity(),
+        0 if turn is None else turn.turns,
+    )
+
+
+def reported_silence(directory: RunDir) -> tuple[str, str] | None:
+    """Return what was last reported about the model; None also if unreadable, so that it is reported again."""
+    try:
+        note = directory.read_model_note()
+    except LizaError:
+        return None
+    return None if note is None else (note.kind, note.words)
+
+
+def session_age(process_state: session_process.RunningSession | session_process.ShimStarting, now: datetime) -> float:
+    """Return the age of a running session in seconds, by the process if possible: the clock may have been set."""
+    if isinstance(process_state, session_process.ShimStarting):
+        return 0.0
+    age = processes.process_age(process_state.child)
+    return max(0.0, (now - process_state.time).total_seconds()) if age is None else age
+
+
+def cpu_seconds(session: session_process.RunningSession) -> float:
+    """Return the CPU time of the session's processes, also of ended ones; 0 if the system does not tell.
+
+    The shim is the subreaper of the session: it has the time of orphans that have ended.
+    """
+    total = 0
+    for pid in (session.shim.pid, *processes.find_descendants(session.shim)):
+        fields = proc_stat.read_stat(pid)
+        if fields is not None:
+            total += sum(int(fields[index]) for index in proc_stat.ALL_TICKS)
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def _newest_mtime(worktree: Path) -> float | None:
+    try:
+        return max(
+            worktree.stat().st_mtime, *(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(worktree))
+        )
+    except (OSError, TypeError):
+        return None

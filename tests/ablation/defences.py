@@ -1407,7 +1407,7 @@ TABLE: dict[str, Defence] = {
     ),
     "sleeping sessions": Defence(
         "a session that sleeps and looks again and again is hung",
-        {"liza.supervisor.rules.session_watch:BUSY_SHARE": lambda was: 0.0},
+        {"liza.supervisor.rules.session_facts:BUSY_SHARE": lambda was: 0.0},
         (f"{WATCHING}test_a_silent_session_that_burns_cpu_is_active_and_a_sleeping_one_is_not",),
     ),
     "stopped processes": Defence(

@@ -29,8 +29,7 @@ from liza.recovery.validate import validate
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.rules import actions
-from liza.supervisor.rules.session_facts import BudgetState
-from liza.supervisor.rules.session_watch import ActivityWatch, SessionTimes
+from liza.supervisor.rules.session_facts import ActivityWatch, BudgetState, SessionTimes
 from liza.supervisor.situation import compute_budget_state
 from liza.system import processes
 from liza.system.locks import Lock

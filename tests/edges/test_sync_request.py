@@ -24,7 +24,7 @@ from liza.landing.sync_request import sync_request
 from liza.model.errors import LizaError
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
-from liza.supervisor.request_poll import RequestPoll
+from liza.supervisor.foreground import RequestPoll
 from liza.tasks.task import drop
 from tests.campaign import forks
 from tests.conftest import git, until, variant

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from liza.crew import crew as verbs
-from liza.supervisor.run_evidence import trusted_record
+from liza.supervisor.observe import trusted_record
 from liza.system.clock import SystemClock
 from tests.conftest import variant
 from tests.journeys.crews import Crew

@@ -15,8 +15,7 @@ MODULES = {
 }
 REASONS = {
     "liza.client": "a served command needs none of it",
-    "liza.cli.entry_points": "the command server is optional; a hook needs no crew, which takes 60 ms",
-    "liza.commands.doctor": "the command server is optional",
+    "liza.cli.entry_points": "a hook needs no crew, which takes 60 ms",
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
     "liza.box.support": "an optional package",
     "liza.alarms.apprise_child": "an optional package",

@@ -12,8 +12,7 @@ import pytest
 from liza.model.paths import Paths
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import replace
-from liza.printing.render_session import SessionStyle, format_followed, format_session
-from liza.printing.session_markdown import format_markdown
+from liza.printing.render_session import SessionStyle, format_followed, format_markdown, format_session
 from liza.programs import event_readers
 from liza.programs.event_readers import READERS, UnknownObject
 from liza.programs.presets import preset_files, preset_table

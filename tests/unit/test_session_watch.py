@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.supervisor.rules.session_watch import (
+from liza.supervisor.rules.session_facts import (
     ActivityWatch,
     IdleTime,
     ModelAnswers,

@@ -23,7 +23,7 @@ PATH = (
     "supervisor/worktree_files.py",
     "programs/presets/command_line.py",
     "supervisor/observe.py",
-    "supervisor/run_evidence.py",
+    "supervisor/observe.py",
     "supervisor/rules/decide.py",
 )
 

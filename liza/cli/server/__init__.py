@@ -6,6 +6,6 @@ it: without this package every command runs directly. `liza/client.py` is its ot
 
 - `server.py`: the process: accepts, forks, reports how commands end.
 - `served_command.py`: the forked process: becomes like the client, then runs the command.
-- `control.py`: starts, finds and stops the server.
+`system/server_control.py` starts, finds and stops the server.
 Read `served_command.py` first.
 """

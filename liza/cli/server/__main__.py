@@ -1,4 +1,4 @@
-"""``python -m liza.cli.server SOCKET``: the process of the command server. `control.py` starts it."""
+"""``python -m liza.cli.server SOCKET``: the process of the command server. `server_control.py` starts it."""
 
 import sys
 from pathlib import Path
