@@ -183,7 +183,7 @@ def _new(state: State, wanted: TaskFields, context: RequestContext) -> Task:
     missing = find_missing(state, task, context.specs)
     if not wanted.draft and not missing:
         task = replace(task, status=S.UNCLAIMED)
-    # Missing parts are recorded only if they are the reason why the task is a draft: see drafts.is_incomplete.
+    # Missing parts are recorded only if they are the reason why the task is a draft: see task_groups.is_incomplete.
     detail = None if wanted.draft else describe_missing(missing)
     added = Event(time=invocation.now, event=E.ADD.value, agent=invocation.by, run=invocation.run, detail=detail)
     return replace(task, history=(added,))
