@@ -137,3 +137,8 @@ def test_the_row_that_the_page_about_programs_gives_as_an_example_is_one(tmp_pat
     )
     assert found is not None
     assert (found.kind, found.until) == ("quota", now + timedelta(minutes=7))
+
+
+def test_the_list_of_how_to_pages_has_every_page() -> None:
+    pages = {page.name for page in (ROOT / "docs" / "howto").glob("*.md")} - {"index.md"}
+    assert set(re.findall(r"\]\((.+?)\)", (ROOT / "docs" / "howto" / "index.md").read_text())) == pages
