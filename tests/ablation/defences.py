@@ -672,14 +672,14 @@ TABLE: dict[str, Defence] = {
             )
         },
         (
-            f"{PLACE}test_slots_lie_beside_the_repository_for_this_user_only_and_a_link_leads_to_them",
+            f"{PLACE}test_slots_beside_the_repository_are_private_and_linked",
             f"{PLACE}test_git_clean_takes_nothing_of_a_worktree",
         ),
     ),
     "free directory": Defence(
         "worktrees are not laid into a directory that somebody else uses",
         {"liza.git.rules.slots_location:directory_objection": gives(None)},
-        (f"{PLACE}test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made",),
+        (f"{PLACE}test_a_directory_in_use_by_others_is_refused",),
     ),
     "repaired records": Defence(
         "a repository that was moved goes on with its worktrees as they were",
@@ -733,9 +733,7 @@ TABLE: dict[str, Defence] = {
     "waits for the former crew": Defence(
         "the worktrees of a moved repository are left alone while a supervisor works at its former path",
         {"liza.crew.moved_repository:_wait_for_supervisors": gives([])},
-        (
-            f"{MOVED}test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_left_alone_and_status_says_why",
-        ),
+        (f"{MOVED}test_a_supervisor_at_the_former_path_keeps_its_worktrees",),
     ),
     "runs in use": Defence(
         "the directory of a run that a task names is not archived",
@@ -748,7 +746,7 @@ TABLE: dict[str, Defence] = {
     "free branch": Defence(
         "a task whose branch git cannot make is given back and not claimed",
         {"liza.git.slots.pool:Worktrees._refuse_blocked": gives(None)},
-        (f"{PLACE}test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back",),
+        (f"{PLACE}test_branch_named_task_is_reported_and_gives_a_claim_back",),
     ),
     "no line break": Defence(
         "a path that git would write as two lines is refused",
@@ -758,10 +756,7 @@ TABLE: dict[str, Defence] = {
     "programs of git": Defence(
         "hooks, monitors and signing programs that a repository names do not run in the git of Liza",
         {"liza.git.runner:_FIXED_CONFIG": lambda was: ()},
-        (
-            "tests/edges/test_repo_runner.py::test_hooks_editors_and_signing_do_not_run_and_commits_bear_the_repositorys_"
-            "identity",
-        ),
+        ("tests/edges/test_repo_runner.py::test_hooks_and_signing_are_off_and_commits_have_repositorys_identity",),
     ),
     # ── who speaks, and what runs ──
     "guarded commands": Defence(
@@ -775,7 +770,7 @@ TABLE: dict[str, Defence] = {
     "wait for guards": Defence(
         "a killed merger's commands are ended by their guards before the next merger works in their place",
         {"liza.system.processes:wait_until_gone": gives(())},
-        ("tests/edges/test_commands.py::test_whoever_ends_the_commands_of_a_killed_merger_waits_for_their_guards",),
+        ("tests/edges/test_commands.py::test_recovery_waits_for_the_guards_of_a_killed_mergers_commands",),
     ),
     "sessions above": Defence(
         "no verb that is said in a session is a person's, whatever the session took off its environment",
@@ -808,10 +803,7 @@ TABLE: dict[str, Defence] = {
     "confirmed settings": Defence(
         "what tested means, and what agents may do and spend, is not changed by whoever can write the board",
         {"liza.config.rules.settings:effective_config": lambda was: lambda config, known: config},
-        (
-            "tests/journeys/test_settings.py::"
-            "test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count",
-        ),
+        ("tests/journeys/test_settings.py::test_a_test_command_changed_outside_of_liza_does_not_count",),
     ),
     "what took the place of the worktrees": Defence(
         "no task is laid out in a directory of somebody else, and no link leads there",
@@ -832,23 +824,17 @@ TABLE: dict[str, Defence] = {
     "options for commits": Defence(
         "what a record that anybody can write names as a commit has git write over no file",
         {"liza.git.runner:_refuse_writing": gives(None)},
-        (
-            "tests/edges/test_repo_runner.py::"
-            "test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file[diff-tree]",
-        ),
+        ("tests/edges/test_repo_runner.py::test_a_commit_argument_is_never_an_option_of_git[diff-tree]",),
     ),
     "no link is opened": Defence(
         "what an agent put in the place of a file leads to no other file",
         {"liza.system.untrusted_files:open_regular": _following},
-        ("tests/edges/test_untrusted_files.py::test_a_link_is_followed_only_where_the_caller_says_so",),
+        ("tests/edges/test_untrusted_files.py::test_a_link_is_followed_only_on_the_callers_request",),
     ),
     "lock of down": Defence(
         "up takes no agent that liza down stops for a lost one",
         {"liza.supervisor.foreground:is_under_way": gives(False)},
-        (
-            "tests/journeys/test_up_in_a_pipe.py::"
-            "test_a_crew_that_down_stops_tells_of_no_missing_agent_and_waits_for_nobody",
-        ),
+        ("tests/journeys/test_up_in_a_pipe.py::test_a_stopped_crew_reports_no_missing_agent",),
     ),
     "work in submodules": Defence(
         "no slot is removed with the only copy of what is in its submodules",
@@ -870,7 +856,7 @@ TABLE: dict[str, Defence] = {
         "settling the index stages no work of an agent",
         {"liza.git.hiding.brief_filter:refresh_index_entry": _always_settled},
         (
-            f"{FILTER}test_the_index_is_settled_only_where_it_has_exactly_the_text_outside_the_block",
+            f"{FILTER}test_index_is_refreshed_only_for_exactly_text_outside_the_block",
             f"{FILTER}test_a_conflict_in_the_file_is_not_resolved",
         ),
     ),
@@ -910,8 +896,8 @@ TABLE: dict[str, Defence] = {
         "nothing is typed into a line that is not known to be empty",
         {"liza.programs.terminal.keyboard:classify_line": _always_empty},
         (
-            f"{TYPING}test_where_nobody_knows_how_an_empty_line_looks_a_message_goes_into_the_brief_once_a_person_was_there",
-            "tests/edges/test_typing.py::test_where_no_row_says_how_an_empty_line_looks_nothing_is_typed_once_a_person_was_there",
+            f"{TYPING}test_unknown_empty_lines_send_messages_into_brief_after_a_person",
+            "tests/edges/test_typing.py::test_after_a_person_unknown_empty_lines_are_not_typed_into",
         ),
     ),
     "once": Defence(
@@ -929,7 +915,7 @@ TABLE: dict[str, Defence] = {
     "stale signs": Defence(
         "what was seen of an idle program some seconds ago does not show that it is idle now",
         {"liza.programs.terminal.idle_detection:list_current": _all_signs},
-        (f"{TYPING}test_one_witness_against_it_outweighs_all_others",),
+        (f"{TYPING}test_one_contrary_sign_outweighs_all_others",),
     ),
     "one reporter": Defence(
         "a hook file left by an earlier session counts and delivers nothing in a session over ACP",
@@ -976,7 +962,7 @@ TABLE: dict[str, Defence] = {
     "reports switched off": Defence(
         "a person who leaves the terminal of a program that was killed ends nobody's terminal",
         {"liza.programs.session.session_process:SHIM_SCRIPT": _that_keeps_reports},
-        (f"{TMUX}test_a_person_who_leaves_the_terminal_of_a_program_that_was_killed_ends_nobodys_terminal",),
+        (f"{TMUX}test_leaving_a_killed_programs_terminal_ends_no_other_terminal",),
     ),
     "panes closed quietly": Defence(
         "the terminal of an earlier session takes that of no other along, whoever watches it",
@@ -1013,7 +999,7 @@ TABLE: dict[str, Defence] = {
     "output is heard": Defence(
         "what a program says of its model is known when it is printed, not at the next heartbeat",
         {"liza.supervisor.loop:Supervisor._has_model_news": gives(False)},
-        (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
+        (f"{MODELS}test_models_failure_is_reported_at_once_and_blames_no_agent",),
     ),
     "tasks without blame": Defence(
         "a model that does not answer blocks no task and uses up no try",
@@ -1030,7 +1016,7 @@ TABLE: dict[str, Defence] = {
     "no endless retries": Defence(
         "a program that repeats a failing request without end is ended",
         {"liza.programs.rules.model_silence:MAX_RETRIES": lambda was: 1 << 30},
-        (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
+        (f"{MODELS}test_models_failure_is_reported_at_once_and_blames_no_agent",),
     ),
     # ── loops and budgets ──
     "endless loop": Defence(
@@ -1038,18 +1024,18 @@ TABLE: dict[str, Defence] = {
         {"liza.breaker.rules.loop_detection:check_progress": gives(None)},
         (
             "tests/unit/test_looping.py::test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again",
-            "tests/unit/test_looping.py::test_whatever_came_before_a_quick_cycle_of_any_length_is_found",
+            "tests/unit/test_looping.py::test_quick_cycle_of_any_length_is_found_after_any_start",
         ),
     ),
     "budget within a turn": Defence(
         "what a living session used counts before it is over",
         {"liza.supervisor.situation:_living_entry": gives(None)},
-        ("tests/edges/test_budget.py::test_a_session_is_over_its_limit_as_soon_as_its_output_says_so",),
+        ("tests/edges/test_budget.py::test_session_exceeds_its_limit_once_its_output_shows_it",),
     ),
     "estimated use": Defence(
         "a program that tells nothing of what it uses is held by a budget of tokens all the same",
         {"liza.usage.meter:estimate_usage": gives(None)},
-        ("tests/unit/test_meter.py::test_what_nobody_tells_is_estimated_after_a_few_calls_and_said_to_be_an_estimate",),
+        ("tests/unit/test_meter.py::test_unreported_usage_is_estimated_after_a_few_calls_and_marked",),
     ),
     "conversation by name": Defence(
         "what a session calls its conversation leads to no file outside the program's own journals",
@@ -1093,7 +1079,7 @@ TABLE: dict[str, Defence] = {
         "integration moves only from the commit that the candidate was tested on",
         {"liza.git.merge.merges:advance_branch": _blind_swap},
         (
-            f"{MERGES}test_a_branch_that_nobody_has_checked_out_moves_and_a_second_swap_is_lost",
+            f"{MERGES}test_an_absent_branch_moves_and_a_second_swap_is_lost",
             f"{MERGES}test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_reverts_nothing",
         ),
     ),
@@ -1106,8 +1092,8 @@ TABLE: dict[str, Defence] = {
         "what a dead merger left is settled before anything else is merged",
         {"liza.merging.dead_mergers:recover_dead_merger": gives(None)},
         (
-            f"{FAILURES}test_a_green_result_that_stands_in_one_place_only_merges_nothing",
-            f"{FAILURES}test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_before_it_is_offered",
+            f"{FAILURES}test_a_green_result_recorded_in_one_place_merges_nothing",
+            f"{FAILURES}test_candidate_written_onto_the_board_is_tested_before_its_offer",
         ),
     ),
     # ── what tests test ──
@@ -1203,8 +1189,8 @@ TABLE: dict[str, Defence] = {
         {"liza.merging.dead_mergers:_is_recorded_tested": gives(True)},
         (
             f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
-            f"{FAILURES}test_a_green_result_that_stands_in_one_place_only_merges_nothing",
-            f"{FAILURES}test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_before_it_is_offered",
+            f"{FAILURES}test_a_green_result_recorded_in_one_place_merges_nothing",
+            f"{FAILURES}test_candidate_written_onto_the_board_is_tested_before_its_offer",
         ),
     ),
     "integration given back": Defence(
@@ -1266,7 +1252,7 @@ TABLE: dict[str, Defence] = {
         (
             f"{FAILURES}test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merged",
             f"{FAILURES}test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged",
-            f"{FAILURES}test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told",
+            f"{FAILURES}test_merge_overtaken_by_integration_is_set_aside_after_some_rounds",
         ),
     ),
     "genuine batches": Defence(
@@ -1382,7 +1368,7 @@ TABLE: dict[str, Defence] = {
     "texts in a request": Defence(
         "no text of an agent mentions a person or closes an issue",
         {"liza.landing.rules.request_text:_ESCAPES": lambda was: {}},
-        (f"{REQUEST_RULES}test_the_text_has_tasks_verdicts_and_gates_and_mentions_nobody",),
+        (f"{REQUEST_RULES}test_the_request_has_tasks_verdicts_gates_and_no_mentions",),
     ),
     "credentials of the remote": Defence(
         "no message has the credentials in the address of the remote",
@@ -1474,7 +1460,7 @@ TABLE: dict[str, Defence] = {
     "time of a preference": Defence(
         "a task that is kept for one agent goes to others after a while",
         {"liza.tasks.rules.routing:PREFERENCE_SECONDS": lambda was: 1_000_000},
-        (f"{ROUTING}test_a_task_is_kept_for_the_coder_that_fits_best_and_then_for_nobody",),
+        (f"{ROUTING}test_task_is_reserved_for_the_best_coder_for_a_time",),
     ),
     "preference for the present": Defence(
         "no task waits for an agent that is absent, busy or may not take it",
@@ -1504,7 +1490,7 @@ TABLE: dict[str, Defence] = {
     "merge rounds": Defence(
         "a merger gives up a task that integration runs away from",
         {"liza.merging.rules.merge_rules:MAX_CANDIDATES": lambda was: 9},
-        (f"{FAILURES}test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told",),
+        (f"{FAILURES}test_merge_overtaken_by_integration_is_set_aside_after_some_rounds",),
     ),
     "moved refs": Defence(
         "refs that tests move are reported by name",
@@ -1776,7 +1762,7 @@ TABLE: dict[str, Defence] = {
         "a worker whose account is not on record is told so, and does not go on with another login",
         {"liza.usage.run_account:read_run_account": _if_it_is_there},
         (
-            f"{CREDENTIALS}test_a_worker_whose_account_is_not_on_record_is_told_and_gets_no_other",
+            f"{CREDENTIALS}test_a_worker_with_an_unrecorded_account_gets_no_other",
             f"{ACCOUNTS}test_a_session_whose_account_is_not_on_record_has_none_and_is_not_continued",
         ),
     ),

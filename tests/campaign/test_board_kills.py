@@ -225,7 +225,7 @@ def test_ended_at_every_point_a_change_happened_wholly_or_not_at_all_and_nothing
     print(f"{'in all':46} {dict(total)}")
 
 
-def test_what_was_spooled_and_never_came_to_be_is_not_recorded_before_anybody_settled_it(tmp_path: Path) -> None:
+def test_spooled_records_are_committed_only_after_repair(tmp_path: Path) -> None:
     root = tmp_path / "crew"
     repository(root)
     opened(root).create(FIRST)
@@ -255,7 +255,7 @@ def writing(root: Path, name: str, told: int) -> None:
 
 
 @pytest.mark.parametrize("kills", [8, pytest.param(300, marks=pytest.mark.campaign)])
-def test_killed_at_any_moment_two_writers_lose_nothing_that_they_were_told_is_done(tmp_path: Path, kills: int) -> None:
+def test_two_killed_writers_lose_nothing_that_was_acknowledged(tmp_path: Path, kills: int) -> None:
     chance = random.Random(SEED)
     root = tmp_path / "crew"
     repository(root)
@@ -374,7 +374,7 @@ print("done")
 
 
 @pytest.mark.needs("unshare")
-def test_on_a_full_and_on_a_read_only_disk_a_change_is_refused_by_name_and_works_when_there_is_room(
+def test_a_full_or_read_only_disk_refuses_changes_by_name(
     tmp_path: Path,
 ) -> None:
     may = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True)

@@ -63,9 +63,7 @@ def wrong(crew: Crew) -> list[str]:
     "point",
     ["claim.prepared", "git.worktree", *_at_length("claim.reserved", "claim.confirmed", "git.switch")],
 )
-def test_a_claim_that_stands_still_for_longer_than_a_lease_is_nobodys_to_take_and_goes_on(
-    crew: Crew, point: str
-) -> None:
+def test_a_halted_claim_longer_than_its_lease_goes_on(crew: Crew, point: str) -> None:
     scene = new_slot(crew)
     pid = halted(crew, lambda: scene.act(crew.root), point)
     doctor(crew.root, fix=True)
@@ -128,7 +126,7 @@ def test_a_claim_that_fails_in_a_slot_of_a_dropped_task_does_not_give_the_slot_b
 
 
 @pytest.mark.parametrize("point", ["claim.confirmed", *_at_length("claim.reserved", "claim.prepared", "git.switch")])
-def test_several_who_settle_the_same_dead_claim_at_once_with_a_new_claimer_beside_them(crew: Crew, point: str) -> None:
+def test_several_processes_repair_one_crashed_claim_beside_a_new_claimer(crew: Crew, point: str) -> None:
     scene = lapsed(crew)
     assert forks.run(lambda: scene.act(crew.root), fault=point, quiet=crew.notes / "said") < 0
     agents = ("coder-7", "coder-8", "doctor")

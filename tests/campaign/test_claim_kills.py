@@ -87,7 +87,7 @@ def killed_at_each(
 @pytest.mark.parametrize(
     ("name", "stride"), [("lapsed claim", 29), *(pytest.param(name, 1, marks=pytest.mark.campaign) for name in SCENES)]
 )
-def test_a_claim_killed_at_any_step_is_settled_and_costs_no_work(tmp_path: Path, name: str, stride: int) -> None:
+def test_a_claim_killed_at_any_step_costs_no_work(tmp_path: Path, name: str, stride: int) -> None:
     begun = time.monotonic()
     with started(tmp_path, inside=True) as crew:
         scene = SCENES[name](crew)
@@ -114,9 +114,7 @@ LEFT = [
         *(pytest.param(*left, 1, marks=pytest.mark.campaign) for left in LEFT),
     ],
 )
-def test_a_doctor_killed_at_any_step_leaves_nothing_that_the_next_one_does_not_settle(
-    tmp_path: Path, name: str, point: str, stride: int
-) -> None:
+def test_doctor_killed_at_any_step_is_completed_by_the_next(tmp_path: Path, name: str, point: str, stride: int) -> None:
     begun = time.monotonic()
     with started(tmp_path, inside=True) as crew:
         scene = SCENES[name](crew)

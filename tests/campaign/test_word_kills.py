@@ -191,9 +191,7 @@ def _world_of(tmp_path: Path, word: Word) -> World:
         *(pytest.param(name, True, marks=pytest.mark.campaign) for name in WORDS),
     ],
 )
-def test_a_closing_word_whose_command_is_killed_anywhere_and_said_again_is_heard_once_and_never_lost(
-    tmp_path: Path, name: str, all_points: bool
-) -> None:
+def test_a_killed_closing_verb_repeated_counts_exactly_once(tmp_path: Path, name: str, all_points: bool) -> None:
     word = WORDS[name]
     world = _world_of(tmp_path, word)
     trace = tmp_path / "trace"

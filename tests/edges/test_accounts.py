@@ -416,9 +416,7 @@ def test_a_refused_login_sets_the_account_aside_until_a_person_acts(home: Path, 
         SessionEnd(SessionOutcome.UNUSABLE, "it waits for a person", needs_person=True),
     ],
 )
-def test_another_end_says_nothing_against_the_account(
-    home: Path, clock: FakeClock, run: RunDir, end: SessionEnd
-) -> None:
+def test_other_ends_leave_the_account_unblamed(home: Path, clock: FakeClock, run: RunDir, end: SessionEnd) -> None:
     write_run_account(run, RunAccount(account="prog/a", read=clock.now()))
     assert session_results.record_session_end(run, end, os.environ, clock.now(), 5.0) is None
     assert records_of(home) == {}

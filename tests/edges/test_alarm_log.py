@@ -56,7 +56,7 @@ def _move_integration(crew: Crew) -> None:
     git(crew.paths.root, "branch", "-f", "integration", commit)
 
 
-def test_alarms_are_searched_once_for_a_burst_of_revisions_whatever_the_number_of_supervisors(
+def test_alarms_are_evaluated_once_for_a_burst_of_revisions(
     crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched = _count_searches(monkeypatch)
@@ -124,9 +124,7 @@ def test_a_crew_that_starts_reports_no_lack_of_a_coder_that_starts_with_it(crew:
     assert _check(crew) == []
 
 
-def test_a_change_of_the_repository_is_an_alarm_at_once_for_the_supervisor_that_was_told_of_it(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_a_notified_supervisor_raises_a_repository_alarm_at_once(crew: Crew, clock: FakeClock) -> None:
     assert _check(crew) == []
     clock.advance(1)
     _move_integration(crew)
@@ -134,7 +132,7 @@ def test_a_change_of_the_repository_is_an_alarm_at_once_for_the_supervisor_that_
     assert _check(crew, changed_at=clock.monotonic()) == []
 
 
-def test_a_change_that_nobody_was_told_of_is_an_alarm_after_the_interval(crew: Crew, clock: FakeClock) -> None:
+def test_an_unnotified_change_is_an_alarm_after_the_interval(crew: Crew, clock: FakeClock) -> None:
     assert _check(crew) == []
     _move_integration(crew)
     assert _check(crew) == []

@@ -144,9 +144,7 @@ def test_a_wrong_report_is_a_problem(tmp_path: Path, body: dict[str, object]) ->
 
 
 @pytest.mark.campaign
-def test_a_worker_whose_account_is_not_on_record_is_told_and_gets_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_with_an_unrecorded_account_gets_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "crew").mkdir()
     with serving(tmp_path / "crew") as api:
         write_accounts(f"[accounts.script.a]\ncommand = {source(tmp_path / 'a', FIRST)}\nsets = 'KEY'\n")

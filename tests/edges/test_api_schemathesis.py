@@ -55,18 +55,18 @@ def run_schemathesis(worker: Worker, tmp_path: Path, examples: int, *selection: 
 
 
 @pytest.mark.campaign
-def test_answers_are_as_the_document_says(api: Api, tmp_path: Path) -> None:
+def test_answers_match_the_document(api: Api, tmp_path: Path) -> None:
     """Generated requests only: the other phases wait for a minute, and are a campaign."""
     run_schemathesis(api.worker("coder-1.1"), tmp_path, SHORT, "--exclude-path-regex", "stream$", "--phases", "fuzzing")
 
 
 @pytest.mark.campaign
-def test_the_stream_of_a_run_that_is_over_is_as_the_document_says(api: Api, tmp_path: Path) -> None:
+def test_the_stream_of_an_ended_run_matches_the_document(api: Api, tmp_path: Path) -> None:
     worker = api.worker("coder-2.1")
     api.open_run("coder-2.1").mark_concluded("done")
     run_schemathesis(worker, tmp_path, SHORT, "--include-path-regex", "stream$")
 
 
 @pytest.mark.campaign
-def test_many_answers_are_as_the_document_says(api: Api, tmp_path: Path) -> None:
+def test_many_answers_match_the_document(api: Api, tmp_path: Path) -> None:
     run_schemathesis(api.worker("coder-1.1"), tmp_path, LONG_RUN, "--exclude-path-regex", "stream$")

@@ -190,7 +190,7 @@ def test_a_runtime_that_reconnects_all_the_time_gets_each_prompt_once(worker: Wo
 
 
 @pytest.mark.campaign
-def test_readers_that_do_not_read_cost_little_memory_and_keep_nobody_waiting(worker: Worker) -> None:
+def test_readers_that_do_not_read_cost_little_memory(worker: Worker) -> None:
     api = worker.api
     for _ in range(100):
         prompt(worker, "x" * 60_000)

@@ -172,7 +172,7 @@ def test_down_ends_a_server_in_which_a_request_waits_for_a_lock(api: Api) -> Non
 
 
 def test_a_coder_approves_nothing_with_a_token_that_it_wrote_itself(api: Api) -> None:
-    """As test_a_coder_approves_nothing_whatever_it_puts_on_or_takes_off_its_environment, over the worker API."""
+    """As test_a_coder_approves_nothing_in_any_environment, over the worker API."""
     slot = api.crew.work_by_hand("task-1")
     api.crew.liza("submit", cwd=slot)
     api.crew.prepare("claim", "task-1", "--agent", "code-reviewer-1")

@@ -64,7 +64,7 @@ def test_a_line_that_an_agent_wrote_makes_no_negative_usage(tmp_path: Path) -> N
     assert sums is None or (sums.used.tokens >= 0 and (sums.used.cost or 0) >= 0)
 
 
-def test_what_was_measured_stays_used_whatever_an_agent_does_to_the_file(tmp_path: Path) -> None:
+def test_measured_usage_survives_changes_of_the_file_by_agents(tmp_path: Path) -> None:
     (tmp_path / ".liza").mkdir()
     run = RunDir(Paths(tmp_path), "coder-1.1")
     run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW))

@@ -254,7 +254,7 @@ def test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published(crew: Mer
     assert [crew.status(name) for name in "ab"] == ["APPROVED", "APPROVED"]
 
 
-def test_a_gate_log_that_cannot_be_read_stops_no_merge_and_is_told(crew: Merges) -> None:
+def test_an_unreadable_gate_log_is_reported_and_stops_no_merge(crew: Merges) -> None:
     crew.approved("a")
     crew.crew.paths.gates.write_text("garbage\n")
     assert crew.merge() == ""

@@ -193,9 +193,7 @@ def each(names: Iterable[str], quick: Collection[str]) -> list[object]:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", each(BOARDS, QUICK))
-def test_whatever_stands_in_the_place_of_the_board_is_refused_by_name_left_alone_and_restore_leads_out(
-    tmp_path: Path, name: str
-) -> None:
+def test_anything_in_place_of_board_is_refused_and_restore_works(tmp_path: Path, name: str) -> None:
     root = tmp_path / "crew"
     paths = crew(root)
     BOARDS[name](paths.state)

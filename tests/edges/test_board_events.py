@@ -29,7 +29,7 @@ def until(inbox: queue.Queue[events.WatchEvent], wanted: events.WatchEvent) -> N
         pass
 
 
-def test_a_board_that_is_renamed_into_place_or_edited_in_place_is_told(paths: Paths) -> None:
+def test_a_replaced_or_edited_board_is_an_event(paths: Paths) -> None:
     inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
         watch.subscribe(inbox)
@@ -40,7 +40,7 @@ def test_a_board_that_is_renamed_into_place_or_edited_in_place_is_told(paths: Pa
         until(inbox, BoardChanged())
 
 
-def test_what_nobody_waits_for_is_not_told(paths: Paths) -> None:
+def test_unwatched_changes_are_no_event(paths: Paths) -> None:
     inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
         watch.subscribe(inbox)
@@ -50,7 +50,7 @@ def test_what_nobody_waits_for_is_not_told(paths: Paths) -> None:
         assert inbox.get(timeout=10) == BoardChanged()
 
 
-def test_pins_and_locks_that_are_deleted_are_told(paths: Paths) -> None:
+def test_deleted_pins_and_locks_are_events(paths: Paths) -> None:
     inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     paths.pins.touch()
     paths.locks.mkdir()
@@ -61,7 +61,7 @@ def test_pins_and_locks_that_are_deleted_are_told(paths: Paths) -> None:
             until(inbox, WatchLost(f"{gone.resolve()} was deleted", polling=False))
 
 
-def test_signals_and_files_in_other_directories_are_told(paths: Paths) -> None:
+def test_signals_and_files_in_other_directories_are_events(paths: Paths) -> None:
     inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     run = paths.run("coder-1.7")
     with events.watch(paths, [run]) as watch:
@@ -72,7 +72,7 @@ def test_signals_and_files_in_other_directories_are_told(paths: Paths) -> None:
         until(inbox, FileChanged(run.resolve() / "ready"))
 
 
-def test_each_wake_up_is_told_and_not_only_the_first(paths: Paths) -> None:
+def test_each_wake_up_is_an_event(paths: Paths) -> None:
     inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     bell = wake_up.wake_directory(paths)
     wake_up.wake_watchers(paths, "coder-1")
@@ -90,7 +90,7 @@ def test_what_happens_between_arming_and_asking_is_not_lost(paths: Paths) -> Non
         until(inbox, BoardChanged())
 
 
-def test_after_rearming_the_reader_is_told_to_look_and_hears_again(paths: Paths) -> None:
+def test_a_rearmed_reader_looks_again_and_receives_events(paths: Paths) -> None:
     inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
         watch.subscribe(inbox)
@@ -121,7 +121,7 @@ def test_closing_while_events_pour_in_comes_to_an_end(paths: Paths) -> None:
         pouring.join()
 
 
-def test_a_crew_that_went_away_is_told_and_not_made_again(paths: Paths) -> None:
+def test_crew_that_disappeared_is_an_event_and_is_not_recreated(paths: Paths) -> None:
     inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
         watch.subscribe(inbox)
@@ -150,7 +150,7 @@ def test_without_inotify_there_is_a_notice_and_looking_once_a_second(
         until(inbox, BoardChanged())
 
 
-def test_signals_stand_in_the_order_of_their_strength_until_they_are_cleared(paths: Paths) -> None:
+def test_signals_are_in_the_order_of_strength_until_cleared(paths: Paths) -> None:
     for name in ("PAUSE", "ABORT", "CHECKPOINT"):
         signals.raise_signal(paths, name, f"why {name}")
     assert signals.active_signals(paths) == ("ABORT", "CHECKPOINT", "PAUSE")

@@ -99,7 +99,7 @@ def test_a_transaction_leaves_board_journal_write_intent_and_spool_that_agree(bo
     assert (tx.revision, board.read().revision) == (2, 2)
 
 
-def test_an_exception_writes_nothing_and_lets_go_of_the_lock(board: Board, paths: Paths) -> None:
+def test_an_exception_writes_nothing_and_releases_the_lock(board: Board, paths: Paths) -> None:
     before = board.read_text()
 
     def fails() -> None:
@@ -163,7 +163,7 @@ def test_the_recorder_may_drop_what_it_has_and_the_rest_can_still_be_rebuilt(boa
     assert board.last_good_text() == board.read_text()
 
 
-def test_a_second_board_is_refused_and_no_crew_says_so(board: Board, tmp_path: Path) -> None:
+def test_second_board_is_refused_and_a_missing_crew_is_named(board: Board, tmp_path: Path) -> None:
     with pytest.raises(Refused):
         board.create(FIRST)
     with pytest.raises(NoCrew):
@@ -183,7 +183,7 @@ def test_the_whole_text_can_be_replaced_but_not_by_one_that_breaks_a_rule(board:
 # ── edits from outside ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_edit_from_outside_gets_its_own_revision_with_its_diff_and_is_told(board: Board, paths: Paths) -> None:
+def test_an_outside_edit_gets_a_revision_with_its_diff(board: Board, paths: Paths) -> None:
     paths.state.write_text(board.read_text().replace("The first", "The first, by hand"))
     other = Board(paths, FakeClock())
     assert other.read().tasks[0].description == "The first, by hand"
@@ -577,7 +577,7 @@ def test_a_lost_seal_is_made_again_from_the_journal(board: Board, paths: Paths) 
     assert write_intent.read_intent(paths.write_intent) is not None
 
 
-def test_a_board_laid_down_by_hand_is_taken_over(paths: Paths, clock: FakeClock) -> None:
+def test_a_board_written_by_hand_is_taken_over(paths: Paths, clock: FakeClock) -> None:
     paths.tx.mkdir(parents=True)
     paths.state.write_text(FIRST)
     board = Board(paths, clock)
@@ -841,9 +841,7 @@ def some_lock(tmp_path: Path) -> Callable[[], Lock]:
     return lambda: Lock(tmp_path / "some.lock")
 
 
-def test_a_lock_held_too_long_times_out_and_names_its_holder_whoever_it_is(
-    tmp_path: Path, some_lock: Callable[[], Lock]
-) -> None:
+def test_a_lock_timeout_names_its_holder(tmp_path: Path, some_lock: Callable[[], Lock]) -> None:
     child = subprocess.Popen(
         ["flock", str(tmp_path / "some.lock"), "sh", "-c", "echo held; read x"],
         stdin=subprocess.PIPE,
@@ -896,7 +894,7 @@ def test_another_thread_does_not_hold_the_lock_that_this_one_holds(some_lock: Ca
     assert taken == [False]
 
 
-def test_a_lock_that_nobody_names_any_more_is_free(some_lock: Callable[[], Lock]) -> None:
+def test_an_unnamed_lock_is_free(some_lock: Callable[[], Lock]) -> None:
     some_lock().acquire()
     gc.collect()
     assert some_lock().try_acquire()

@@ -562,7 +562,7 @@ def outer(*words: str) -> list[str]:
     ],
     ids=["no /proc", "masked /proc", "limit"],
 )
-def test_a_machine_without_boxes_says_why(words: tuple[str, ...], cause: str, remedy: str) -> None:
+def test_a_machine_without_boxes_gives_the_reason(words: tuple[str, ...], cause: str, remedy: str) -> None:
     trial = subprocess.run([*outer(*words), "true"], capture_output=True, text=True)
     if trial.returncode != 0:
         pytest.skip(f"this machine cannot be simulated here: {trial.stderr.strip()}")
@@ -577,7 +577,7 @@ def test_a_filter_of_docker_is_named() -> None:
     assert "seccomp=unconfined" in found.remedy
 
 
-def test_root_with_the_capabilities_of_docker_can_make_a_box_and_with_none_is_told_why() -> None:
+def test_root_needs_capabilities_for_a_box_and_learns_which() -> None:
     given = [word for name in DOCKER_CAPABILITIES for word in ("--cap-add", f"CAP_{name}")]
     assert machine(outer("--cap-drop", "ALL", *given)).works
     if os.geteuid() == 0:

@@ -168,7 +168,7 @@ def test_an_origin_that_is_gone_is_tried_again_after_a_delay_and_stops_no_task(c
 
 
 @pytest.mark.campaign
-def test_an_origin_that_asks_for_a_password_is_told_at_once(
+def test_origin_that_asks_for_a_password_is_reported_at_once(
     crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ssh = tmp_path / "bin" / "ssh"

@@ -105,9 +105,7 @@ def test_a_misspelt_limit_is_taken_by_edit_and_named_with_the_one_that_may_be_me
     assert (edit(crew, "board").result, edit(crew, "board").details["warnings"]) == ("unchanged", [first, second])
 
 
-def test_a_misspelt_limit_is_a_warning_of_validate_and_stands_in_status_until_it_is_mended(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_misspelt_limit_is_a_warning_until_it_is_corrected(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     typing(crew, monkeypatch, MISSPELT)
     edit(crew, "board")
     warnings = validate(crew.paths.root)["warnings"]
@@ -127,7 +125,7 @@ def test_a_number_in_place_of_the_limits_is_refused_with_the_names_that_limits_h
 
 
 @pytest.mark.parametrize("wrong", ["no file", "not as expected"])
-def test_a_session_that_cannot_be_measured_goes_on_and_a_person_is_told_once(
+def test_an_unmeasurable_session_goes_on_with_one_warning(
     crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
     hold(crew)
@@ -159,7 +157,7 @@ def test_a_session_that_cannot_be_measured_goes_on_and_a_person_is_told_once(
     assert directory.read_gauge() == Gauge()
 
 
-def test_a_session_is_over_its_limit_as_soon_as_its_output_says_so(crew: Crew, clock: FakeClock) -> None:
+def test_session_exceeds_its_limit_once_its_output_shows_it(crew: Crew, clock: FakeClock) -> None:
     hold(crew)
     allow(crew, Budget(seconds_per_task=8, tokens_per_task=100))
     directory = crew.run_dir("coder-1.1")
@@ -191,9 +189,7 @@ def test_a_session_is_over_its_limit_as_soon_as_its_output_says_so(crew: Crew, c
     assert now() == BudgetState("t1 has used 8 of 8 seconds")
 
 
-def test_status_says_why_a_signal_stands_and_shows_nothing_that_would_steer_a_terminal_or_is_a_secret(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_status_gives_reason_of_a_signal_without_secrets_or_escapes(crew: Crew, clock: FakeClock) -> None:
     def shown() -> list[str]:
         text = render_crew.format_status(look(crew), colour=False)
         starts = ("PAUSE", "CHECKPOINT", "ABORT", "! the crew is paused")
@@ -234,7 +230,7 @@ def test_a_note_of_a_person_starts_planning_rounds_anew(crew: Crew, clock: FakeC
     assert status(crew)["signals"] == []
 
 
-def test_what_a_person_paused_is_resumed_while_there_is_money_or_nobody_holds_what_has_used_its_own(crew: Crew) -> None:
+def test_resume_works_while_money_is_left_for_unfinished_work(crew: Crew) -> None:
     pause(crew, "lunch")
     assert resume(crew).result == "changed"
     allow(crew, Budget(money_per_task=1.0, seconds_per_sprint=1000))

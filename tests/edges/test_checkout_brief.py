@@ -84,7 +84,7 @@ def test_a_hard_link_that_a_backup_makes_meanwhile_does_not_keep_the_context(cre
     assert (root / "AGENTS.md").read_text() == RULES
 
 
-def test_a_file_that_cannot_be_written_is_no_context_and_the_reason_is_told(crew: Crew) -> None:
+def test_an_unwritable_file_gets_no_context_and_a_reason(crew: Crew) -> None:
     # A name that is too long fails for every user; permissions do not count for root.
     preset = Preset(name="tidy", command="tidy", instructions=("A" * 300,))
     with checkout_brief.written(crew, preset, ignore) as brief:

@@ -204,9 +204,7 @@ assert socket.create_connection(server.getsockname(), 5).recv(2) == b"hi"
 
 
 @pytest.mark.parametrize("network", list(Network))
-def test_the_network_is_off_where_the_setting_says_so_and_loopback_works(
-    place: Worktrees, run: Run, outside: str, network: Network
-) -> None:
+def test_config_network_off_leaves_loopback_working(place: Worktrees, run: Run, outside: str, network: Network) -> None:
     (place.paths.slot("merge") / "serve.py").write_text(SERVE)
     assert _is_green(run("python3 serve.py", network=network))
     assert run(f"{ASK} {outside}", network=network).passed is (network is Network.ON)

@@ -18,9 +18,7 @@ from tests.conftest import until
 
 
 @pytest.mark.parametrize(("kills", "code"), [(0, 0), (1, 0), (9, -signal.SIGKILL)])
-def test_a_command_that_somebody_killed_is_run_once_more_and_only_a_second_kill_is_its_outcome(
-    tmp_path: Path, kills: int, code: int
-) -> None:
+def test_a_killed_command_is_retried_once(tmp_path: Path, kills: int, code: int) -> None:
     command = f"echo run >> runs; [ $(wc -l < runs) -gt {kills} ] || kill -9 $$; exit 0"
     done = commands.run_command(command, tmp_path, tmp_path / "logs" / "log", 60, tmp_path)
     assert done.exit_status == code
@@ -69,7 +67,7 @@ def test_a_guard_whose_caller_died_before_it_started_runs_no_command(tmp_path: P
     assert not (tmp_path / "ran").exists()
 
 
-def test_whoever_ends_the_commands_of_a_killed_merger_waits_for_their_guards(tmp_path: Path) -> None:
+def test_recovery_waits_for_the_guards_of_a_killed_mergers_commands(tmp_path: Path) -> None:
     variables = {**os.environ, "LIZA_RUN": commands.COMMAND_RUN, "LIZA_ROOT": str(tmp_path)}
     with (tmp_path / "log").open("wb") as out:
         guarded = start_guarded(["sleep", "600"], tmp_path, out, variables)

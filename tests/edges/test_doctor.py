@@ -59,7 +59,7 @@ def claimed(crew: Crew) -> None:  # noqa: F811
 
 
 @pytest.mark.campaign
-def test_a_file_in_an_inbox_that_is_no_message_is_named_with_where_it_lies(there: Crew) -> None:
+def test_file_that_is_no_message_is_named_with_its_path(there: Crew) -> None:
     inbox.queue_message(there.paths, "coder-1", "read this", "human", there.clock.now())
     assert not told(there, "coder-1")
     wrong = there.paths.runs / "coder-1" / "inbox" / "z.json"
@@ -86,7 +86,7 @@ def test_integration_that_was_moved_back_or_deleted_is_named_and_is_in_the_way(t
 
 
 @pytest.mark.campaign
-def test_a_claimed_task_whose_worktree_was_deleted_is_named_and_laid_out_again(there: Crew) -> None:
+def test_deleted_worktree_of_a_claimed_task_is_named_and_recreated(there: Crew) -> None:
     claimed(there)
     assert told(there, "claim") == []
     shutil.rmtree(there.paths.task_links)
@@ -103,7 +103,7 @@ def test_a_claimed_task_whose_worktree_was_deleted_is_named_and_laid_out_again(t
     assert there.paths.task_link("c").resolve().is_dir()
 
 
-def test_a_move_of_integration_that_was_cut_short_is_named_and_settled(there: Crew) -> None:
+def test_an_interrupted_move_of_integration_is_named_and_repaired(there: Crew) -> None:
     tip = git(there.paths.root, "rev-parse", "integration")
     git(there.paths.root, "switch", "-q", "integration")
     own = there.paths.root / ".git"
@@ -211,7 +211,7 @@ def test_an_agent_whose_supervisor_was_killed_is_named_while_it_holds_a_task_and
         assert [one.text for one in told(there, "coder-1")] == [f"runs {HERE}"]
 
 
-def test_a_place_without_a_crew_is_told_so_with_the_way_to_begin(repo: Path) -> None:
+def test_a_place_without_a_crew_gets_the_command_to_begin(repo: Path) -> None:
     first = doctor(repo).findings[0]
     assert (first.about, first.ok, first.hint.partition(' "')[0]) == ("crew", True, "liza init")
 

@@ -54,7 +54,7 @@ def running(*words: str, cwd: Path | None = None, **env: str) -> Iterator[subpro
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="only the kernel knows the holder for sure")
-def test_a_supervisor_is_stopped_by_its_lock_and_not_by_the_pid_that_somebody_wrote_into_it(crew: Crew) -> None:  # noqa: F811
+def test_supervisor_is_stopped_by_its_lock_not_by_written_pid(crew: Crew) -> None:  # noqa: F811
     path = crew.paths.supervisor_lock("coder-1")
     with running("sleep", "60") as victim, running(sys.executable, "-c", HOLD, str(path)) as supervisor:
         assert supervisor.stdout is not None
@@ -142,7 +142,7 @@ def test_of_two_that_stop_the_same_process_none_takes_the_other_for_it(crew: Cre
             assert first.wait(9) == 0
 
 
-def test_a_lock_file_that_somebody_made_large_is_read_in_part(tmp_path: Path) -> None:
+def test_an_oversized_lock_file_is_read_in_part(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     path.write_text("123 4 liza-agent coder-1\n")
     with path.open("r+b") as file:

@@ -200,7 +200,7 @@ def test_gates_of_a_branch_run_on_its_candidates_only(crew: EpicCrew) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["deleted", variant("moved")])
-def test_the_branch_of_an_epic_that_a_person_changed_is_told_and_restored(crew: EpicCrew, name: str) -> None:
+def test_a_changed_epic_branch_is_an_alarm_and_restored(crew: EpicCrew, name: str) -> None:
     crew.add("a", epic="shop")
     crew.add("b", epic="shop")
     crew.work("a")

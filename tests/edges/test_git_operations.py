@@ -193,7 +193,7 @@ def test_the_next_step_that_submit_names_leads_to_a_submission(crew: Merges, nam
         variant("a detached HEAD", "left commits that are not on task/a: git merge --no-edit [0-9a-f]{12}"),
     ],
 )
-def test_the_next_owner_is_told_what_the_last_one_left_and_nothing_is_lost(
+def test_the_next_owner_learns_what_the_last_one_left(
     crew: Merges, name: str, again: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = work(crew)
@@ -211,7 +211,7 @@ def test_the_next_owner_is_told_what_the_last_one_left_and_nothing_is_lost(
         assert re.search(again, ready(crew.crew).details["brief"])
 
 
-def test_a_fresh_session_in_the_same_worktree_is_told_what_is_in_progress(crew: Merges) -> None:
+def test_a_fresh_session_learns_which_git_operation_is_in_progress(crew: Merges) -> None:
     there = work(crew)
     run(there, SITUATIONS["a merge"][0])
     with chdir(there):

@@ -141,7 +141,7 @@ def test_what_is_written_is_in_the_form_that_the_program_reads(place: Place) -> 
     assert [row["type"] for row in rows] == ["pre_tool", "post_tool", "post_agent"]
 
 
-def test_a_program_that_runs_only_what_a_person_trusted_is_told_to_trust_these_hooks_and_no_others(
+def test_a_program_trusts_only_the_hooks_of_this_session(
     place: Place,
 ) -> None:
     words = place.install("codex").args
@@ -159,7 +159,7 @@ def test_a_program_that_runs_only_what_a_person_trusted_is_told_to_trust_these_h
     assert not any("bypass" in word for word in words)
 
 
-def test_what_a_person_says_in_the_variable_that_hooks_need_too_goes_on_holding(place: Place) -> None:
+def test_a_persons_value_of_the_hook_variable_stays_in_effect(place: Place) -> None:
     said = json.dumps({"plugin": ["mine"], "share": "disabled"})
     env = place.install("opencode").apply_to({"OPENCODE_CONFIG_CONTENT": said, "HOME": "/home/ann"})
     assert env["HOME"] == "/home/ann"
@@ -168,9 +168,7 @@ def test_what_a_person_says_in_the_variable_that_hooks_need_too_goes_on_holding(
     assert got["plugin"] == ["mine", f"file://{place.run.path}/hooks/liza.js"]
 
 
-def test_what_the_machine_says_in_a_file_that_ours_stands_for_goes_on_holding(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machine_settings_behind_ours_stay_in_effect(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = place.root / "system-defaults.json"
     theirs.write_text('{\n// all of us\n"ui": {"theme": "x"}, "hooks": {"Stop": [{"hooks": []}]}}')
     found = load_template("qwen")
@@ -233,7 +231,7 @@ def test_a_settings_file_of_the_project_is_joined_and_its_old_bytes_are_what_git
     ],
     ids=lambda text: text[:20],
 )
-def test_a_settings_file_that_cannot_be_joined_is_left_as_it_is_and_the_reason_told(place: Place, project: str) -> None:
+def test_an_unmergeable_settings_file_stays_with_the_reason(place: Place, project: str) -> None:
     path = place.settings("")
     path.write_bytes(project.encode("latin-1"))
     got = place.install("gemini")
@@ -271,7 +269,7 @@ def test_a_part_that_a_killed_session_left_is_replaced_by_the_next_one(place: Pl
 
 @pytest.mark.parametrize("step", ["hooks.noted", "hooks.laid"])
 @pytest.mark.parametrize("project", [None, PROJECTS[0]])
-def test_hooks_that_were_half_laid_in_when_their_supervisor_was_killed_are_taken_by_the_next_settle(
+def test_half_written_hooks_of_a_killed_supervisor_are_removed(
     place: Place, monkeypatch: pytest.MonkeyPatch, step: str, project: str | None
 ) -> None:
     class Killed(BaseException):
@@ -309,7 +307,7 @@ def test_what_an_agent_wrote_into_the_joined_file_stays(place: Place) -> None:
     assert json.loads(path.read_text()) == {"agent": 1}
 
 
-def test_a_file_that_was_made_for_the_hooks_stays_when_somebody_made_it_their_own(place: Place) -> None:
+def test_a_hook_file_that_a_person_changed_stays(place: Place) -> None:
     place.install("cursor")
     (place.tree / ".cursor" / "hooks.json").write_text('{"version": 1}')
     assert remove_hooks(place.tree, place.run) == ()
@@ -418,7 +416,7 @@ def test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_i
     assert (done.id, done.by) == (message.id, "typed, hook UserPromptSubmit")
 
 
-def test_a_message_that_the_terminal_showed_to_be_taken_is_not_brought_again_by_a_program_that_tells_no_prompts(
+def test_a_typed_message_is_not_delivered_again_without_prompts(
     place: Place,
 ) -> None:
     typed_into(place, "use the new address", carried=True)
@@ -437,7 +435,7 @@ def test_a_message_that_a_hook_has_just_taken_is_not_typed_as_well(place: Place)
     )
 
 
-def test_a_message_that_nobody_could_print_comes_once_more(place: Place) -> None:
+def test_a_message_that_could_not_be_printed_comes_once_more(place: Place) -> None:
     inbox.queue_message(place.paths, "coder-1", "read me", "human:ann", NOW)
     assert "read me" in place.said("UserPromptSubmit").reply().out
     assert "read me" in place.said("Stop").reply().out
@@ -513,7 +511,7 @@ def test_outside_a_session_a_hook_answers_nothing(place: Place) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"no json", b"[1]", b"\xff\xfe", b'{"session_id": {"a": 1}}'])
-def test_what_a_program_says_wrongly_stops_its_tools_only(place: Place, said: bytes) -> None:
+def test_a_wrong_hook_call_stops_only_its_tools(place: Place, said: bytes) -> None:
     environ = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(place.root)}
     assert Hook("codex", "UserPromptSubmit", said, environ).reply().code == 0
     assert Hook("codex", "PreToolUse", said, environ).reply().code == 2
@@ -528,9 +526,7 @@ def test_a_word_that_cannot_be_read_stops_tools_with_that_reason(place: Place) -
     assert "maybe" in reply.err
 
 
-def test_what_is_said_in_the_name_of_a_run_that_is_over_or_of_another_session_gets_nobodys_messages(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_of_ended_runs_or_other_sessions_get_no_messages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     inbox.queue_message(place.paths, "coder-1", "for coder-1", "human:ann", NOW)
     place.said("UserPromptSubmit").reply()
     place.run.mark_concluded("finished: done")

@@ -118,7 +118,7 @@ ODD = (
 
 
 @pytest.mark.campaign
-def test_files_with_names_that_no_command_line_would_bear_are_saved_wiped_and_laid_back(place: Place) -> None:
+def test_files_with_extreme_names_are_saved_wiped_and_restored(place: Place) -> None:
     for name in ODD:
         (place.slot / name).write_text(f"{name!r}\n")
     (place.slot / "loop").symlink_to("loop")
@@ -182,7 +182,7 @@ def test_what_is_large_is_saved_without_being_held_in_memory(repo: Path, megabyt
     ],
     ids=["outside", "dangling", "loop", "fifo", "directory", "2 GB"],
 )
-def test_an_instructions_file_that_cannot_bear_a_brief_gets_none_and_the_prompt_does(
+def test_unsuitable_instructions_file_gets_no_brief_but_the_prompt_does(
     tmp_path: Path, plant: Callable[[Path, Path], object]
 ) -> None:
     (tmp_path / "canary").write_text("sings\n")
@@ -253,7 +253,7 @@ def test_pins_that_are_no_file_are_refused_by_name_with_the_way_out(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", NO_FILES)
-def test_an_owner_that_is_no_file_is_told_by_the_branch_and_is_written_anew(tmp_path: Path, kind: str) -> None:
+def test_owner_that_is_no_file_is_rewritten_from_the_branch(tmp_path: Path, kind: str) -> None:
     (tmp_path / "HEAD").write_text("ref: refs/heads/task/task-1\n")
     for owner in (slot_records.SlotOwner("task-1", "coder-1.1", done=True), None):
         NO_FILES[kind](tmp_path / "liza")

@@ -77,7 +77,7 @@ def test_a_document_of_that_name_is_kept_and_a_killed_import_can_be_repeated(cre
     assert add_from_issue(crew.crew, "gh:7", GIVEN).task == "gh-7"
 
 
-def test_a_missing_issue_program_or_github_is_told_and_adds_nothing(
+def test_a_missing_issue_program_or_forge_adds_nothing(
     crew: Merges, gh: ForgeStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = crew.crew.board.read().revision

@@ -33,7 +33,7 @@ def paths(tmp_path: Path) -> Paths:
     return Paths(tmp_path)
 
 
-def test_a_message_waits_until_it_was_read_and_then_says_by_what(paths: Paths) -> None:
+def test_a_message_waits_until_read_and_records_its_channel(paths: Paths) -> None:
     one = inbox.queue_message(paths, "coder-1", "use the fonts in assets/", "human:ann", NOW, "urgent")
     assert inbox.list_pending(paths, "coder-1") == (one,)
     assert inbox.format_messages((one,)) == "MESSAGE from human:ann: use the fonts in assets/\n"
@@ -61,7 +61,7 @@ def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gon
     assert [read.text for read in inbox.list_done(paths, "coder-1")] == ["a"]
 
 
-def test_many_at_once_put_as_many_messages_as_they_said(paths: Paths) -> None:
+def test_concurrent_senders_deliver_every_message(paths: Paths) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: inbox.queue_message(paths, "coder-1", str(number), "human", NOW), range(64)))
     assert {one.text for one in inbox.list_pending(paths, "coder-1")} == {str(number) for number in range(64)}
@@ -179,9 +179,7 @@ def test_messages_that_were_escalated_or_failed_stay_counted_when_they_were_read
     assert inbox.list_pending(paths, "coder-1") == ()
 
 
-def test_what_an_agent_put_there_is_named_and_keeps_nobody_from_the_other_messages(
-    paths: Paths, tmp_path: Path
-) -> None:
+def test_agents_files_in_inbox_are_named_and_delay_no_message(paths: Paths, tmp_path: Path) -> None:
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     good = inbox.queue_message(paths, "coder-1", "b", "human", NOW)
     place = paths.runs / "coder-1" / "inbox"
@@ -203,7 +201,7 @@ def test_what_an_agent_put_there_is_named_and_keeps_nobody_from_the_other_messag
     assert "is not a regular file" in str(inbox.list_unreadable(paths, "coder-1")[0])
 
 
-def test_a_note_for_now_stands_on_the_board_and_in_the_inbox_or_in_neither(tmp_path: Path, clock: FakeClock) -> None:
+def test_an_urgent_note_is_on_board_and_inbox_or_neither(tmp_path: Path, clock: FakeClock) -> None:
     crew = Crew(Paths(tmp_path), clock)
     crew.board.create(FIRST)
     with crew.change("coder-1", "start") as tx:

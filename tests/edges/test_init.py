@@ -87,7 +87,7 @@ def test_an_init_that_fails_takes_out_what_it_made_and_leaves_the_lock(repo: Pat
 
 
 @pytest.mark.campaign
-def test_an_init_killed_during_its_baseline_can_be_said_again_and_nothing_of_the_first_is_left(repo: Path) -> None:
+def test_an_init_killed_during_its_baseline_can_be_repeated(repo: Path) -> None:
     # The shell's parent is the command's guard, whose parent is the init.
     kill = "sh -c 'guard=$(ps -o ppid= -p $PPID); kill -9 $(ps -o ppid= -p $guard); sleep 600'"
     words = [BIN / "liza", "init", "g", "--test", kill]
@@ -187,7 +187,7 @@ def test_red_tests_in_a_worktree_that_lacks_an_env_file_name_the_option_that_cop
     assert find_crew(repo).board.read().config.sandbox_copy == (".env.test", ".env")
 
 
-def test_each_command_is_told_before_it_runs_and_its_outcome_as_soon_as_it_ends(repo: Path) -> None:
+def test_each_command_of_init_is_announced_and_its_result_printed(repo: Path) -> None:
     (repo / "shop.py").write_text("PRICE = 5\n")
     git(repo, "add", "shop.py")
     git(repo, "commit", "-q", "-m", "shop")
@@ -206,7 +206,7 @@ def test_each_command_is_told_before_it_runs_and_its_outcome_as_soon_as_it_ends(
     ]
 
 
-def test_a_set_up_that_fails_is_told_by_init_also_without_tests(repo: Path) -> None:
+def test_init_reports_a_failing_set_up_also_without_tests(repo: Path) -> None:
     with pytest.raises(Refused, match="set-up fails on integration: echo broken >&2; exit 3\nbroken"):
         init(repo, InitOptions(goal="g", setup="echo broken >&2; exit 3", no_test=True))
     assert not (repo / ".liza").exists()
@@ -252,7 +252,7 @@ def test_a_submodule_on_this_machine_that_git_refuses_names_the_setting_that_all
     init(repo, InitOptions("A goal", setup=setup))
 
 
-def test_changes_that_are_not_committed_are_told_because_no_agent_sees_them(repo: Path) -> None:
+def test_init_names_uncommitted_changes(repo: Path) -> None:
     (repo / "README.md").write_text("# Changed\n")
     (repo / "plan.md").write_text("New\n")
     facts: dict[str, str] = {}

@@ -137,7 +137,7 @@ def test_a_branch_that_exists_is_taken_over_only_by_its_name(repo: Path, name: s
     assert git(repo, "rev-parse", name) == tip
 
 
-def test_init_says_what_the_branch_lacks_of_its_upstream(repo: Path) -> None:
+def test_init_names_commits_of_the_upstream_that_the_branch_lacks(repo: Path) -> None:
     clone = shell("git clone -q . ../clone; git commit -q --allow-empty -m new; cd ../clone; git fetch -q", repo)
     facts: dict[str, str] = {}
     init(clone, InitOptions("A goal", no_test=True), facts.__setitem__)

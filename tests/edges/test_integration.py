@@ -107,13 +107,13 @@ def test_integration_moved_back_names_the_merged_tasks_that_are_lost_and_both_wa
     assert (tip(crew), looked(crew)) == (before, RepositoryDrift())
 
 
-def test_integration_moved_back_to_an_earlier_merge_is_told_although_liza_made_that_merge(crew: Crew) -> None:
+def test_integration_moved_back_to_an_earlier_merge_is_an_alarm(crew: Crew) -> None:
     git(crew.paths.root, "branch", "-f", "integration", "integration~1")
     assert "back to" in str(looked(crew).moved)
     assert looked(crew).lost == ("b",)
 
 
-def test_a_sync_refuses_to_lose_merged_tasks_until_it_is_told_to_and_says_what_it_accepted(crew: Crew) -> None:
+def test_a_sync_loses_merged_tasks_only_on_request(crew: Crew) -> None:
     before = tip(crew)
     git(crew.paths.root, "branch", "-f", "integration", "main")
     with pytest.raises(Refused, match="2 merged tasks are not in it any more: a, b") as refused:
@@ -134,7 +134,7 @@ def test_a_sync_refuses_to_lose_merged_tasks_until_it_is_told_to_and_says_what_i
     assert looked(crew).ways == "liza sync"
 
 
-def test_a_sync_of_a_branch_that_has_the_lost_tasks_brings_them_back_without_being_told_to(crew: Crew) -> None:
+def test_sync_of_a_branch_with_the_lost_tasks_restores_them(crew: Crew) -> None:
     git(crew.paths.root, "branch", "kept", "integration")
     git(crew.paths.root, "branch", "-f", "integration", "main")
     said = sync(crew, "kept")
@@ -143,9 +143,7 @@ def test_a_sync_of_a_branch_that_has_the_lost_tasks_brings_them_back_without_bei
     assert looked(crew) == RepositoryDrift()
 
 
-def test_a_persons_commit_is_told_with_its_words_and_accepted_by_a_sync_that_says_so(
-    crew: Crew, tmp_path: Path
-) -> None:
+def test_a_persons_commit_is_named_and_accepted_by_a_sync(crew: Crew, tmp_path: Path) -> None:
     before = tip(crew)
     commit_on_integration(crew, tmp_path / "mine")
     seen = looked(crew)
@@ -189,7 +187,7 @@ def test_a_merge_onto_an_integration_that_had_lost_tasks_does_not_have_that_forg
     assert {"a.txt", "b.txt", "c.txt", "d.txt"} <= set(names)
 
 
-def test_a_rewritten_integration_tells_what_is_gone_and_what_came(crew: Crew) -> None:
+def test_a_rewritten_integration_names_lost_and_new_commits(crew: Crew) -> None:
     git(crew.paths.root, "branch", "-f", "integration", "integration~1")
     new = git(crew.paths.root, "commit-tree", "integration^{tree}", "-p", "integration", "-m", "instead of b")
     git(crew.paths.root, "update-ref", "refs/heads/integration", new)

@@ -175,7 +175,7 @@ def test_a_request_after_a_squash_merge_has_only_the_new_tasks(crew: Merges, tmp
 
 
 @pytest.mark.campaign
-def test_without_a_program_the_address_that_origin_prints_is_told(crew: Merges) -> None:
+def test_without_a_forge_program_the_printed_address_is_shown(crew: Merges) -> None:
     hook = crew.root.parent / "origin.git" / "hooks" / "post-receive"
     hook.write_text("#!/bin/sh\necho 'Create a pull request: https://forge.example/new/integration' >&2\n")
     hook.chmod(0o755)
@@ -238,7 +238,7 @@ def test_a_branch_of_origin_that_excludes_the_head_is_named_with_another_head(cr
 
 
 @pytest.mark.campaign
-def test_an_origin_that_rejects_or_is_gone_or_does_not_exist_is_told_with_one_command(crew: Merges) -> None:
+def test_a_rejecting_or_missing_origin_has_one_command(crew: Merges) -> None:
     bare = crew.root.parent / "origin.git"
     hook = bare / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho no pushes today >&2\nexit 1\n")

@@ -166,9 +166,7 @@ def test_a_session_of_any_role_whose_lease_has_expired_without_a_supervisor_is_n
     assert (failed.run, failed.check) == (review, StartupCheck.LEASE)
 
 
-def test_a_review_whose_worktree_is_at_another_commit_is_not_ready_and_the_hand_off_says_so(
-    by_hand: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_review_at_another_commit_is_not_ready_and_noted(by_hand: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     submit(by_hand)
     run = claim_review(by_hand, REVIEWER, "c").details["run"]
     slot, commit = by_hand.paths.slot(REVIEWER), _task(by_hand).review_commit or ""

@@ -27,7 +27,7 @@ def spent(run: str, tokens: int = 1) -> LedgerEntry:
     return LedgerEntry(run=run, time=NOW, kind="work", program="p", outcome="finished", seconds=1, used=used)
 
 
-def test_a_session_that_is_told_of_twice_counts_once_and_as_it_was_told_last(paths: Paths) -> None:
+def test_a_session_reported_twice_counts_once_with_the_last_values(paths: Paths) -> None:
     assert ledger.read_entries(paths) == ()
     for one in (spent("coder-1.1"), spent("coder-1.2"), spent("coder-1.1", 5)):
         ledger.append_entry(paths, one)

@@ -314,7 +314,7 @@ def test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_th
 
 
 @pytest.mark.parametrize("forged", ["on the board", variant("as a ref")])
-def test_a_green_result_that_stands_in_one_place_only_merges_nothing(crew: Merges, forged: str) -> None:
+def test_a_green_result_recorded_in_one_place_merges_nothing(crew: Merges, forged: str) -> None:
     crew.tests(f"[ -f a.txt ] || exit 0; {KILLS}; exit 1")
     crew.approved("a")
     assert killed(crew, "a")
@@ -333,7 +333,7 @@ def test_a_green_result_that_stands_in_one_place_only_merges_nothing(crew: Merge
     assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", made.expected)
 
 
-def test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_before_it_is_offered(
+def test_candidate_written_onto_the_board_is_tested_before_its_offer(
     crew: Merges,
 ) -> None:
     from msgspec.structs import replace
@@ -394,7 +394,7 @@ def test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_i
 
 
 @pytest.mark.campaign
-def test_what_agents_and_people_do_while_tests_run_is_not_said_to_be_the_tests(crew: Merges) -> None:
+def test_changes_by_agents_and_people_are_not_blamed_on_tests(crew: Merges) -> None:
     crew.claimed("other", "coder-2")
     mine = 'git -C "$HERE" commit -q --allow-empty -m mine'
     crew.tests(f'{mine}; git -C "$HERE.worktrees/tasks/other" commit -q --amend -m again')
@@ -411,7 +411,7 @@ git update-ref refs/heads/integration "$(git commit-tree -m mine -p integration 
 
 
 @pytest.mark.campaign
-def test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told(crew: Merges) -> None:
+def test_merge_overtaken_by_integration_is_set_aside_after_some_rounds(crew: Merges) -> None:
     crew.tests(f"[ ! -f a.txt ] || {{ {MOVES} }}")
     crew.approved("a")
     crew.approved("b")
@@ -606,7 +606,7 @@ def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_cand
     assert crew.crew.board.read().config.integration_command == f"sh {crew.check}"
 
 
-def test_locks_that_a_killed_git_left_beside_refs_of_the_merge_are_settled_by_the_next_merger(crew: Merges) -> None:
+def test_the_next_merger_removes_locks_of_a_killed_git(crew: Merges) -> None:
     there = crew.approved("a")
     place = crew.root / ".git" / "refs" / "liza"
     (place / "tested").mkdir()
@@ -618,14 +618,14 @@ def test_locks_that_a_killed_git_left_beside_refs_of_the_merge_are_settled_by_th
     assert list(place.rglob("*.lock")) == []
 
 
-def test_git_says_the_cause_and_no_advice_on_grafts(repo: Path) -> None:
+def test_git_reports_the_cause_without_advice_on_grafts(repo: Path) -> None:
     done = Git(repo).run("merge-base", "HEAD", "nowhere")
     assert done.stderr.splitlines() == ["fatal: Not a valid object name nowhere"]
     done = Git(repo).run("merge-tree", "--write-tree", "HEAD", "1" * 40)
     assert done.stderr.splitlines() == [f"merge-tree: {'1' * 40} - not something we can merge"]
 
 
-def test_a_claim_whose_worktree_cannot_be_laid_out_leaves_the_task_unclaimed(crew: Merges) -> None:
+def test_claim_whose_worktree_cannot_be_created_leaves_the_task_unclaimed(crew: Merges) -> None:
     from liza.tasks.claim import claim
     from liza.tasks.rules.backlog import TaskFields
     from liza.tasks.task import add
@@ -737,7 +737,7 @@ def test_a_repository_that_cannot_be_read_is_not_a_reviewed_commit_that_is_gone(
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-def test_a_merge_that_is_stopped_counts_against_nobody(crew: Merges, number: signal.Signals) -> None:
+def test_a_stopped_merge_counts_against_no_agent(crew: Merges, number: signal.Signals) -> None:
     crew.tests(f'kill -{number.value} $(cut -d" " -f1 "$HERE/.liza/merge.lock"); sleep 60')
     crew.approved("a")
     assert forks.run(lambda: merge(crew.crew, "a"), quiet=crew.check.with_name("said")) != 0
@@ -764,7 +764,7 @@ def test_a_sync_whose_tests_delete_integration_or_put_it_onto_a_red_candidate_le
 
 
 @pytest.mark.campaign
-def test_a_proof_that_cannot_be_run_again_is_told_on_the_task_that_waits_for_it(crew: Merges) -> None:
+def test_proof_that_cannot_run_again_is_named_on_its_task(crew: Merges) -> None:
     (crew.root / "app.py").write_text("x = 1\n")
     git(crew.root, "add", "-A")
     git(crew.root, "commit", "-q", "-m", "a source")
@@ -784,9 +784,7 @@ def test_a_proof_that_cannot_be_run_again_is_told_on_the_task_that_waits_for_it(
 
 
 @pytest.mark.campaign
-def test_what_fails_after_a_merge_or_a_sync_is_told_and_they_are_done_all_the_same(
-    crew: Merges, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_after_a_merge_or_sync_leaves_it_done(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(crew: object) -> None:
         raise LockTimeout("the board is busy", "liza status")
 

@@ -33,9 +33,7 @@ def _waiting(crew: Crew) -> None:
 
 @pytest.mark.parametrize("planted", ["another commit", "a commit that is not there"])
 @pytest.mark.campaign
-def test_a_candidate_that_somebody_wrote_onto_the_board_is_never_offered_to_integration(
-    tmp_path: Path, planted: str
-) -> None:
+def test_a_candidate_written_onto_the_board_is_never_offered(tmp_path: Path, planted: str) -> None:
     with started(tmp_path) as crew:
         _waiting(crew)
         before = git(crew.root, "rev-parse", "integration")

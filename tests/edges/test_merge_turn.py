@@ -120,7 +120,7 @@ def test_status_and_doctor_name_a_foreign_process_that_keeps_every_merge_from_st
         assert "merge_lock_held" not in _alarms(crew)
 
 
-def test_a_merger_and_a_process_that_inherited_the_turn_are_told_apart(tmp_path: Path) -> None:
+def test_a_merger_and_an_inheritor_of_the_turn_are_distinguished(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         crew = _approve(project, "task-1")
         for words, is_foreign in ((["sh", "-c", "read line"], True), (["sh", "-c", "read line", "liza"], False)):

@@ -96,9 +96,7 @@ def test_a_ledger_that_is_no_file_is_named_to_who_reads_it_and_to_who_writes_int
 
 
 @pytest.mark.parametrize("lay", UNREADABLE.values(), ids=UNREADABLE)
-def test_what_stands_in_the_place_of_a_runs_output_or_screen_says_nothing(
-    paths: Paths, lay: Callable[[Path], object]
-) -> None:
+def test_non_files_in_place_of_output_or_screen_are_ignored(paths: Paths, lay: Callable[[Path], object]) -> None:
     run = RunDir(paths, "coder-1.1")
     run.path.mkdir(parents=True)
     lay(run.output_path)
@@ -115,7 +113,7 @@ def test_what_stands_in_the_place_of_a_runs_output_or_screen_says_nothing(
 @pytest.mark.parametrize(
     "lay", [UNREADABLE["a link to itself"], UNREADABLE["what no read gives"]], ids=["link", "proc"]
 )
-def test_a_session_whose_output_cannot_be_read_is_settled_all_the_same_and_the_reason_is_told(
+def test_a_session_with_unreadable_output_is_concluded_with_the_reason(
     repo: Path, lay: Callable[[Path], object]
 ) -> None:
     crew = begun(repo)

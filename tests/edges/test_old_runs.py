@@ -65,7 +65,7 @@ def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named
     assert archive_old_runs(crew, "coder-1") == ()
 
 
-def test_an_archived_run_without_output_and_an_unknown_agent_are_told_from_a_log_that_is_gone(repo: Path) -> None:
+def test_logs_distinguish_archived_runs_unknown_agents_and_lost_logs(repo: Path) -> None:
     crew = begun(repo)
     drafted(crew)
     with crew.change("human:ann", "edit") as tx:

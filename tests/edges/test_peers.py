@@ -150,7 +150,7 @@ def test_a_process_that_changes_its_own_environment_is_of_the_session_it_was_sta
     assert found["run"] == "coder-1.7"
 
 
-def test_the_outermost_session_counts_whatever_is_forged_inside(server: Server) -> None:
+def test_the_outermost_session_counts_despite_forged_variables(server: Server) -> None:
     inner = f"LIZA_RUN=planner-1.1 sh -c \"LIZA_RUN=coder-1.7 '{sys.executable}' -c '$WAIT'; true\"; true"
     found = server.ask_from("sh", "-c", inner, environ={**IN_SESSION, "WAIT": WAIT.replace("'", '"')})
     assert (found["run"], found["of_a_child"]) == ("coder-1.7", "coder-1.7")

@@ -48,7 +48,7 @@ def test_pictures_are_small_and_each_is_in_the_documents(crew: Crew) -> None:
     assert len(re.findall(r"]\(specs/pictures/[a-z-]+-120-dark\.svg\)", readme)) == 3
 
 
-def test_a_picture_has_no_text_that_is_weak_on_its_ground(crew: Crew) -> None:
+def test_a_picture_has_no_text_of_weak_contrast(crew: Crew) -> None:
     for name, drawn, _, _ in draw_all(crew):
         ground = THEMES[name.rpartition("-")[2]].background_color
         fills = {fill for _, style in read_runs(drawn) for fill in re.findall(r"fill: #([0-9a-f]{6})", style)}

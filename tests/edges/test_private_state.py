@@ -118,7 +118,7 @@ def test_a_link_that_a_session_left_is_not_followed_by_the_copies(home: Home, tm
     assert not path.is_symlink()
 
 
-def test_more_than_the_limit_is_not_copied_and_said(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_beyond_the_limit_are_not_copied_and_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private_state, "MAX_FILES", 1)
     home.bring()
     assert "the box has only a part of" in home.heard[0]

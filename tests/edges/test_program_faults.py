@@ -47,7 +47,7 @@ def faults_of(
         ({"ANSWER": '{"in": false}', "OTHER_KEY": "k"}, True),
     ],
 )
-def test_a_missing_login_is_what_the_program_itself_says(
+def test_a_missing_login_is_reported_by_the_program(
     env: dict[str, str], is_missing: bool, command: str, tmp_path: Path
 ) -> None:
     signs = LoginSigns(env=("MY_KEY", "OTHER_KEY"), status=STATUS.status, missing=STATUS.missing, next=STATUS.next)

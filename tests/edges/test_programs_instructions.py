@@ -195,7 +195,7 @@ def test_what_is_no_plain_file_is_left_alone_with_a_reason(place: Place, kind: s
     assert sorted(path.name for path in place.tree.iterdir()) == before
 
 
-def test_a_program_that_reads_no_file_is_told_by_its_prompt(place: Place) -> None:
+def test_program_that_reads_no_file_gets_the_brief_by_prompt(place: Place) -> None:
     placement = write_block(place.tree, Preset(name="x", instructions=()), place.run(), block("coder-1.1"))
     assert placement.file is None
     assert "reads no instructions file" in str(placement.reason)

@@ -41,7 +41,7 @@ def made(root: Path, run: str = "coder-1.1") -> RunDir:
     return directory
 
 
-def test_a_run_directory_is_for_one_users_eyes_and_holds_what_it_was_told(tmp_path: Path) -> None:
+def test_a_run_directory_is_private_to_its_user(tmp_path: Path) -> None:
     run = made(tmp_path)
     for directory in (run.path, run.path.parent, run.path.parent.parent):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -59,7 +59,7 @@ def test_a_run_directory_is_for_one_users_eyes_and_holds_what_it_was_told(tmp_pa
     assert not list(run.path.glob(".aside*"))
 
 
-def test_what_was_never_said_is_none_even_where_there_is_no_directory(tmp_path: Path) -> None:
+def test_a_missing_record_is_none_also_without_a_directory(tmp_path: Path) -> None:
     run = RunDir(Paths(tmp_path), "coder-1.1")
     assert not run.exists()
     assert (
@@ -151,7 +151,7 @@ def test_a_verb_that_could_not_be_carried_out_is_kept_until_it_was_or_the_progra
     assert run.read_postponed() is None
 
 
-def test_what_a_run_could_not_say_is_kept_in_no_directory_of_another_and_through_no_link(tmp_path: Path) -> None:
+def test_run_writes_through_no_link_and_into_no_other_directory(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         RunDir(Paths(tmp_path), "coder-1.9").write_postponed(NOW, "submit", "full")
     assert not Paths(tmp_path).runs.exists()
@@ -167,7 +167,7 @@ def test_what_a_run_could_not_say_is_kept_in_no_directory_of_another_and_through
     assert list(outside.iterdir()) == []
 
 
-def test_why_a_supervisor_left_stands_beside_its_agents_runs_also_where_there_is_none(tmp_path: Path) -> None:
+def test_the_reason_of_an_exited_supervisor_is_beside_its_runs(tmp_path: Path) -> None:
     paths, left = Paths(tmp_path), SupervisorExit(time=NOW, reason="3 sessions crashed")
     assert run_directory.read_supervisor_exit(paths, "coder-1") is None
     run_directory.write_supervisor_exit(paths, "coder-1", left)
@@ -186,7 +186,7 @@ def test_runs_are_counted_and_not_spelled(tmp_path: Path) -> None:
     assert list_runs(Paths(tmp_path), "coder-1") == ("coder-1.2", "coder-1.9", "coder-1.10")
 
 
-def test_the_tail_is_the_end_of_what_was_said_whatever_bytes_it_is(tmp_path: Path) -> None:
+def test_tail_is_the_end_of_the_output_in_any_bytes(tmp_path: Path) -> None:
     run = made(tmp_path)
     run.output_path.write_bytes(b"x" * 9000 + b"\xff end")
     assert run.output_tail(5).endswith("end")
@@ -211,7 +211,7 @@ def test_another_boot_of_this_host_is_dead_and_another_host_cannot_be_known() ->
     assert processes.may_be_alive(replace(me, host="elsewhere"))
 
 
-def test_a_process_is_dead_from_its_end_on_though_nobody_has_asked_for_its_code() -> None:
+def test_a_process_is_dead_before_its_code_is_collected() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     who = processes.identify_process(child.pid)
     assert who is not None
@@ -247,7 +247,7 @@ def test_a_name_with_brackets_and_blanks_does_not_hide_a_start_time(tmp_path: Pa
     assert processes.is_proved_dead(who) is True
 
 
-def test_only_what_bears_the_run_of_this_crew_is_ended_and_never_oneself(tmp_path: Path, monkeypatch) -> None:
+def test_only_processes_of_this_crews_run_are_ended(tmp_path: Path, monkeypatch) -> None:
     def sleeper(run: str, root: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             ["sleep", "60"], env={"PATH": os.environ["PATH"], "LIZA_RUN": run, "LIZA_ROOT": str(root)}
@@ -313,7 +313,7 @@ def test_a_family_that_keeps_forking_is_ended_all_the_same(tmp_path: Path) -> No
     assert tuple(processes.iter_run_pids("coder-1.1", tmp_path)) == ()
 
 
-def test_the_end_of_a_log_begins_at_the_start_of_a_line_and_a_longer_line_says_that_it_was_cut(tmp_path: Path) -> None:
+def test_the_end_of_a_log_begins_at_a_line_start(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("remote error: first\nsecond\nthird\n")
     assert log_file.read_last_lines(log, 1000) == "remote error: first\nsecond\nthird\n"

@@ -65,7 +65,7 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
         assert tuple(processes.iter_run_pids(run.run, crew.root)) == ()
 
 
-def test_a_program_that_ends_leaves_its_code_its_words_and_no_stray(crew: Crew) -> None:
+def test_ended_program_leaves_its_code_its_output_and_no_orphan(crew: Crew) -> None:
     run = crew.run()
     assert session_process.read_state(run.path) == NoSession()
     started = crew.start(run, "echo out; echo err >&2; exit 3")
@@ -85,7 +85,7 @@ def test_session_json_is_there_before_the_programs_first_instruction(crew: Crew)
     assert end.code == 0
 
 
-def test_a_signal_is_told_from_a_code(crew: Crew) -> None:
+def test_a_signal_is_distinguished_from_an_exit_code(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, "kill -9 $$")
     end = session_process.wait_for_end(run.path, LONG)
@@ -102,7 +102,7 @@ def test_a_signal_is_told_from_a_code(crew: Crew) -> None:
         (lambda root: str(root), "Permission denied"),
     ],
 )
-def test_a_program_that_cannot_be_started_is_told_from_one_that_failed(
+def test_program_that_cannot_start_is_distinguished_from_a_failed_one(
     crew: Crew, make: Callable[[Path], str], says: str
 ) -> None:
     run = crew.run()
@@ -115,7 +115,7 @@ def test_a_program_that_cannot_be_started_is_told_from_one_that_failed(
     assert end.error == started.reason
 
 
-def test_a_text_file_without_a_first_line_for_the_kernel_says_so(crew: Crew) -> None:
+def test_a_script_without_an_interpreter_line_is_named(crew: Crew) -> None:
     script = crew.root / "agent.sh"
     script.write_text("echo hi\n")
     script.chmod(0o755)
@@ -249,7 +249,7 @@ def test_what_a_killed_shim_left_in_a_session_of_its_own_is_found_by_its_environ
     assert processes.is_proved_dead(tool) is True
 
 
-def test_stop_asks_first_and_a_program_that_listens_says_its_own_code(crew: Crew) -> None:
+def test_stop_lets_a_program_exit_with_its_own_code(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done")
     until(lambda: "ready" in run.output_tail(), "it never got ready")
@@ -325,7 +325,7 @@ def test_stop_of_what_is_over_changes_nothing_and_is_repeatable(crew: Crew) -> N
     assert session_process.stop(run.path, run.run, crew.root, grace=0) == end
 
 
-def test_stop_wakes_a_program_that_stands_still(crew: Crew) -> None:
+def test_stop_continues_a_stopped_program(crew: Crew) -> None:
     run = crew.run()
     started = crew.start(run, "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done")
     until(lambda: "ready" in run.output_tail(), "it never got ready")
@@ -398,7 +398,7 @@ def test_an_unreadable_end_is_an_error_and_not_an_end(crew: Crew) -> None:
     (run.path / "exit.json").unlink()
 
 
-def test_a_program_that_writes_a_lot_is_not_slowed_by_anybody_who_does_not_read(crew: Crew) -> None:
+def test_a_program_that_prints_much_is_not_slowed_by_readers(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, "head -c 5000000 /dev/zero | tr '\\0' x; exit 0")
     end = session_process.wait_for_end(run.path, LONG)

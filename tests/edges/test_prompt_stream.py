@@ -90,7 +90,7 @@ def test_the_position_is_that_in_the_order_of_delivery(
     assert [inbox.count_ahead(names, name) for name in ordered] == list(range(len(prompts)))
 
 
-def test_nobody_can_send_as_liza_and_nothing_can_be_sent_to_a_run_that_is_over(crew: Crew, run: RunDir) -> None:
+def test_messages_come_only_from_liza_and_never_reach_ended_runs(crew: Crew, run: RunDir) -> None:
     with pytest.raises(UsageError, match=r"metadata\.from"):
         submit(crew, "a", metadata=PromptMetadata(sender="liza"))
     run.mark_concluded("finished: done")
@@ -116,7 +116,7 @@ def test_a_stream_delivers_by_priority_and_state_and_after_a_reconnect_nothing_t
     assert sent(stream) == ["n2"]
 
 
-def test_nothing_is_lost_while_nobody_listens_or_the_session_ends(crew: Crew, run: RunDir) -> None:
+def test_messages_survive_disconnection_and_the_end_of_the_session(crew: Crew, run: RunDir) -> None:
     submit(crew, "a")
     run.write_stop(NOW, StopReason.STOP)
     assert sent(PromptStream(run)) == []

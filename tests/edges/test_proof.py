@@ -264,14 +264,14 @@ def test_tests_that_name_the_persons_checkout_are_refused_in_any_language(repo: 
         begun(repo, "sh check.sh")
 
 
-def test_with_no_proof_they_are_taken_as_they_are_and_status_says_so(package: Path) -> None:
+def test_tests_without_a_proof_are_accepted_and_shown_in_status(package: Path) -> None:
     venv = environment(package / ".venv", f"{package}/src")
     begun(package, f"{venv}/bin/python -m unittest discover -s tests -q", no_proof=True)
     assert status(find_crew(package))["tests"]["not_proved"] == "the proof was turned off (--no-proof)"
 
 
 @pytest.mark.campaign
-def test_a_source_is_never_replaced_through_a_link_that_the_tests_laid(package: Path) -> None:
+def test_source_is_never_replaced_through_a_link_of_the_tests(package: Path) -> None:
     command = f"rm -rf src && ln -s {package}/src src && PYTHONPATH=src {UNITTEST}"
     begun(package, command, no_proof=True, accept_red=True)
     crew = find_crew(package)
@@ -341,7 +341,7 @@ def about(root: Path, name: str) -> Finding:
     return found
 
 
-def test_the_doctor_says_whether_the_commands_can_start_and_what_worktrees_lack(repo: Path) -> None:
+def test_doctor_names_commands_that_cannot_start_and_files_worktrees_lack(repo: Path) -> None:
     (repo / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     (repo / "poetry.lock").write_text("")
     (repo / "package.json").write_text("{}\n")

@@ -79,7 +79,7 @@ def test_a_salvage_that_holds_nothing_goes_and_one_that_holds_a_file_or_a_commit
     assert git(crew.paths.root, "show", "refs/liza/salvage/c/coder-2.1:unfinished.txt") == "unfinished"
 
 
-def test_a_salvage_whose_task_has_lost_its_branch_is_kept_for_the_commit_that_it_stands_on(
+def test_a_salvage_without_a_branch_keeps_its_commit(
     crew: Crew,  # noqa: F811
 ) -> None:
     merged_by_the_person(crew)
@@ -229,7 +229,7 @@ def test_a_spec_that_cannot_be_saved_stops_the_purge_by_name_before_anything_is_
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("name", ["notes.txt", "deep"])
-def test_a_spec_that_nobody_may_read_stops_the_purge_by_name(crew: Crew, name: str) -> None:  # noqa: F811
+def test_an_unreadable_spec_stops_the_purge_by_name(crew: Crew, name: str) -> None:  # noqa: F811
     path = crew.paths.specs / name
     path.touch() if "." in name else path.mkdir()
     path.chmod(0)
@@ -261,7 +261,7 @@ def test_a_purge_of_a_crew_on_a_mount_removes_the_rest_and_names_it(crew: Crew, 
     assert refs(crew) == {"refs/heads/main"}
 
 
-def test_a_purge_says_in_a_few_lines_what_it_kept() -> None:
+def test_a_purge_names_in_few_lines_what_it_kept() -> None:
     refs = tuple(f"refs/liza/pins/task-{number}" for number in range(25))
     kept = ("refs/heads/task/red", "refs/heads/task/fast", "refs/liza/blackboard")
     done = PurgeResult(refs, kept, left=("/srv/mine.txt",))

@@ -118,9 +118,7 @@ def find_conflicts(crew: Crew) -> list[Alarm]:
     return [alarm for alarm in present if alarm.kind == AlarmKind.HISTORY_CONFLICT]
 
 
-def test_revisions_of_another_crew_in_the_history_are_told_and_none_of_this_one_is_lost(
-    repo: Path, clock: FakeClock
-) -> None:
+def test_revisions_of_another_crew_are_alarm_and_nothing_is_lost(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     signed(crew, "coder-1")
     older = repo.parent / "older"
@@ -160,9 +158,7 @@ def test_a_history_that_was_tampered_with_stops_init_before_anything_is_made(rep
     assert git(repo, "for-each-ref") == refs
 
 
-def test_without_a_board_every_word_names_what_is_kept_of_one_and_init_says_the_same(
-    repo: Path, clock: FakeClock
-) -> None:
+def test_without_a_board_every_command_names_the_kept_history(repo: Path, clock: FakeClock) -> None:
     with pytest.raises(NoCrew, match=r"there is no \.liza") as nothing:
         find_crew(repo)
     assert "liza init" in nothing.value.hint
@@ -207,7 +203,7 @@ def test_a_crew_of_which_only_the_history_is_left_is_restored_and_works_on(
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_crew_is_not_laid_out_beside_a_supervisor_whose_liza_was_deleted_or_moved_away(
+def test_no_crew_is_created_beside_supervisor_of_a_deleted_liza(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, moved: bool
 ) -> None:
     crew = begun(repo, "x", clock)
@@ -336,7 +332,7 @@ def test_the_archive_of_an_earlier_crew_is_not_restored_for_a_new_one(repo: Path
 
 
 @pytest.mark.campaign
-def test_packs_are_joined_in_one_pack_whatever_limit_a_person_set(repo: Path, clock: FakeClock) -> None:
+def test_packs_are_joined_into_one_despite_size_limits(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     git(repo, "repack", "-adq")
     git(repo, "config", "pack.packSizeLimit", "1m")

@@ -59,7 +59,7 @@ def test_crlf_files_stay_as_they_are(repo: Path, tracked: Path) -> None:
     assert Git(repo).raw("cat-file", "blob", ":AGENTS.md") == b"one\r\ntwo\r\n"
 
 
-def test_the_index_is_settled_only_where_it_has_exactly_the_text_outside_the_block(repo: Path, tracked: Path) -> None:
+def test_index_is_refreshed_only_for_exactly_text_outside_the_block(repo: Path, tracked: Path) -> None:
     tracked.write_text("Work of the agent.")
     add(tracked)
     assert not brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
@@ -99,7 +99,7 @@ def test_a_conflict_in_the_file_is_not_resolved(repo: Path, tracked: Path) -> No
     assert Git(repo).names("ls-files", "-u", "-z")
 
 
-def test_bindings_of_several_runs_stand_side_by_side_and_a_persons_lines_stay(repo: Path, tracked: Path) -> None:
+def test_bindings_of_several_runs_coexist_with_a_persons_lines(repo: Path, tracked: Path) -> None:
     attributes = repo / ".git" / "info" / "attributes"
     attributes.write_text("*.png binary\n" + attributes.read_text() + "*.gif binary")
     brief_filter.bind_filter(Git(repo), ["AGENTS.md"], "coder-2.1", "fedcba9876543210")

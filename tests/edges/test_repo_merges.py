@@ -53,7 +53,7 @@ def test_a_candidate_has_both_parents_touches_no_file_and_is_kept_by_a_ref(repo:
     assert git(repo, "for-each-ref", "refs/liza") == ""
 
 
-def test_a_conflict_names_its_files_whatever_they_are_called(repo: Path, work: tuple[str, str]) -> None:
+def test_a_conflict_names_files_of_any_name(repo: Path, work: tuple[str, str]) -> None:
     name = "two\nlines ü.txt"
     tips = []
     for text in ("ours\n", "theirs\n"):
@@ -77,9 +77,7 @@ def test_a_commit_that_does_not_exist_is_a_failure_and_no_conflict(repo: Path, w
         merges.contains(Git(repo), "no-such-branch", work[1])
 
 
-def test_a_branch_that_nobody_has_checked_out_moves_and_a_second_swap_is_lost(
-    repo: Path, work: tuple[str, str]
-) -> None:
+def test_an_absent_branch_moves_and_a_second_swap_is_lost(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     assert merges.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult(MoveOutcome.MOVED)
     assert merges.contains(Git(repo), "integration", work[1])
@@ -200,14 +198,14 @@ def test_a_lock_that_a_killed_git_left_is_removed_or_named_with_its_remedy(
     assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
 
 
-def test_a_checkout_where_somebody_committed_meanwhile_is_a_lost_swap(repo: Path, work: tuple[str, str]) -> None:
+def test_a_commit_in_a_checkout_meanwhile_is_a_lost_swap(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     git(repo, "commit", "-q", "--allow-empty", "-m", "mine")
     assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.LOST
 
 
-def test_somebody_who_checked_the_branch_out_while_it_moved_gets_its_files(repo: Path, work: tuple[str, str]) -> None:
+def test_a_checkout_made_during_the_move_gets_its_files(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     # As it is when the checkout was made after the first look and before the swap.

@@ -77,9 +77,7 @@ def merge(repo: Path) -> Merge:
         variant("move.unlocked", True),
     ],
 )
-def test_a_merger_that_dies_at_any_step_in_a_checkout_leaves_all_of_the_move_or_none_once_it_is_settled(
-    merge: Merge, point: str, moved: bool
-) -> None:
+def test_merger_killed_at_any_step_moves_checkout_whole_or_not(merge: Merge, point: str, moved: bool) -> None:
     (merge.repo / "mine.txt").write_text("mine\n")
     merge.killed(point)
     assert merge.settle() == (merge.candidate if moved else merge.expected)
@@ -91,7 +89,7 @@ def test_a_merger_that_dies_at_any_step_in_a_checkout_leaves_all_of_the_move_or_
         assert git(merge.repo, "status", "--porcelain") == "?? mine.txt"
 
 
-def test_nobody_commits_a_half_moved_checkout_and_a_lock_that_a_person_removed_does_not_keep_it_from_being_settled(
+def test_a_half_moved_checkout_is_repaired_also_without_its_lock(
     merge: Merge,
 ) -> None:
     merge.killed("git.read-tree")
@@ -234,7 +232,7 @@ def test_a_put_back_that_was_killed_leaves_branch_and_files_on_the_same_commit(
     assert merge.left() == []
 
 
-def test_a_branch_that_was_deleted_during_a_killed_move_does_not_keep_it_from_being_settled(merge: Merge) -> None:
+def test_a_branch_deleted_during_a_killed_move_is_repaired(merge: Merge) -> None:
     merge.killed("git.read-tree")
     git(merge.repo, "update-ref", "-d", "refs/heads/integration")
     merges.recover_merges(Git(merge.repo), "integration")

@@ -37,7 +37,7 @@ def test_git_variables_of_the_environment_do_not_lead_git_elsewhere(
     assert Git(repo).out("config", "core.fsmonitor") == "false"
 
 
-def test_hooks_editors_and_signing_do_not_run_and_commits_bear_the_repositorys_identity(repo: Path) -> None:
+def test_hooks_and_signing_are_off_and_commits_have_repositorys_identity(repo: Path) -> None:
     hook(repo, "pre-commit", "touch hooked; exit 1")
     hook(repo, "reference-transaction", f"touch {repo}/hooked")
     git(repo, "config", "commit.gpgSign", "true")
@@ -97,7 +97,7 @@ def test_a_slot_without_its_git_file_is_not_taken_for_the_repository_around_it(r
         Git(inner, ceiling=repo).out("rev-parse", "--show-toplevel")
 
 
-def test_the_survey_tells_branch_head_files_and_what_is_under_way(repo: Path, tmp_path: Path) -> None:
+def test_the_survey_has_branch_head_files_and_the_operation(repo: Path, tmp_path: Path) -> None:
     (repo / "README.md").write_text("changed\n")
     (repo / "new").write_text("x")
     (repo / "sub").mkdir()
@@ -125,7 +125,7 @@ def test_the_survey_knows_an_unborn_and_a_bare_repository_and_none_at_all(tmp_pa
         survey(tmp_path / "none")
 
 
-def test_the_survey_says_what_git_refuses_in_a_repository_that_is_there(repo: Path, tmp_path: Path) -> None:
+def test_the_survey_reports_what_git_refuses(repo: Path, tmp_path: Path) -> None:
     git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     (repo / ".git").rename(tmp_path / "away")
     with pytest.raises(GitFailed, match=r"not a git repository: .*/worktrees/linked"):
@@ -159,7 +159,7 @@ def test_the_import_of_the_runner_starts_no_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["diff-tree", "diff", "log", "show"])
-def test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file(repo: Path, tmp_path: Path, verb: str) -> None:
+def test_a_commit_argument_is_never_an_option_of_git(repo: Path, tmp_path: Path, verb: str) -> None:
     precious = tmp_path / "precious"
     precious.write_text("x\n")
     with pytest.raises(GitFailed) as caught:

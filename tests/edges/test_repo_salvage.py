@@ -90,7 +90,7 @@ def test_unfinished_files_come_back_as_uncommitted_changes_and_ignored_ones_do_n
     assert not (top / "x.log").exists()
 
 
-def test_laid_back_onto_a_branch_that_moved_changes_are_merged_and_conflicts_left_out(slot: Git) -> None:
+def test_restored_changes_are_merged_onto_a_moved_branch_without_conflicts(slot: Git) -> None:
     top = slot.directory
     (top / "changed").write_text("mine\n")
     (top / "new").write_text("new\n")
@@ -188,7 +188,7 @@ def test_a_work_tree_that_an_agent_added_inside_its_own_is_saved_in_the_same_rep
     assert ".liza-nested/inner.bundle" not in names(slot, ref)
 
 
-def test_a_half_done_merge_is_saved_as_the_files_stand(slot: Git) -> None:
+def test_an_unfinished_merge_is_saved_with_its_files(slot: Git) -> None:
     top = slot.directory
     base = slot.out("rev-parse", "HEAD")
     (top / "changed").write_text("ours\n")
@@ -215,7 +215,7 @@ def test_what_was_staged_and_then_deleted_is_saved_too(slot: Git) -> None:
     assert restore_salvage(slot, ref).files == ()
 
 
-def test_changes_that_git_was_told_to_overlook_are_saved(slot: Git) -> None:
+def test_changes_hidden_from_git_are_saved(slot: Git) -> None:
     slot.out("update-index", "--assume-unchanged", "changed")
     slot.out("update-index", "--skip-worktree", "kept")
     for name in ("changed", "kept"):
@@ -270,7 +270,7 @@ def test_a_name_below_which_there_is_a_ref_is_left_to_it(slot: Git) -> None:
     assert create_salvage(slot, "t", "coder-1.1") == "refs/liza/salvage/t/coder-1.1+2"
 
 
-def test_the_newest_salvage_of_a_task_is_laid_back_once(slot: Git) -> None:
+def test_the_newest_salvage_of_a_task_is_restored_once(slot: Git) -> None:
     assert find_unrestored(slot, "t") is None
     (slot.directory / "new").write_text("x")
     ref = create_salvage(slot, "t", "coder-1.1")

@@ -149,9 +149,7 @@ def test_a_changed_submodule_is_as_the_commit_has_it_afterwards_and_runs_no_hook
 
 
 @pytest.mark.parametrize("kind", ["link", "another repository"])
-def test_what_stands_in_the_place_of_a_submodule_is_removed_and_not_followed_and_the_set_up_is_due(
-    repo: Path, tmp_path: Path, kind: str
-) -> None:
+def test_replaced_submodule_is_removed_never_followed_and_set_up_again(repo: Path, tmp_path: Path, kind: str) -> None:
     slot = with_submodule(repo, tmp_path)
     mine = tmp_path / "lib"
     (mine / "a.txt").write_text("mine\n")

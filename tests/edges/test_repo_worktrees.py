@@ -74,9 +74,7 @@ def test_a_first_claim_gives_a_slot_on_the_tasks_branch_a_link_for_people_and_no
     assert salvages(trees) == []
 
 
-def test_git_in_a_slot_works_on_the_slot_whatever_worktree_the_repository_names(
-    trees: Worktrees, tmp_path: Path
-) -> None:
+def test_git_in_a_slot_ignores_core_worktree_of_the_repository(trees: Worktrees, tmp_path: Path) -> None:
     """A submodule and a separate git directory have core.worktree; other tools let it count in every worktree."""
     trees = replace(trees, paths=replace(trees.paths, chosen_slots=tmp_path / 'odd "names\\'))
     root, slot = trees.paths.root, trees.paths.slot("s1")
@@ -122,7 +120,7 @@ def test_a_takeover_goes_on_at_the_branchs_tip_with_the_unfinished_files(trees: 
 
 
 @pytest.mark.campaign
-def test_work_saved_from_one_slot_is_laid_back_into_another_and_only_once(trees: Worktrees) -> None:
+def test_saved_work_is_restored_into_another_slot_once(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
     claim(trees, "s1", "two", "coder-2.1")
@@ -149,7 +147,7 @@ def test_prepare_destroys_nothing_and_undo_gives_the_slot_back(trees: Worktrees)
     assert git(trees.paths.slot("s1"), "symbolic-ref", "--short", "HEAD") == "task/one"
 
 
-def test_finish_is_refused_to_a_run_that_the_slot_does_not_bear(trees: Worktrees) -> None:
+def test_finish_is_refused_to_a_run_without_the_slot(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
     with pytest.raises(NotOwner):
@@ -245,7 +243,7 @@ def test_an_add_killed_before_it_wrote_anything_that_git_recognises_is_made_anew
     assert status(trees, "s1") == []
 
 
-def test_a_slot_that_somebody_deleted_is_made_again(trees: Worktrees) -> None:
+def test_a_deleted_slot_is_recreated(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     head = commit(trees, "s1", "x")
     subprocess.run(["rm", "-rf", trees.paths.slot("s1")], check=True)
@@ -342,7 +340,7 @@ def test_a_slot_whose_directory_was_deleted_lets_its_branch_go_as_well(trees: Wo
     git(trees.paths.root, "checkout", "-q", "task/one")
 
 
-def test_a_task_is_laid_out_in_another_slot_when_the_directory_of_its_own_was_deleted(trees: Worktrees) -> None:
+def test_a_task_with_a_deleted_directory_gets_another_slot(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     head = commit(trees, "s1", "x")
     shutil.rmtree(trees.paths.slot("s1"))
@@ -357,7 +355,7 @@ def test_a_branch_that_a_person_has_checked_out_refuses_the_claim_before_anythin
     assert trees.slot_names() == ()
 
 
-def test_a_branch_that_a_crash_left_in_another_slot_is_let_go_there_with_its_files(trees: Worktrees) -> None:
+def test_branch_in_another_slot_after_crash_is_released_with_files(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
     claim(trees, "s2", "one", "coder-1.2")
@@ -637,7 +635,7 @@ def test_a_crew_below_a_linked_directory_works(trees: Worktrees, tmp_path: Path)
     assert linked.slot_names() == trees.slot_names() == ("s1",)
 
 
-def test_a_slot_whose_records_somebody_deleted_is_known_again_and_its_unfinished_files_go_on(trees: Worktrees) -> None:
+def test_a_slot_with_deleted_records_keeps_its_unfinished_files(trees: Worktrees) -> None:
     claim(trees, "s1", "task-3", "coder-1.1")
     tip = commit(trees, "s1", "b.txt")
     (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")
@@ -743,7 +741,7 @@ def test_late_files_of_the_same_task_are_restored_after_a_claim_that_was_not_fin
 @pytest.mark.parametrize(
     "spoiled", ["", "garbage", variant("{}"), variant('{"task": 7, "run": []}'), variant("\0" * 40)]
 )
-def test_a_slot_whose_owner_cannot_be_read_is_saved_and_taken_and_let_go(trees: Worktrees, spoiled: str) -> None:
+def test_a_slot_with_an_unreadable_owner_is_saved_and_released(trees: Worktrees, spoiled: str) -> None:
     claim(trees, "s1", "task-3", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")
     owner = trees.paths.root / ".git" / "worktrees" / "s1" / "liza"
@@ -760,7 +758,7 @@ def test_a_slot_whose_owner_cannot_be_read_is_saved_and_taken_and_let_go(trees: 
     assert set(shown) == {"unfinished"}
 
 
-def test_a_slot_that_nobody_wants_is_mended_when_its_owner_is_nonsense_or_its_records_are_gone(
+def test_an_unused_slot_with_damaged_records_is_repaired(
     trees: Worktrees,
 ) -> None:
     tip = git(trees.paths.root, "rev-parse", "integration")
@@ -780,7 +778,7 @@ def test_a_slot_that_nobody_wants_is_mended_when_its_owner_is_nonsense_or_its_re
     assert not trees.repair("s1", tip)
 
 
-def test_records_of_other_worktrees_that_cannot_be_read_stop_nobody(trees: Worktrees, tmp_path: Path) -> None:
+def test_unreadable_records_of_other_worktrees_stop_no_command(trees: Worktrees, tmp_path: Path) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     place = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     git(trees.paths.root, "worktree", "add", "-q", "--detach", place)
@@ -829,7 +827,7 @@ def test_temporary_files_of_killed_writers_are_removed_and_those_of_living_ones_
     assert [path.exists() for path in (*killed, *living)] == [False] * len(killed) + [True] * len(living)
 
 
-def test_an_owner_file_that_names_an_option_for_a_commit_is_nobodys(trees: Worktrees, tmp_path: Path) -> None:
+def test_an_owner_file_with_an_option_as_commit_is_invalid(trees: Worktrees, tmp_path: Path) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
     owner = trees.paths.root / ".git" / "worktrees" / "s1" / "liza"

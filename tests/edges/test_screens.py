@@ -55,7 +55,7 @@ def print_command(crew: Crew, *words: str) -> str:
     return out.getvalue()
 
 
-def test_history_tells_events_newest_first_below_their_day(crew: Crew) -> None:
+def test_history_prints_events_newest_first_below_their_day(crew: Crew) -> None:
     past = history.recall_events(crew, None, EVENTS)
     text = EventList(crew.clock.now(), COLUMNS, colour=False).format(reversed(past.items))
     assert_fits(text)
@@ -100,7 +100,7 @@ def test_explain_lists_the_alarms_that_are_raised_now(crew: Crew) -> None:
     assert "supervisor_left," in print_command(crew, "explain", "--all")
 
 
-def test_explain_says_that_there_is_no_alarm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_reports_that_there_is_no_alarm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with contextlib.chdir(tmp_path):
         assert entry_points.run_command(["explain"]) == 0
     assert capsys.readouterr().out == "no alarm; liza explain --all lists all alarms, errors and findings\n"

@@ -98,7 +98,7 @@ WORDS = (
 
 @pytest.mark.parametrize("name", SECRETS)
 @pytest.mark.parametrize("around", ["{}", "it said {}, then ended", "KEY='{}'", "a\n{}\nb", "({})"])
-def test_keys_of_every_known_shape_are_taken_out_wherever_they_stand(name: str, around: str) -> None:
+def test_keys_of_known_shapes_are_redacted_everywhere(name: str, around: str) -> None:
     text = around.format(SECRETS[name])
     left = redact(text)
     assert SECRETS[name] not in left

@@ -277,7 +277,7 @@ def test_lock_runs_its_command_inside_and_hands_in_the_copy(either: Boxes) -> No
     assert either.crew.json("history", "--all")["revisions"][0]["by"] == RUN
 
 
-def test_an_edit_of_an_older_board_is_merged_and_a_conflict_is_told(boxes: Boxes) -> None:
+def test_an_edit_of_an_older_board_is_merged_or_conflicts(boxes: Boxes) -> None:
     note = "{agent: coder-1, run: coder-1.1, summary: half, next_action: rest}"
     boxes.start(
         f"""
@@ -478,7 +478,7 @@ def test_no_other_user_can_connect(boxes: Boxes) -> None:
     boxes.wait()
 
 
-def test_a_verb_of_a_moved_repository_says_so(boxes: Boxes) -> None:
+def test_a_verb_of_a_moved_repository_reports_the_move(boxes: Boxes) -> None:
     boxes.start("touch begun; while test ! -e go; do sleep 0.05; done; liza status; echo code $?")
     until(boxes.note("begun").exists, "the session has begun")
     aside = boxes.crew.root.with_name("aside")

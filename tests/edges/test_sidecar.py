@@ -214,7 +214,7 @@ def test_a_refused_tool_does_not_run_and_the_reason_is_the_next_prompt(rig: Rig,
     assert rig.lines("tool_result")[0]["status"] == "failed"
 
 
-def test_a_turn_in_which_two_tools_were_refused_is_interrupted_and_told_why(rig: Rig) -> None:
+def test_turn_with_two_refused_tools_is_interrupted_with_the_reason(rig: Rig) -> None:
     tries = [{"shell": f"echo forbidden {number}"} for number in range(9)]
     rig.script([*tries, {"wait": "never"}], [CLOSE])
     rig.start()
@@ -331,7 +331,7 @@ def test_an_error_of_a_turn_is_a_failure_of_the_model_and_ends_the_session(rig: 
 
 
 @pytest.mark.campaign
-def test_a_normal_end_of_a_turn_is_a_failure_if_its_text_says_so_or_if_there_is_nothing(rig: Rig) -> None:
+def test_turn_with_an_error_text_or_nothing_is_a_failure(rig: Rig) -> None:
     rig.script([{"say": "Error: Authentication failed, 401"}])
     rig.start(failures=({"kind": "login", "match": "^Error: (?P<words>Authentication failed.*)"},))
     assert rig.end() == 1

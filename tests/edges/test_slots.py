@@ -220,7 +220,7 @@ DAMAGES = {
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("damage", [linked, deleted, *map(variant, (moved, own_repository, unreadable_owner))])
-def test_a_damaged_slot_is_told_repaired_and_usable_again(crew: Merges, damage: Any) -> None:
+def test_a_damaged_slot_is_named_repaired_and_usable_again(crew: Merges, damage: Any) -> None:
     merged(crew, "a")
     damage(crew.crew.paths.slot("s1"))
     row = rows(crew)["s1"]

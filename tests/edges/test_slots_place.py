@@ -48,7 +48,7 @@ def drafted(crew: Crew) -> Path:
     return there
 
 
-def test_slots_lie_beside_the_repository_for_this_user_only_and_a_link_leads_to_them(repo: Path) -> None:
+def test_slots_beside_the_repository_are_private_and_linked(repo: Path) -> None:
     crew = begun(repo)
     there = drafted(crew)
     place = repo.with_name("repo.worktrees")
@@ -200,7 +200,7 @@ def test_a_module_that_only_the_persons_checkout_has_does_not_make_a_merge_green
     assert subprocess.run(["node", "-e", "require('onlymine')"], cwd=repo, check=False).returncode == 0
 
 
-def test_beside_a_repository_in_another_checkout_nothing_is_laid_and_the_state_directory_is_used(
+def test_slots_of_a_nested_repository_are_in_the_state_directory(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner = repo / "inner"
@@ -215,7 +215,7 @@ def test_beside_a_repository_in_another_checkout_nothing_is_laid_and_the_state_d
 
 
 @pytest.mark.campaign
-def test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made(repo: Path, tmp_path: Path) -> None:
+def test_a_directory_in_use_by_others_is_refused(repo: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     git(tmp_path, "clone", "-q", str(repo), str(other))
     taken = drafted(begun(other, worktrees=tmp_path / "taken")).parent
@@ -310,7 +310,7 @@ def test_a_mark_that_names_a_repository_with_another_crew_leads_nowhere(repo: Pa
 
 
 @pytest.mark.campaign
-def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(repo: Path) -> None:
+def test_branch_named_task_is_reported_and_gives_a_claim_back(repo: Path) -> None:
     git(repo, "branch", "task")
     with pytest.raises(Refused, match="the branch task is in the way") as refused:
         begun(repo)
@@ -362,7 +362,7 @@ def lost(crew: Crew) -> list[tuple[str, str]]:
     return [(one.kind, one.next) for one in find_alarms(crew, state, gather_evidence(crew, state)) if one.kind in kinds]
 
 
-def test_a_claimed_task_whose_worktree_is_gone_is_an_alarm_until_it_is_laid_out_again(repo: Path) -> None:
+def test_lost_worktree_of_claimed_task_is_an_alarm_until_recreated(repo: Path) -> None:
     crew = begun(repo)
     there = drafted(crew)
     assert lost(crew) == []
@@ -400,7 +400,7 @@ def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_th
     assert (kept if what == "a file" else kept / "s1" / "theirs.txt").read_text() == "theirs\n"
 
 
-def test_worktrees_that_were_renamed_are_not_laid_out_anew_while_they_can_be_found(repo: Path) -> None:
+def test_renamed_worktrees_are_not_recreated_while_they_can_be_found(repo: Path) -> None:
     crew = begun(repo)
     place = drafted(crew).parent
     away = place.rename(place.with_name("repo.worktrees-2"))

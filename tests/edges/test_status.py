@@ -98,7 +98,7 @@ def test_why_a_supervisor_left_is_its_agents_one_reason_and_an_alarm_until_one_i
     assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
 
 
-def test_a_reason_that_cannot_be_read_is_told_as_that_and_hides_nothing_else(crew: Crew) -> None:
+def test_an_unreadable_reason_is_reported_and_hides_nothing_else(crew: Crew) -> None:
     run_directory.write_supervisor_exit(crew.paths, "coder-1", SupervisorExit(time=crew.clock.now(), reason="x"))
     (crew.paths.runs / "coder-1" / "left.json").write_text("nonsense")
     assert "left.json cannot be read" in str(row(crew)[1])
@@ -166,9 +166,7 @@ def test_a_note_of_waiting_that_no_supervisor_left_hides_no_work(crew: Crew) -> 
         assert waits(soon) == "WORKING"
 
 
-def test_an_agent_at_work_tells_what_it_does_and_for_how_long_and_a_question_stands_first(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_a_working_agent_shows_activity_duration_and_first_its_question(crew: Crew, clock: FakeClock) -> None:
     def does() -> tuple[str | None, int | None]:
         (found,) = list_agents(crew)
         return found.row.doing, found.row.seconds
@@ -197,7 +195,7 @@ def test_an_agent_at_work_tells_what_it_does_and_for_how_long_and_a_question_sta
     assert does() == (None, None)
 
 
-def test_agents_stand_in_the_order_of_their_roles_and_numbers_whoever_came_first(crew: Crew) -> None:
+def test_agents_of_status_are_sorted_by_role(crew: Crew) -> None:
     for name in ("code-reviewer-1", "coder-10", "planner-1", "coder-2"):
         change(crew, lambda state, name=name: claims.ensure_agent(state, name))
     ids = [one["id"] for one in status(crew)["agents"]]
@@ -205,7 +203,7 @@ def test_agents_stand_in_the_order_of_their_roles_and_numbers_whoever_came_first
     assert [one.row.id for one in list_agents(crew)] == ids
 
 
-def test_damage_done_from_outside_is_an_alarm_while_it_stands_and_not_when_it_was_mended_without_a_crew(
+def test_outside_damage_is_an_alarm_only_while_it_lasts(
     crew: Crew,
 ) -> None:
     claim(crew)
@@ -217,7 +215,7 @@ def test_damage_done_from_outside_is_an_alarm_while_it_stands_and_not_when_it_wa
     assert alerts(crew) == []
 
 
-def test_a_task_that_was_taken_off_the_board_from_outside_is_told_until_it_is_back(crew: Crew) -> None:
+def test_a_removed_task_is_an_alarm_until_it_is_back(crew: Crew) -> None:
     text = crew.paths.state.read_text()
     second = text[text.index('  - id: "t2"') : text.index("agents:")]
     edit(crew, second, "")
@@ -237,7 +235,7 @@ def test_an_old_copy_that_was_put_back_is_news_for_a_day_where_no_revisions_foll
     assert "overwritten" not in [kind for kind, _ in alerts(crew)]
 
 
-def test_who_watches_is_told_once_of_a_board_that_cannot_be_read_and_then_that_it_is_back(crew: Crew) -> None:
+def test_watch_reports_an_unreadable_board_once_and_its_return(crew: Crew) -> None:
     seen = watch(crew)
     change(crew, lambda state: replace(state, config=replace(state.config, integration_command="")))
     first = next(seen)
@@ -264,7 +262,7 @@ def test_who_watches_is_told_once_of_a_board_that_cannot_be_read_and_then_that_i
     seen.close()
 
 
-def test_who_watches_a_crew_without_an_alarm_is_told_so_at_once(crew: Crew) -> None:
+def test_watch_of_a_crew_without_alarms_reports_that_at_once(crew: Crew) -> None:
     seen = watch(crew)
     quiet = next(seen)
     assert (quiet.raised, quiet.ended, format_change(quiet, crew.clock.now(), colour=False)) == ((), (), "no alarm")
@@ -272,7 +270,7 @@ def test_who_watches_a_crew_without_an_alarm_is_told_so_at_once(crew: Crew) -> N
 
 
 @pytest.mark.parametrize("name", ["session.json", "exit.json"])
-def test_a_session_whose_files_cannot_be_read_is_not_proved_over_and_stops_nobody_else(crew: Crew, name: str) -> None:
+def test_session_with_unreadable_files_is_not_over(crew: Crew, name: str) -> None:
     claim(crew)
     directory = crew.run_dir("coder-1.1")
     directory.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now()))
@@ -346,7 +344,7 @@ def test_a_working_agent_whose_program_reports_no_figures_is_unmeasured(
     assert status(crew)["agents"][0]["unmeasured"] is None, "nobody supervises it now"
 
 
-def test_an_agent_says_whether_its_state_is_reported_or_observed(crew: Crew, clock: FakeClock) -> None:
+def test_an_agents_state_is_marked_as_reported_or_observed(crew: Crew, clock: FakeClock) -> None:
     claim(crew)
     run = crew.run_dir("coder-1.1")
     run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
@@ -398,9 +396,7 @@ def test_status_names_a_disk_to_which_nothing_can_be_written(
     assert f"\n    {command.format(path)}\n" in done.stdout
 
 
-def test_json_says_since_when_an_alarm_is_there_its_class_what_waits_and_the_context_in_use(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_json_has_since_class_and_waits_of_alarms_and_context(crew: Crew, clock: FakeClock) -> None:
     claim(crew)
     run = crew.run_dir("coder-1.1")
     run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))

@@ -125,7 +125,7 @@ def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_
     assert said == [f"{RUN} did not start: tmux is not installed"]
 
 
-def test_a_set_up_that_hangs_is_ended_at_its_limit_its_log_is_kept_small_and_status_says_so(
+def test_hanging_set_up_is_ended_at_its_limit_with_reason(
     made: ActionRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".liza" / "state.yaml").write_text(f"{FIRST}config:\n  integration_timeout: 1\n")

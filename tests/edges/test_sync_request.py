@@ -245,7 +245,7 @@ FAILS = [
 
 
 @pytest.mark.campaign
-def test_each_failure_is_told_with_one_command_and_adds_nothing(crew: Merges, gh: ForgeStandIn) -> None:
+def test_each_failure_has_one_command_and_adds_nothing(crew: Merges, gh: ForgeStandIn) -> None:
     gh.check("test", "FAILURE", 1, LOG)
     gh.comment(11, "Round it.")
     revision = crew.crew.board.read().revision
@@ -274,7 +274,7 @@ def test_each_failure_is_told_with_one_command_and_adds_nothing(crew: Merges, gh
 
 
 @pytest.mark.campaign
-def test_a_gh_that_hangs_is_killed_and_a_missing_one_is_told(
+def test_a_hanging_gh_is_killed_and_a_missing_one_named(
     crew: Merges, gh: ForgeStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "bin" / "gh"
@@ -289,7 +289,7 @@ def test_a_gh_that_hangs_is_killed_and_a_missing_one_is_told(
 @pytest.mark.parametrize(
     ("state", "hint"), [("CLOSED", "liza land --pr"), variant("MERGED", "git fetch origin refs/heads/main:")]
 )
-def test_a_pull_request_that_is_over_is_told_once_and_not_read_again(
+def test_closed_pull_request_is_reported_once_and_not_read_again(
     crew: Merges, gh: ForgeStandIn, state: str, hint: str
 ) -> None:
     gh.check("test", "FAILURE", 1, LOG)

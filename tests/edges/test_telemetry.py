@@ -92,7 +92,7 @@ def test_a_request_with_a_turn_of_the_future_stores_nothing(tmp_path: Path) -> N
         max_size=30,
     )
 )
-def test_whatever_is_sent_again_by_whom_and_however_often_the_file_is_rotated_the_sums_are_of_each_turn_once(
+def test_repeated_telemetry_counts_each_turn_once_across_rotations(
     tmp_path_factory: pytest.TempPathFactory, requests: list[tuple[list[int], str]]
 ) -> None:
     directory = tmp_path_factory.mktemp("run")

@@ -180,14 +180,14 @@ def test_no_key_of_the_supervisor_or_the_session_is_with_the_tmux_server_or_on_t
     assert "of-the-" not in "\n".join(told)
 
 
-def test_a_program_that_cannot_be_started_says_why_as_without_a_terminal(crew: Crew) -> None:
+def test_program_that_cannot_start_gives_the_same_reason_at_terminals(crew: Crew) -> None:
     run = crew.run()
     started = tmux.start(run.path, ["a-program-that-nobody-has"], crew.root, crew.env(run))
     assert started == StartFailed(reason="a-program-that-nobody-has: No such file or directory")
     assert session_process.read_state(run.path) == ended(run)
 
 
-def test_without_tmux_nothing_starts_and_the_reason_says_so(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tmux_nothing_starts_and_the_reason_is_given(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     run = crew.run()
     monkeypatch.setenv("PATH", str(crew.root))
     started = tmux.start(run.path, ["true"], crew.root, crew.env(run))
@@ -196,7 +196,7 @@ def test_without_tmux_nothing_starts_and_the_reason_says_so(crew: Crew, monkeypa
     assert session_process.read_state(run.path) == session_process.NoSession()
 
 
-def test_without_tmux_a_crew_with_terminals_is_refused_before_anybody_starts(
+def test_without_tmux_a_crew_with_terminals_is_refused_at_once(
     board: verbs.Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(board.paths.root))
@@ -248,7 +248,7 @@ def test_a_session_in_a_terminal_outlives_a_starter_that_is_killed_with_its_grou
     assert ended(run).code == 5
 
 
-def test_the_next_session_of_an_agent_closes_its_dead_panes_and_nobody_elses(crew: Crew) -> None:
+def test_a_new_session_closes_only_its_own_agents_dead_panes(crew: Crew) -> None:
     for name in ("coder-1.1", "coder-11.1"):
         run, pane = crew.start(["true"], name)
         ended(run)
@@ -293,7 +293,7 @@ def test_closing_what_a_dead_server_had_leaves_its_successor_alone(crew: Crew) -
     assert tmux.find_pane(crew.root, "coder-2.1") is not None
 
 
-def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
+def test_a_stopped_tmux_server_is_not_waited_for(crew: Crew) -> None:
     _, pane = crew.start(["sleep", "60"])
     os.kill(pane.address.server, signal.SIGSTOP)
     try:
@@ -329,7 +329,7 @@ def test_a_log_that_ended_while_its_program_goes_on_is_seen_and_goes_on(crew: Cr
 
 
 @pytest.mark.parametrize("what", ["pipe", "link"])
-def test_a_log_is_laid_into_nothing_but_a_file(crew: Crew, what: str) -> None:
+def test_a_log_is_appended_only_to_a_regular_file(crew: Crew, what: str) -> None:
     run, pane = crew.start(["sleep", "60"])
     (run.path / "output.log").unlink()
     if what == "pipe":
@@ -397,7 +397,7 @@ def _answers(pane: Pane) -> bool:
         return False
 
 
-def test_ctrl_z_leaves_no_program_behind_that_nobody_can_fetch_back(crew: Crew) -> None:
+def test_ctrl_z_leaves_no_unreachable_program(crew: Crew) -> None:
     _, pane = crew.python("print('here', flush=True)\nprint('got', input())\nprint('got', input())")
     until(lambda: "here" in pane.capture(), "it came up")
     pane.run_tmux("send-keys", "-t", pane.target, "C-z")
@@ -432,7 +432,7 @@ def test_a_program_that_is_deaf_for_three_seconds_and_throws_away_what_was_typed
 
 
 @pytest.mark.campaign
-def test_a_deaf_program_whose_prompt_nobody_knows_is_not_typed_into_before_it_listens(crew: Crew) -> None:
+def test_deaf_program_of_unknown_prompt_is_not_typed_into_early(crew: Crew) -> None:
     _, pane = crew.python(f"""
         import time, termios
         time.sleep(3)
@@ -588,7 +588,7 @@ def test_without_a_terminal_a_program_that_waits_does_not_wait_for_us(crew: Crew
     assert isinstance(look(alone, LINES, None), StillStarting)
 
 
-def test_what_the_last_screen_of_a_dead_program_said_is_in_the_reason(crew: Crew) -> None:
+def test_last_screen_of_a_dead_program_is_in_the_reason(crew: Crew) -> None:
     run, pane = crew.python("print('\\x1b[31mno key\\x1b[0m in the settings'); raise SystemExit(1)")
     ended(run)
     until(lambda: "settings" in pane.capture(), "the screen has it")
@@ -672,7 +672,7 @@ def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, 
     assert attach(board, "coder-1.1", read_only=True).command[-1] == "-r"
 
 
-def test_a_run_without_a_terminal_says_how_to_watch_it_instead(crew: Crew, board: verbs.Crew) -> None:
+def test_attach_to_a_run_without_a_terminal_names_another_way(crew: Crew, board: verbs.Crew) -> None:
     run = crew.run()
     session_process.start(run.path, ["true"], crew.root, crew.env(run))
     with pytest.raises(Refused, match=r"coder-1\.1 has no terminal") as refused:
@@ -750,7 +750,7 @@ def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_th
     watched.seat.type("\x02d")
 
 
-def test_a_person_who_leaves_the_terminal_of_a_program_that_was_killed_ends_nobodys_terminal(watched: Watched) -> None:
+def test_leaving_a_killed_programs_terminal_ends_no_other_terminal(watched: Watched) -> None:
     killed(watched.run)
     ended(watched.run)
     until(watched.pane.is_shim_dead, "the last screen")

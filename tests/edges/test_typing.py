@@ -85,7 +85,7 @@ def test_an_agent_that_asks_a_person_gets_no_message_for_an_answer(crew: Crew, l
     assert crew.heard() == []
 
 
-def test_a_script_that_asks_for_a_line_is_told_although_a_shell_runs_it(crew: Crew) -> None:
+def test_script_run_by_a_shell_may_ask_for_a_line(crew: Crew) -> None:
     path = script(crew, f'read -r line; echo "$line" > {crew.told.name}; read -r line\n')
     _, pane = crew.start(["sh", "-eu", path])
     assert keyboard.send(pane, "hello", LINES, Clock) == Sent(1)
@@ -129,7 +129,7 @@ def test_a_persons_half_line_is_not_sent_with_a_message_and_goes_its_own_way_whe
     seat.leave()
 
 
-def test_where_no_row_says_how_an_empty_line_looks_nothing_is_typed_once_a_person_was_there(crew: Crew) -> None:
+def test_after_a_person_unknown_empty_lines_are_not_typed_into(crew: Crew) -> None:
     _, pane = crew.python("while True: print('got', input('> '), flush=True)")
     assert keyboard.send(pane, "hello", LINES, Clock) == Sent(1)
     seat = seated(pane)

@@ -93,7 +93,7 @@ def test_the_command_that_installs_bubblewrap_is_named(monkeypatch: pytest.Monke
     assert "runs on Linux" in support.find_support().cause
 
 
-def test_a_program_that_is_no_bubblewrap_is_told(tmp_path: Path) -> None:
+def test_a_program_that_is_no_bubblewrap_is_reported(tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: Unknown option --unshare-user' >&2\nexit 1\n")
     broken.chmod(0o755)

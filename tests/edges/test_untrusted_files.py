@@ -34,7 +34,7 @@ def test_what_is_not_a_regular_file_is_named_with_the_command_that_moves_it(
     assert (caught.value.message, caught.value.hint) == (f"{path} is not a regular file", f"mv {path} {path}.odd")
 
 
-def test_a_link_is_followed_only_where_the_caller_says_so(tmp_path: Path) -> None:
+def test_a_link_is_followed_only_on_the_callers_request(tmp_path: Path) -> None:
     path = tmp_path / "link"
     (tmp_path / "file").write_bytes(b"text")
     path.symlink_to("file")

@@ -68,7 +68,7 @@ def said_of(
         return told
 
 
-def test_where_one_program_is_of_no_use_those_with_another_go_on_and_the_role_that_has_nobody_left_is_named() -> None:
+def test_an_unusable_program_names_the_role_without_agents() -> None:
     crew = {"planner-1": TIED, "coder-1": FREE, "coder-2": FREE, "code-reviewer-1": TIED}
     told = said_of(
         crew,
@@ -85,7 +85,7 @@ def test_where_one_program_is_of_no_use_those_with_another_go_on_and_the_role_th
     assert told[-1] == "stopping 2 agents… (again: at once)"
 
 
-def test_a_role_is_not_named_as_empty_while_all_leave_or_another_up_has_somebody_in_it() -> None:
+def test_role_is_not_named_empty_while_agents_leave_or_return() -> None:
     alike = {"planner-1": FREE, "coder-1": FREE}
     assert (
         said_of(
@@ -109,7 +109,7 @@ def test_the_last_one_that_is_stopped_is_counted_alone() -> None:
     assert told[-1] == "stopping 1 agent… (again: at once)"
 
 
-def test_who_asked_for_confined_agents_is_told_once_of_a_program_that_nothing_confines() -> None:
+def test_an_unconfined_program_is_a_single_warning() -> None:
     told: list[str] = []
     for permissions in ("prompts", "bypass"):
         config = Config(permissions=permissions, confinement=Confinement.OFF)
@@ -172,7 +172,7 @@ def test_a_coder_that_is_started_now_is_not_missing() -> None:
     assert looks[0] == {"coder-1", "coder-2"}
 
 
-def test_that_all_is_done_is_told_after_the_lines_about_the_merges(repo: Path) -> None:
+def test_the_end_is_printed_after_the_lines_about_merges(repo: Path) -> None:
     crew = begun(repo)
     add(crew, (TaskFields("t1", "Write", "it is there", "t1.txt", "README.md"),))
     events: queue.SimpleQueue[UpEvent] = queue.SimpleQueue()

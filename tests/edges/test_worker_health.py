@@ -52,9 +52,7 @@ def report(crew: Crew, run: RunDir, **more: object) -> None:
     report_health(run, HealthReport(**{**values, **more}), crew.clock.now())  # type: ignore[arg-type]
 
 
-def test_a_run_without_a_report_is_observed_and_one_with_a_report_is_as_it_says(
-    crew: Crew, run: RunDir, clock: FakeClock
-) -> None:
+def test_a_run_is_observed_unless_it_reports(crew: Crew, run: RunDir, clock: FakeClock) -> None:
     observed = run_health(crew, run)
     assert (observed.status, observed.source, observed.current_state) == ("healthy", "observed", "busy")
     clock.advance(90)
@@ -113,7 +111,7 @@ def test_a_report_of_the_future_is_refused(crew: Crew, run: RunDir) -> None:
         report(crew, run, last_activity=crew.clock.now() + timedelta(hours=1))
 
 
-def test_a_server_that_is_limited_says_by_what() -> None:
+def test_a_limited_server_names_its_limit() -> None:
     assert server_health(5.0, 2).status is HealthStatus.HEALTHY
     limited = server_health(5.0, 2, "the disk is full")
     assert (limited.status, limited.error, limited.runs) == (HealthStatus.DEGRADED, "the disk is full", 2)

@@ -212,7 +212,7 @@ def test_attach_shows_a_session_as_text_and_sends_each_line_as_a_prompt(scene: S
     assert supervisor.stop() == 0
 
 
-def test_a_command_that_the_guards_forbid_is_blocked_and_the_model_is_told_why(scene: Scene) -> None:
+def test_the_model_learns_why_a_guard_blocks_a_command(scene: Scene) -> None:
     forbidden = [{"shell": "git push -f origin HEAD && touch pushed"}, {"say": "?"}]
     hidden = [{"shell": "g=push; git $g"}, {"shell": "cd . && bash -c 'git config user.name x'"}, {"wait": "never"}]
     scene.script(forbidden, hidden, [COMMIT, SUBMIT])

@@ -61,7 +61,7 @@ def came(crew: Crew, end: str) -> None:
 @pytest.mark.parametrize(
     "end", [pytest.param(end, marks=() if end == "submit" else pytest.mark.campaign) for end in ENDS]
 )
-def test_a_restarted_supervisor_adopts_the_living_session_says_so_and_sees_how_it_ends(crew: Crew, end: str) -> None:
+def test_a_restarted_supervisor_adopts_the_living_session(crew: Crew, end: str) -> None:
     program = killed(crew, end)
     again = crew.agent("coder-1", program)
     assert "coder-1.1" in again.wait_said("adopt")
@@ -73,7 +73,7 @@ def test_a_restarted_supervisor_adopts_the_living_session_says_so_and_sees_how_i
 @pytest.mark.parametrize(
     "end", [pytest.param(end, marks=() if end == "crash" else pytest.mark.campaign) for end in ENDS]
 )
-def test_a_session_that_ended_while_no_supervisor_lived_is_settled_by_the_next_one(crew: Crew, end: str) -> None:
+def test_session_that_ended_without_supervisor_is_concluded_by_the_next(crew: Crew, end: str) -> None:
     program = killed(crew, end)
     crew.open_gate("gate")
     crew.wait(lambda _: (crew.paths.run("coder-1.1") / "exit.json").exists(), "the end")

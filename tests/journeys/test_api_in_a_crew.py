@@ -107,7 +107,7 @@ def test_the_server_goes_with_its_crew(crew: Crew, how: str) -> None:
 
 
 @pytest.mark.campaign
-def test_a_crew_whose_server_cannot_start_says_so_once_and_works(crew: Crew) -> None:
+def test_a_crew_whose_server_cannot_start_works_with_one_warning(crew: Crew) -> None:
     crew.paths.runs.mkdir(mode=0o700, exist_ok=True)
     crew.paths.api_socket.mkdir()
     crew.add("task-1", "task-2")
@@ -131,7 +131,7 @@ sys.meta_path.insert(0, Hidden())
 """
 
 
-def test_without_the_packages_of_the_server_a_crew_works_and_says_so(crew: Crew, tmp_path: Path) -> None:
+def test_a_crew_works_without_the_packages_of_the_server(crew: Crew, tmp_path: Path) -> None:
     hiding = tmp_path / "hiding"
     hiding.mkdir()
     (hiding / "sitecustomize.py").write_text(WITHOUT_PACKAGES)

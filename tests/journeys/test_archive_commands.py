@@ -71,7 +71,7 @@ def test_an_archived_task_is_still_shown_counted_and_depended_on_and_comes_back_
     assert crew.json("validate")["valid"]
 
 
-def test_archived_tasks_are_listed_and_the_list_of_the_board_says_that_they_exist(crew: Crew) -> None:
+def test_task_list_names_archived_tasks_and_archived_lists_them(crew: Crew) -> None:
     merged_by_hand(crew, "mail")
     crew.add("other", "open")
     crew.prepare("task", "drop", "other", "not wanted")
@@ -95,7 +95,7 @@ def test_archived_tasks_are_listed_and_the_list_of_the_board_says_that_they_exis
     assert crew.liza("task", "show", "mail").startswith("mail  merged\n")  # what the README waits for
 
 
-def test_commands_that_change_a_task_say_that_it_is_archived(crew: Crew) -> None:
+def test_commands_that_change_a_task_report_that_it_is_archived(crew: Crew) -> None:
     crew.add("a1", "a2")
     crew.prepare("task", "drop", "a1", "not wanted")
     crew.prepare("archive")

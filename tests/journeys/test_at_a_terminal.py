@@ -103,7 +103,7 @@ def test_task_add_refuses_an_id_that_cannot_be_used_before_it_asks_for_the_rest(
         assert "what is to be done" not in shown
 
 
-def test_a_merge_tells_a_person_at_a_terminal_which_tests_it_waits_for_and_a_script_only_the_result(crew: Crew) -> None:
+def test_merge_at_a_terminal_names_the_tests_it_waits_for(crew: Crew) -> None:
     crew.prepare("config", "set", "integration_command", "test -f README.md")
     for task in ("first", "second"):
         there = crew.work_by_hand(task)
@@ -182,7 +182,7 @@ def test_a_mistyped_word_or_id_names_what_was_meant_and_outside_of_git_the_first
     assert crew.liza("note", "--to", "coder-1", "use them").startswith("noted for the next brief of coder-1\n")
 
 
-def test_purge_says_which_sessions_it_ended(crew: Crew) -> None:
+def test_purge_names_the_sessions_it_ended(crew: Crew) -> None:
     crew.add("t1")
     crew.agent("coder-1", crew.script("agent", 'echo > "$NOTES/at"\nexec sleep 600\n'))
     crew.wait_note("at")
@@ -223,7 +223,7 @@ def test_a_watched_status_is_repainted_within_the_rows_of_the_terminal_and_stays
         assert len(ESCAPE.sub("", frame.removesuffix("\r\n\x1b[J")).split("\r\n")) <= rows
 
 
-def test_a_short_status_says_in_its_line_what_a_directory_lacks(crew: Crew, tmp_path: Path) -> None:
+def test_status_short_names_what_a_directory_lacks(crew: Crew, tmp_path: Path) -> None:
     crew.add("one", "two")
     crew.liza("task", "drop", "two", "not needed")
     assert crew.liza("status", "--short") == "0 wait · 0/1\n"

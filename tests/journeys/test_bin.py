@@ -181,7 +181,7 @@ def test_a_python_that_is_too_old_is_named_with_its_version(checkout: Checkout) 
     assert "Python 3.11 or newer is needed; found: 3.9.2" in err
 
 
-def test_without_any_python_the_words_say_so(checkout: Checkout) -> None:
+def test_without_any_python_the_programs_report_that(checkout: Checkout) -> None:
     (checkout.path / "python3").unlink()
     code, _, err = checkout.run()
     assert code == 5

@@ -74,9 +74,7 @@ def a_link_outside(root: Path) -> None:
     ],
     ids=lambda one: one.__name__,
 )
-def test_git_sees_nothing_of_a_brief_whatever_the_instructions_file_is(
-    tmp_path: Path, lay: Callable[[Path], None]
-) -> None:
+def test_git_sees_no_brief_in_any_instructions_file(tmp_path: Path, lay: Callable[[Path], None]) -> None:
     crew = begun(tmp_path)
     lay(crew.root)
     if crew.git("status", "--porcelain"):

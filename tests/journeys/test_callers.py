@@ -189,9 +189,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kinds", [(REFUSED, OWN), variant((REFUSED, OWN, READS))])
-def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused_or_is_the_sessions(
-    crew: Crew, kinds: tuple[str, ...]
-) -> None:
+def test_every_verb_without_sessions_environment_is_refused_or_the_sessions(crew: Crew, kinds: tuple[str, ...]) -> None:
     assert set(VERBS) == typed(), "each verb of the command line has a row in VERBS"
     there = crew.work_by_hand("task-1")
     crew.add("task-2")

@@ -88,7 +88,7 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
 
 
 @pytest.mark.campaign
-def test_git_clean_under_up_is_told_in_one_sentence_with_one_command_by_all_agents(crew: Crew) -> None:
+def test_git_clean_under_up_gives_all_agents_one_command(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1")
     slots = crew.paths.slots

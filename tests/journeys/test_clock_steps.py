@@ -33,7 +33,7 @@ def test_a_session_that_is_adopted_after_the_clock_was_set_forward_is_not_taken_
     assert "not ready" not in second.said()
 
 
-def test_a_command_in_a_directory_that_is_gone_says_so_and_is_no_bug(crew: Crew, tmp_path: Path) -> None:
+def test_a_command_in_a_deleted_directory_is_no_bug(crew: Crew, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     words = f"cd {gone} && rmdir {gone} && exec {BIN / 'liza'} status"

@@ -30,7 +30,7 @@ def test_a_person_runs_a_command_in_the_box_of_a_task_or_an_agent(crew: Crew) ->
     assert crew.liza("confine", "git", "log", "-1", "--format=%s", cwd=there).strip() == "first"
 
 
-def test_liza_in_the_box_says_that_the_board_is_not_shown(crew: Crew) -> None:
+def test_liza_in_the_box_reports_that_the_board_is_hidden(crew: Crew) -> None:
     crew.add("mail")
     crew.prepare("claim", "mail", "--agent", "coder-1")
     answer = crew.liza("confine", "mail", "--", "liza", "status", code=5)

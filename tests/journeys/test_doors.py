@@ -342,7 +342,7 @@ def test_a_closed_standard_stream_changes_no_file_and_is_no_bug(crew: Path, clos
     assert say(["validate"], crew).returncode == 0
 
 
-def test_exactly_one_of_several_claimers_gets_the_task_and_is_told_until_when(crew: Path) -> None:
+def test_exactly_one_of_several_claimers_gets_task_with_its_lease(crew: Path) -> None:
     claimers = [
         subprocess.Popen(
             [str(BIN / "liza"), "claim", "t1", "--agent", f"coder-{number}", "--json"],
@@ -422,7 +422,7 @@ def test_the_hint_about_a_missing_editor_is_the_command_that_was_typed(
     assert here(words).stderr.splitlines()[-1] == f"  next: EDITOR='code --wait' liza {' '.join(words)}"
 
 
-def test_what_a_command_under_the_lock_breaks_is_told_at_once_and_its_exit_code_stays(crew: Path, here: Here) -> None:
+def test_lock_reports_broken_rules_and_keeps_the_exit_code(crew: Path, here: Here) -> None:
     def ran(script: str) -> tuple[int, str]:
         done = here(["lock", "--", "sh", "-c", f"sed -i {script} .liza/state.yaml; exit 7"])
         return done.returncode, done.stderr
@@ -604,7 +604,7 @@ def test_a_program_that_is_not_installed_stops_up_at_once(crew: Path) -> None:
     assert board(crew) == before
 
 
-def test_help_stands_under_headings_and_each_command_has_an_example(tmp_path: Path) -> None:
+def test_help_has_headings_and_an_example_for_each_command(tmp_path: Path) -> None:
     text = ok(["--help"], tmp_path)
     for heading in ("Start:", "Look:", "Steer:", "Agents' own:", "The board:"):
         assert heading in text
@@ -618,12 +618,12 @@ def test_the_words_of_commands_are_completed(tmp_path: Path) -> None:
     assert said.stdout.split() == ["validate"]
 
 
-def test_the_reference_is_what_the_commands_say() -> None:
+def test_the_reference_matches_the_commands() -> None:
     written = (HERE / "specs" / "commands.md").read_text()
     assert written == reference(), "python -m liza.cli.reference > specs/commands.md"
 
 
-def test_python_m_liza_is_the_same_door(crew: Path) -> None:
+def test_python_m_liza_is_the_same_program(crew: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "liza", "task", "list"], cwd=crew, capture_output=True, text=True, timeout=60
     )
@@ -645,7 +645,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_bug_is_told_as_one_with_a_report_and_exit_code_70(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_has_a_report_and_exit_code_70(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def broken(words: object) -> int:
         raise ValueError("nobody thought of this")
 
@@ -673,9 +673,7 @@ def test_ctrl_c_is_130_and_a_refusal_keeps_its_own_code(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_a_disk_that_is_full_or_read_only_is_told_by_its_name_and_never_as_a_bug(
-    number: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_full_or_read_only_disk_is_named_and_no_bug(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(words: Sequence[str]) -> int:
         raise OSError(number, os.strerror(number), "/somewhere/.liza/run/coder-1/coder-1.1/word")
 
@@ -697,7 +695,7 @@ HELD_UP = [
 
 
 @pytest.mark.parametrize(("error", "code", "noted"), HELD_UP, ids=[type(case[0]).__name__ for case in HELD_UP])
-def test_a_run_that_the_board_the_disk_or_the_lock_kept_from_a_verb_is_told_to_say_it_again_and_is_not_blamed(
+def test_a_verb_that_the_board_prevented_is_repeated_without_blame(
     error: Exception, code: int, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], usual_path: str,
 ) -> None:  # fmt: skip
@@ -766,7 +764,7 @@ def test_a_hint_in_a_session_has_the_path_only_if_the_shell_finds_no_liza_or_ano
     assert qualify_command(command) == command
 
 
-def test_a_moved_integration_is_told_until_it_is_moved_back_though_no_crew_looks(crew: Path, here: Here) -> None:
+def test_moved_integration_is_an_alarm_until_it_is_moved_back(crew: Path, here: Here) -> None:
     before = git(crew, "rev-parse", "integration")
     git(crew, "branch", "-f", "integration", git(crew, "commit-tree", "-m", "x", "-p", before, f"{before}^{{tree}}"))
     assert "was moved outside of liza" in here(["status"]).stdout

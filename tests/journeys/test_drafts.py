@@ -25,7 +25,7 @@ def add(crew: Crew, task: str, *more: str) -> str:
     return crew.liza("task", "add", "--id", task, *words, *more)
 
 
-def test_drafts_of_a_planner_are_told_with_one_command_and_it_frees_them_while_the_crew_runs(crew: Crew) -> None:
+def test_drafts_of_a_planner_have_one_command_that_frees_them(crew: Crew) -> None:
     (crew.root / "DESIGN.md").write_text("# How it is to be\n")
     program = crew.script("agent", f'case "$LIZA_RUN" in\n{PLAN}coder-*)\n{WORK};;\n*)\n{APPROVE};;\nesac\n')
     planner = crew.agent("planner-1", program)
@@ -49,7 +49,7 @@ def test_drafts_of_a_planner_are_told_with_one_command_and_it_frees_them_while_t
     assert LACKS not in crew.liza("task", "list")
 
 
-def test_a_commit_that_somebody_else_puts_on_integration_frees_a_draft_too(crew: Crew) -> None:
+def test_another_persons_commit_on_integration_frees_a_draft(crew: Crew) -> None:
     crew.configure(poll_interval=1)
     add(crew, "t1")
     planner = crew.agent("planner-1", crew.script("agent", "liza handoff 'nothing' --done\n"))
@@ -59,7 +59,7 @@ def test_a_commit_that_somebody_else_puts_on_integration_frees_a_draft_too(crew:
     planner.wait_said("liza  t1 is not a draft any more")
 
 
-def test_the_next_up_frees_a_draft_and_until_then_status_tells_what_is_true_now(crew: Crew) -> None:
+def test_the_next_up_frees_a_draft_and_status_stays_true(crew: Crew) -> None:
     told = add(crew, "t1")
     assert '\nnext: "${EDITOR:-vi}" DESIGN.md && git add DESIGN.md && git commit' in told
     add(crew, "t2", "--draft")

@@ -118,14 +118,14 @@ def test_a_reviewer_rejects_a_list_that_is_not_true(crew: Crew) -> None:
     assert "< README.md" in str(reason)
 
 
-def test_a_denied_tool_is_told_to_the_model_with_the_reason(crew: Crew) -> None:
+def test_the_model_learns_why_a_tool_was_denied(crew: Crew) -> None:
     crew.add("task-1", scope=".git/hooks/pre-commit")
     up(crew, program(crew))
     reason = str(crew.wait_status("task-1", "BLOCKED").blocked_reason)
     assert reason.startswith("[liza] ")
 
 
-def test_a_refused_submit_is_told_to_the_model_with_the_reason(crew: Crew) -> None:
+def test_the_model_learns_why_a_submit_was_refused(crew: Crew) -> None:
     crew.add("task-1")
     up(crew, program(crew, "*' commit'", "touch forgotten.txt"))
     reason = str(crew.wait_status("task-1", "BLOCKED").blocked_reason)

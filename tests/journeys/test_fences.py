@@ -29,7 +29,7 @@ def tries(crew: Crew) -> dict[str, tuple[int, str]]:
     return found
 
 
-def test_a_coder_approves_nothing_whatever_it_puts_on_or_takes_off_its_environment(crew: Crew) -> None:
+def test_a_coder_approves_nothing_in_any_environment(crew: Crew) -> None:
     # It goes on trying after it has submitted.
     crew.configure(grace=60)
     crew.add("task-0", "task-1")
@@ -112,7 +112,7 @@ def commit(crew: Crew, task: str, text: str) -> Path:
 
 
 @pytest.mark.campaign
-def test_a_run_says_nothing_any_more_after_its_task_was_released_or_resumed(crew: Crew) -> None:
+def test_a_released_or_resumed_task_refuses_its_old_run(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.liza("claim", "task-1", "--agent", "coder-1")
     commit(crew, "task-1", "first")
@@ -154,7 +154,7 @@ def test_the_commit_that_was_rejected_is_not_submitted_again(crew: Crew) -> None
     assert crew.task("task-1").review_commit == crew.git("rev-parse", "HEAD", cwd=there)
 
 
-def test_what_cannot_be_claimed_is_refused_with_the_reason_and_registers_nobody(crew: Crew) -> None:
+def test_a_refused_claim_gives_the_reason_and_registers_no_agent(crew: Crew) -> None:
     crew.add("task-1")
     told = crew.liza("claim", "task-1", "--agent", "code-reviewer-1", code=1)
     assert "it is to do" in told

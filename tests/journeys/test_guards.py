@@ -20,7 +20,7 @@ tool() {
 """
 
 
-def test_an_agent_is_denied_a_push_and_told_why_and_the_third_time_is_an_alarm(crew: Crew) -> None:
+def test_denied_push_has_reason_and_the_third_is_an_alarm(crew: Crew) -> None:
     crew.gate("asked")
     crew.add("t1")
     program = crew.script(
@@ -52,7 +52,7 @@ def test_an_agent_is_denied_a_push_and_told_why_and_the_third_time_is_an_alarm(c
     crew.open_gate("asked")
 
 
-def test_what_a_guard_would_say_is_asked_for_without_running_anything(crew: Crew) -> None:
+def test_guard_test_runs_nothing(crew: Crew) -> None:
     crew.configure(integration_command="make check > report")
     denied = crew.run("guard", "test", "touch x && git push -f", "--role", "coder", "--json")
     assert denied.returncode == 1
@@ -85,7 +85,7 @@ def test_a_project_gives_rights_after_a_person_trusted_its_file(crew: Crew) -> N
     assert [alert for alert in crew.json("status")["alerts"] if alert["kind"] == "guards_untrusted"] == []
 
 
-def test_a_file_with_an_error_starts_no_session_and_status_says_which_field(crew: Crew) -> None:
+def test_a_guard_file_with_an_error_starts_no_session(crew: Crew) -> None:
     (crew.paths.liza / "guards.toml").write_text('[[rule]]\nname = "a"\ntools = ["shel"]\nreason = "x"\n')
     told = crew.run("guard", "test", "ls")
     assert told.returncode == 2

@@ -212,7 +212,7 @@ def test_after_down_no_killed_supervisor_is_started_again(tmp_path: Path) -> Non
 
 
 @pytest.mark.campaign
-def test_a_killed_keeper_is_started_again_by_a_supervisor(tmp_path: Path) -> None:
+def test_a_supervisor_restarts_killed_crew_care(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.liza("up", "-d", *ALONE, "--program", crew.script("coder", WORK))
         lock = crew.paths.keeper_lock

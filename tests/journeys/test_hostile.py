@@ -12,7 +12,7 @@ from tests.campaign.consistency import problems
 from tests.journeys.crews import APPROVE, BIN, WORK, started
 
 
-def test_a_board_edited_to_say_approved_moves_integration_nowhere_and_is_told(tmp_path: Path) -> None:
+def test_a_board_edited_to_approved_moves_integration_nowhere(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         there = crew.work_by_hand("task-1")
         crew.liza("submit", cwd=there)
@@ -28,7 +28,7 @@ def test_a_board_edited_to_say_approved_moves_integration_nowhere_and_is_told(tm
         assert crew.git("rev-parse", "integration") == before
 
 
-def test_an_agent_that_deletes_its_worktree_is_a_crash_and_the_next_session_finds_it_laid_out_again(
+def test_an_agent_that_deletes_its_worktree_counts_as_a_crash(
     tmp_path: Path,
 ) -> None:
     with started(tmp_path) as crew:
@@ -60,7 +60,7 @@ def test_a_commit_that_is_not_on_the_tasks_branch_is_refused_with_the_way_back(t
         crew.liza("submit", cwd=there)
 
 
-def test_what_is_no_text_is_refused_at_the_door_and_the_board_stays_as_it_was(tmp_path: Path) -> None:
+def test_input_that_is_no_text_is_refused_without_a_change(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         before = crew.paths.state.read_bytes()
         for words in (
@@ -81,7 +81,7 @@ def test_what_is_no_text_is_refused_at_the_door_and_the_board_stays_as_it_was(tm
         assert crew.paths.state.read_bytes() == before
 
 
-def test_an_edit_from_outside_that_overwrote_something_stands_in_status_and_in_the_log_of_alerts(
+def test_an_outside_edit_that_overwrote_something_is_an_alarm(
     tmp_path: Path,
 ) -> None:
     with started(tmp_path) as crew:
@@ -96,7 +96,7 @@ def test_an_edit_from_outside_that_overwrote_something_stands_in_status_and_in_t
 
 
 @pytest.mark.campaign
-def test_an_agent_that_deletes_gits_records_of_its_worktree_is_settled_and_its_task_is_merged(tmp_path: Path) -> None:
+def test_deleted_git_records_of_a_worktree_are_repaired(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("task-1")
         program = crew.script(
@@ -116,7 +116,7 @@ def test_an_agent_that_deletes_gits_records_of_its_worktree_is_settled_and_its_t
         assert crew.git("show", "integration:kept.txt") == "kept"
 
 
-def test_a_session_is_given_none_of_the_persons_secrets_and_its_run_directory_is_for_nobody_else(
+def test_session_has_no_secrets_of_the_person_and_private_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets = {
@@ -149,7 +149,7 @@ def test_a_session_is_given_none_of_the_persons_secrets_and_its_run_directory_is
         assert open_to_others == []
 
 
-def test_what_an_agent_says_stands_nowhere_with_its_secrets_and_what_a_person_says_stays_as_it_is(
+def test_secrets_of_agents_are_redacted_and_persons_text_is_kept(
     tmp_path: Path,
 ) -> None:
     token, mine = "ghp_" + "0aB1cD2eF3" * 4, "glpat-" + "0aB1cD2eF3" * 2
@@ -190,7 +190,7 @@ def test_what_an_agent_says_stands_nowhere_with_its_secrets_and_what_a_person_sa
         assert not {"\x1b", "\x07", "\u202e"} & set("".join(said.values()))
 
 
-def test_a_program_that_never_stops_talking_fills_no_disk_and_what_it_said_last_can_be_read(tmp_path: Path) -> None:
+def test_endless_output_fills_no_disk_and_its_end_is_readable(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("task-1")
         crew.gate("go")
@@ -210,7 +210,7 @@ def test_a_program_that_never_stops_talking_fills_no_disk_and_what_it_said_last_
 
 
 @pytest.mark.campaign
-def test_integration_moved_by_an_agent_is_told_once_and_work_goes_on(
+def test_integration_moved_by_agent_is_one_alarm_and_work_continues(
     tmp_path: Path,
 ) -> None:
     with started(tmp_path) as crew:
@@ -243,7 +243,7 @@ def test_integration_moved_by_an_agent_is_told_once_and_work_goes_on(
         assert "moved outside" not in str(crew.json("status")["alerts"])
 
 
-def test_a_persons_own_commit_on_integration_is_told_until_they_say_that_it_is_theirs(tmp_path: Path) -> None:
+def test_a_persons_commit_on_integration_is_an_alarm_until_accepted(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         there = tmp_path / "mine"
         crew.git("worktree", "add", "-q", str(there), "integration")
@@ -256,7 +256,7 @@ def test_a_persons_own_commit_on_integration_is_told_until_they_say_that_it_is_t
         crew.wait(lambda _: "moved outside" not in str(crew.json("status")["alerts"]), "the end of the alarm")
 
 
-def test_a_slot_that_was_deleted_and_whose_owner_file_says_nonsense_is_put_right_by_the_doctor(tmp_path: Path) -> None:
+def test_doctor_repairs_a_deleted_slot_with_a_nonsense_owner(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.work_by_hand("task-1")
         crew.liza("task", "release", "task-1")

@@ -78,7 +78,7 @@ def test_each_command_that_follows_ends_with_the_reader_of_its_output(crew: Crew
             child.wait()
 
 
-def test_a_program_that_printed_nothing_is_told_from_a_log_that_is_gone(crew: Crew) -> None:
+def test_logs_distinguish_silent_programs_from_lost_logs(crew: Crew) -> None:
     crew.add("t1")
     crew.agent("coder-1", crew.script("agent", "exit 3"))
     crew.wait(lambda _: (crew.paths.run("coder-1.1") / "exit.json").exists())

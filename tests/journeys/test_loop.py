@@ -94,7 +94,7 @@ def test_the_loop_by_hand_without_any_program_ends_in_a_merge(crew: Crew) -> Non
     assert [revision for revision, *_ in history(crew)] == list(range(1, crew.state().revision + 1))
 
 
-def test_that_a_session_is_ready_is_never_told_after_what_it_did(crew: Crew) -> None:
+def test_a_ready_line_never_follows_the_sessions_work(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     supervisor = crew.agent("coder-1", crew.script("agent.sh", WORK))
     crew.wait_status("task-1", "READY_FOR_REVIEW")

@@ -91,7 +91,7 @@ def test_a_session_is_ended_at_its_limit_of_tokens_while_its_turn_is_under_way(t
         assert supervisor.stop() == 0
 
 
-def test_status_shows_every_limit_before_anything_is_spent_and_says_that_a_limit_of_money_sees_no_price(
+def test_status_shows_every_limit_before_anything_is_spent(
     tmp_path: Path,
 ) -> None:
     with started(tmp_path, budget={"tokens_per_task": 100_000, "money_per_sprint": 5.0}) as crew:

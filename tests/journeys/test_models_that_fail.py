@@ -133,7 +133,7 @@ def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew
 
 
 @pytest.mark.campaign
-def test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody(
+def test_models_failure_is_reported_at_once_and_blames_no_agent(
     tmp_path: Path,
 ) -> None:
     """No look at the clock would find it: only the output that grows wakes the supervisor."""
@@ -204,7 +204,7 @@ def test_a_program_that_waits_for_its_model_for_longer_than_one_may_take_to_star
         assert supervisor.stop() == 0
 
 
-def test_a_budget_that_is_used_up_pauses_the_crew_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_used_up_budget_pauses_the_crew_and_names_the_command(tmp_path: Path) -> None:
     with started(tmp_path, budget={"money_per_sprint": 1.0}) as crew:
         crew.add("task-1", "task-2")
         program = modelled(crew, WORK + 'echo \'{"type":"used","input":900,"output":100,"cost":1.25}\'\n')
@@ -247,7 +247,7 @@ def test_a_script_that_goes_on_past_its_time_is_ended_with_the_reason_in_status_
         assert supervisor.stop() == 0
 
 
-def test_a_note_for_now_that_no_hook_can_take_stands_in_the_brief_and_is_read_there(crew: Crew) -> None:
+def test_an_urgent_note_without_a_hook_is_in_the_brief(crew: Crew) -> None:
     crew.add("task-1")
     crew.gate("gate")
     program = modelled(

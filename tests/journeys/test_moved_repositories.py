@@ -116,7 +116,7 @@ def test_the_submodules_of_a_worktree_move_with_it_and_keep_their_uncommitted_fi
 
 
 @pytest.mark.parametrize("move", [renamed, variant(moved_with_its_worktrees)])
-def test_the_first_word_after_a_move_may_be_said_in_the_worktree(crew: Crew, move: Callable[[Crew], Crew]) -> None:
+def test_first_command_after_a_move_may_run_in_the_worktree(crew: Crew, move: Callable[[Crew], Crew]) -> None:
     drafted(crew)
     now = move(crew)
     git_dir = now.root / ".git" / "worktrees" / "s1"
@@ -201,7 +201,7 @@ def test_a_new_crew_at_the_former_path_does_not_get_the_worktrees_of_the_reposit
 
 
 @pytest.mark.campaign
-def test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_left_alone_and_status_says_why(
+def test_a_supervisor_at_the_former_path_keeps_its_worktrees(
     crew: Crew,
 ) -> None:
     drafted(crew)

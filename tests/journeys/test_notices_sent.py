@@ -139,9 +139,7 @@ def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm
     assert not (crew.notes / "planted").exists()
 
 
-def test_a_trial_says_for_each_target_whether_it_was_sent_and_refuses_a_board_with_a_url(
-    crew: Crew, receiver: Receiver
-) -> None:
+def test_watch_try_reports_each_target_and_refuses_addresses_on_board(crew: Crew, receiver: Receiver) -> None:
     broken = crew.run("watch", "--notify", receiver.url, "--exec", "exit 3", "--try")
     assert broken.returncode == 5
     assert broken.stdout == "json://…: sent\nexec: the command failed with exit status 3\n"

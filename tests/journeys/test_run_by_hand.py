@@ -60,7 +60,7 @@ def files(crew: Crew) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("tracked", [True, False])
-def test_in_a_checkout_the_context_lies_in_the_file_and_nothing_of_it_remains(crew: Crew, tracked: bool) -> None:
+def test_in_checkout_the_context_is_removed_from_the_file_afterwards(crew: Crew, tracked: bool) -> None:
     program(crew, "exit 7")
     if tracked:
         (crew.root / "AGENTS.md").write_text("# House rules\nno tabs\n")

@@ -104,7 +104,7 @@ LOGGED = json.dumps(
 )
 
 
-def test_a_call_that_only_the_programs_own_log_has_is_shown_and_lines_of_unknown_forms_are_told(crew: Crew) -> None:
+def test_logs_show_calls_of_programs_own_log_and_unknown_forms(crew: Crew) -> None:
     crew.add("t1")
     log = LOGGED.replace("2099-01-01T10:00:00Z", "'$(date -u +%FT%TZ)'")
     crew_log = f"""mkdir -p "$HOME/.modelled"; printf '%s\\n' '{log}' > "$HOME/.modelled/abc.jsonl"\n"""
@@ -146,7 +146,7 @@ def test_of_a_session_in_a_terminal_the_programs_own_log_is_shown_and_followed(c
             child.send_signal(signal.SIGINT)
 
 
-def test_an_output_of_which_no_line_is_known_is_told_with_the_program_and_the_raw_output(crew: Crew) -> None:
+def test_unknown_output_is_reported_with_the_program_and_raw_output(crew: Crew) -> None:
     crew.add("t1")
     renamed = "\n".join(json.dumps({"kind": "thought", "n": number}) for number in range(5))
     _use(crew, f"liza ready > /dev/null\necho 'warning: x'\ncat <<'LINES'\n{renamed}\nLINES\n{WORK} > /dev/null")

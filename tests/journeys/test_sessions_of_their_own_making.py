@@ -49,7 +49,7 @@ def test_a_session_that_hides_from_its_supervisor_has_no_second_one_beside_it(cr
     assert crew.living() == []
 
 
-def test_what_a_run_is_for_is_what_the_board_says_and_not_a_record_that_an_agent_laid_there(crew: Crew) -> None:
+def test_a_runs_purpose_comes_from_the_board_not_from_records(crew: Crew) -> None:
     crew.add("task-1")
     crew.add("task-2")
     for agent, task in (("coder-1", "task-1"), ("coder-2", "task-2")):

@@ -33,7 +33,7 @@ def alerts(crew: Crew, kind: str = "unconfirmed_setting") -> list[dict[str, Any]
     return [one for one in crew.json("status")["alerts"] if one["kind"] == kind]
 
 
-def test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count(red: Crew) -> None:
+def test_a_test_command_changed_outside_of_liza_does_not_count(red: Crew) -> None:
     assert alerts(red) == []
     type_in(red, "integration_command: .*", 'integration_command: "true"')
     (alert,) = alerts(red)
@@ -89,7 +89,7 @@ def test_a_supervisor_writes_it_down_and_works_with_what_was_confirmed(crew: Cre
     assert agent.process.poll() is None
 
 
-def test_pins_that_lost_their_settings_are_told(crew: Crew) -> None:
+def test_pins_without_their_settings_are_an_alarm(crew: Crew) -> None:
     words = json.loads(crew.paths.pins.read_text())
     del words["settings"]
     crew.paths.pins.write_text(json.dumps(words))
@@ -118,7 +118,7 @@ def test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_
     assert red.status("task-1") == "INTEGRATION_FAILED"
 
 
-def test_settings_that_no_history_shows_to_be_confirmed_are_told_after_pins_are_lost(crew: Crew) -> None:
+def test_settings_without_confirmation_in_the_history_are_an_alarm(crew: Crew) -> None:
     crew.configure(permissions="bypass")
     crew.git("update-ref", "-d", "refs/liza/blackboard")
     crew.paths.pins.unlink()

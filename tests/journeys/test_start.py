@@ -24,7 +24,7 @@ esac
 """
 
 
-def test_one_sentence_becomes_a_merged_commit_and_the_reviewer_is_told_where_it_comes_from(tmp_path: Path) -> None:
+def test_one_sentence_becomes_a_merged_commit(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     program = crew.script("agent", AGENT, ready=False)
     try:

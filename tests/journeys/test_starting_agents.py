@@ -57,7 +57,7 @@ read line < "$NOTES/gate"
 """
 
 
-def test_the_next_brief_says_why_the_session_before_it_did_not_start_or_that_it_handed_over(tmp_path: Path) -> None:
+def test_next_brief_gives_the_reason_of_the_last_sessions_end(tmp_path: Path) -> None:
     with started(tmp_path, poll_interval=1, restart_after_handoff=0.1) as crew:
         crew.gate("gate")
         crew.add("t1")

@@ -65,7 +65,7 @@ def test_status_names_stopped_processes_and_one_command_that_continues_them(crew
 
 
 @pytest.mark.campaign
-def test_ctrl_z_stops_only_the_display_and_says_what_goes_on(crew: Crew) -> None:
+def test_ctrl_z_stops_only_the_display(crew: Crew) -> None:
     process = up(crew, crew.script("coder", WORK))
     crew.wait_supervised("coder-1")
     process.send_signal(signal.SIGTSTP)

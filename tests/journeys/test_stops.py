@@ -81,7 +81,7 @@ def test_another_coder_tries_a_task_that_crashed_twice(crew: Crew) -> None:
     assert (task.assigned_to, crew.heard("task-2").count("crash")) == ("coder-2", 2)
 
 
-def test_a_session_that_says_its_word_to_a_board_that_cannot_be_read_is_held_up_and_the_next_one_says_it(
+def test_closing_verb_on_unreadable_board_is_repeated_by_next_session(
     crew: Crew,
 ) -> None:
     crew.add("task-1")

@@ -53,7 +53,7 @@ def crew(tmp_path: Path, library: Path) -> Iterator[Crew]:
 
 
 @pytest.mark.campaign
-def test_a_review_whose_submodule_was_never_pushed_says_so_with_the_log_and_the_command_that_lets_it_go_on(
+def test_a_review_with_an_unpushed_submodule_names_the_command(
     crew: Crew,
 ) -> None:
     assert crew.state().config.sandbox_setup == SET_UP

@@ -114,7 +114,7 @@ def test_a_task_whose_supervisor_was_killed_is_not_taken_over_while_its_session_
         assert crew.git("for-each-ref", "refs/liza/salvage") == ""
 
 
-def test_a_claim_by_hand_of_a_lapsed_task_lays_uncommitted_files_back_in_the_same_worktree(tmp_path: Path) -> None:
+def test_a_claim_by_hand_restores_uncommitted_files_in_the_worktree(tmp_path: Path) -> None:
     with started(tmp_path, lease_duration=1) as crew:
         crew.add("task-1")
         crew.liza("claim", "task-1", "--agent", "coder-1")

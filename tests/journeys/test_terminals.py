@@ -37,7 +37,7 @@ def reading(crew: Crew, work: str) -> str:
     return f"script:{sys.executable} {place}"
 
 
-def test_a_program_that_waits_at_its_prompt_is_told_to_begin_and_its_word_ends_it(crew_both_ways: Crew) -> None:
+def test_a_program_at_its_prompt_is_asked_to_begin(crew_both_ways: Crew) -> None:
     crew = crew_both_ways
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, f"liza ready\n{WORK}"), "--tmux")
@@ -123,7 +123,7 @@ while True:
 
 
 @pytest.mark.campaign
-def test_a_program_is_told_to_read_its_brief_again_and_what_it_read_leaves_the_brief(crew: Crew) -> None:
+def test_a_program_reads_its_changed_brief_again(crew: Crew) -> None:
     crew.add("task-1")
     place = crew.notes.parent / "rereader.py"
     place.write_text(REREADER.format(notes=crew.notes))
@@ -168,7 +168,7 @@ def test_a_note_that_is_longer_than_a_line_of_the_kernels_goes_into_the_brief_an
 
 
 @pytest.mark.campaign
-def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_way_to_it(crew: Crew) -> None:
+def test_a_question_at_the_terminal_is_shown_with_attach(crew: Crew) -> None:
     crew.add("task-1")
     asks = "printf 'Really delete it? [y/n] '; read answer; echo $answer > $NOTES/answer"
     supervisor = crew.agent(
@@ -205,7 +205,7 @@ def test_a_dialog_before_the_first_act_is_answered_at_the_terminal_and_the_sessi
     assert supervisor.stop() == 0
 
 
-def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_says_so(crew: Crew) -> None:
+def test_a_log_that_ended_early_goes_on_with_a_notice(crew: Crew) -> None:
     crew.add("task-1")
     talks = crew.script("talks", "liza ready\nwhile :; do echo talking; sleep 0.1; done\n")
     supervisor = crew.agent("coder-1", talks, "--tmux")
@@ -221,7 +221,7 @@ def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_
 
 
 @pytest.mark.campaign
-def test_a_tmux_server_that_stands_still_is_the_reason_in_status_and_keeps_no_crew_from_going_down(crew: Crew) -> None:
+def test_stopped_tmux_server_is_reason_in_status_and_down_works(crew: Crew) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", crew.script("waits", "liza ready\nsleep 600\n"), "--tmux")
     supervisor.wait_said("coder-1.1 ready after")
@@ -242,7 +242,7 @@ def test_a_tmux_server_that_stands_still_is_the_reason_in_status_and_keeps_no_cr
 
 
 @pytest.mark.campaign
-def test_a_program_that_waits_at_its_prompt_and_says_no_word_is_reminded_twice_and_ended_as_one_that_moved_nothing(
+def test_silent_program_at_its_prompt_is_reminded_twice_then_ended(
     tmp_path: Path,
 ) -> None:
     with started(tmp_path, idle_after=1) as crew:

@@ -71,7 +71,7 @@ class Terminal:
         return self.process.wait(timeout=LIMIT)
 
 
-def test_up_tells_what_happens_and_ctrl_c_leaves_nothing_running_and_the_next_up_goes_on(crew: Crew) -> None:
+def test_ctrl_c_of_up_leaves_nothing_and_next_up_continues(crew: Crew) -> None:
     crew.gate("gate")
     program = crew.script("agent", PLAN + APPROVE + ";; esac\n")
     up = Terminal(crew, "up", "-v", "--program", program)
@@ -177,7 +177,7 @@ def test_a_purge_gives_the_repository_back_as_it_was_once_everything_is_merged(t
     assert [path for path in (crew.root / ".git").rglob("*liza*") if path.is_file()] == []
 
 
-def test_a_purge_keeps_what_is_merged_nowhere_and_says_so(tmp_path: Path) -> None:
+def test_a_purge_keeps_and_names_unmerged_work(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     before = world(crew.root)
     crew.liza("init", "Every file is there", "--no-test")
@@ -195,7 +195,7 @@ def test_a_purge_keeps_what_is_merged_nowhere_and_says_so(tmp_path: Path) -> Non
     assert after == before
 
 
-def test_up_says_at_once_that_a_program_is_not_there_and_starts_nobody(crew: Crew) -> None:
+def test_up_reports_a_missing_program_at_once(crew: Crew) -> None:
     crew.add("task-1")
     before = crew.paths.state.read_bytes()
     plain = crew.notes / "plain"
@@ -220,7 +220,7 @@ def test_up_says_at_once_that_a_program_is_not_there_and_starts_nobody(crew: Cre
 
 
 @pytest.mark.campaign
-def test_a_detached_up_says_of_supervisors_that_end_at_once_why_and_fails(crew: Crew) -> None:
+def test_up_detached_fails_with_the_reason_of_ended_supervisors(crew: Crew) -> None:
     program = crew.script("agent", "exit 0\n")
     alone = ("up", "-d", "--planners", "0", "--reviewers", "0", "--program", program)
     (crew.root / ".git" / "liza-move").write_text("nonsense")
@@ -235,7 +235,7 @@ def test_a_detached_up_says_of_supervisors_that_end_at_once_why_and_fails(crew: 
     assert "the branch integration is gone\n  next: git branch integration" in told
 
 
-def test_purge_keeps_the_specs_that_a_person_wrote_and_says_where(tmp_path: Path) -> None:
+def test_purge_keeps_and_names_specs_of_a_person(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         goal = crew.paths.specs / "goal.md"
         goal.write_text(goal.read_text() + "Invoices are numbered without gaps.\n")

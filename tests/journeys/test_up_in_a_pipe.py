@@ -50,7 +50,7 @@ def test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c(crew
 
 
 @pytest.mark.campaign
-def test_what_up_says_of_itself_goes_to_stderr_once_the_reader_is_gone_and_a_term_sent_twice_is_one(crew: Crew) -> None:
+def test_messages_of_up_go_to_stderr_without_a_reader(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1")
     program = crew.script("agent", 'echo at > "$NOTES/at"\ncat "$NOTES/gate" > /dev/null\n')
@@ -122,7 +122,7 @@ def test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_a
     assert (healer.look(crew.state(), ["coder-1"], []), told) == (Look(), [])
 
 
-def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_be_stopped_or_ends_by_itself(
+def test_a_finished_crew_shows_how_far_integration_is_ahead(
     crew: Crew,
 ) -> None:
     plan = 'planner-*) liza handoff "nothing to add" --done;;\n'
@@ -158,7 +158,7 @@ def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_b
 
 
 @pytest.mark.campaign
-def test_a_crew_that_was_to_end_by_itself_ends_with_1_and_the_reason_when_nobody_is_left_for_what_is_open(
+def test_exit_when_done_fails_without_agents_for_open_tasks(
     crew: Crew,
 ) -> None:
     crew.gate("gate")
@@ -180,7 +180,7 @@ def test_a_crew_that_was_to_end_by_itself_ends_with_1_and_the_reason_when_nobody
 
 
 @pytest.mark.campaign
-def test_a_crew_that_only_an_answer_can_continue_says_so_at_once_with_the_command_and_then_ends_by_itself(
+def test_a_crew_that_needs_an_answer_ends_with_its_command(
     crew: Crew,
 ) -> None:
     crew.add("t1")
@@ -198,7 +198,7 @@ def test_a_crew_that_only_an_answer_can_continue_says_so_at_once_with_the_comman
 
 
 @pytest.mark.campaign
-def test_a_crew_that_down_stops_tells_of_no_missing_agent_and_waits_for_nobody(crew: Crew) -> None:
+def test_a_stopped_crew_reports_no_missing_agent(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1", "t2")
     program = crew.script("agent", AGENT + APPROVE + ";; esac\n")

@@ -50,7 +50,7 @@ def submitted(scene: Scene, supervisor: Supervisor) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_is_told_its_task_commits_submits_and_is_accounted_for(begin: Begin, program: str) -> None:
+def test_a_program_does_its_task_and_is_accounted_for(begin: Begin, program: str) -> None:
     scene = begin(of(program), WORK)
     scene.crew.add("one")
     submitted(scene, scene.start(f"{program}:acp"))
@@ -147,7 +147,7 @@ ASKING = [name for name in PROGRAMS if name != "codex"]
 
 
 @pytest.mark.parametrize("program", ASKING)
-def test_a_forbidden_command_is_blocked_and_the_model_is_told_why(begin: Begin, program: str) -> None:
+def test_a_forbidden_command_is_blocked_with_the_reason(begin: Begin, program: str) -> None:
     scene = begin(of(program), pushing)
     scene.crew.add("one")
     supervisor = scene.start(f"{program}:acp")

@@ -84,7 +84,7 @@ def test_nothing_of_a_program_and_its_tools_outlives_a_stop(begin: Begin, progra
 
 
 @pytest.mark.parametrize("program", ["codex", "pi"])
-def test_the_proof_of_a_program_tells_a_login_from_work(begin: Begin, program: str) -> None:
+def test_programs_check_distinguishes_a_login_from_work(begin: Begin, program: str) -> None:
     done = "printf done > proof.txt && git add proof.txt && git commit -q -m proof"
     scene = begin([program], turns(Shell(f"{done} && {BIN / 'liza'} submit"), Say("All done.")))
     assert f"{program}  " in scene.crew.liza("programs", "check", program)

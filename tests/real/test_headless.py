@@ -57,7 +57,7 @@ def counted(scene: Scene, program: str) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_is_told_its_task_commits_submits_and_is_accounted_for(begin: Begin, program: str) -> None:
+def test_a_program_does_its_task_and_is_accounted_for(begin: Begin, program: str) -> None:
     scene = begin([program], WORK)
     scene.crew.add("one")
     submitted(scene, program)

@@ -65,7 +65,7 @@ def test_a_message_that_comes_at_the_turns_end_makes_the_program_go_on_with_it(b
     assert not (Paths(scene.crew.root).run("coder-1.1") / "hooks.log").exists()
 
 
-def test_hooks_of_the_project_in_the_file_that_ours_are_laid_into_go_on_running_and_no_commit_holds_ours(
+def test_projects_hooks_go_on_running_and_no_commit_has_ours(
     begin: Begin,
 ) -> None:
     scene = begin(["gemini"], pushed(lambda: None))

@@ -73,9 +73,7 @@ def note(program: str, name: str, seconds: float, requests: int, reason: str) ->
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("name", CASES)
-def test_the_reason_for_which_a_model_gives_no_answer_stands_in_status_and_the_task_is_not_blamed(
-    begin: Begin, program: str, name: str
-) -> None:
+def test_a_failing_model_is_the_reason_in_status_without_blame(begin: Begin, program: str, name: str) -> None:
     case = CASES[name]
     reason_wanted = f"{case.reason}|{SILENT}" if (program, name) in SAYS_NOTHING else case.reason
     script = edits if program == "aider" else WORK

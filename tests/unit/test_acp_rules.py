@@ -258,7 +258,7 @@ def test_each_kind_of_the_protocol_has_its_word(kind: str, tool: str) -> None:
     assert described(ToolPaths(), kind=kind)[0] == tool
 
 
-def test_the_command_and_the_file_are_where_the_row_of_the_program_says() -> None:
+def test_command_and_file_are_where_the_programs_row_has_them() -> None:
     usual = ToolPaths()
     assert described(usual, kind="execute", rawInput={"command": "ls", "path": "/a"}) == (
         "shell",
@@ -342,9 +342,7 @@ SIGN = [FailureSign("server", r"^E: (?P<words>.*)"), FailureSign("login", r"^E: 
         ("1401 5031", SilenceKind.BROKEN, "1401 5031"),
     ],
 )
-def test_the_message_of_an_error_is_one_line_of_what_the_program_told(
-    error: object, kind: SilenceKind, message: str
-) -> None:
+def test_an_error_message_is_one_line_of_the_programs_output(error: object, kind: SilenceKind, message: str) -> None:
     failure = classify_error(error, SIGN)
     assert (failure.kind, failure.message) == (kind, message)
 
@@ -388,7 +386,7 @@ def test_a_result_keeps_the_reason_of_the_program_and_what_failed() -> None:
     assert judge_error("x", TEXT, ()) == TurnResult(TurnEnd.FAILED, failure=TurnFailure(SilenceKind.BROKEN, "x"))
 
 
-def test_counts_are_added_and_a_price_that_nobody_told_stays_unknown() -> None:
+def test_counts_are_added_and_unreported_prices_stay_unknown() -> None:
     assert add_counts(UsageCounts(1, 2, 3, 0.5), UsageCounts(10, 20, 30)) == UsageCounts(11, 22, 33, 0.5)
     assert add_counts(UsageCounts(), UsageCounts()).cost is None
     assert add_counts(UsageCounts(cost=0.5), UsageCounts(cost=0.25)).cost == 0.75

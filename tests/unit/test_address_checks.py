@@ -35,13 +35,13 @@ def test_each_fault_of_an_address_has_one_command(change: dict, wanted: list[tup
 
 
 @pytest.mark.parametrize(("size", "told"), [(107, False), (108, True)])
-def test_a_path_too_long_for_an_address_is_told(size: int, told: bool) -> None:
+def test_a_path_too_long_for_an_address_is_reported(size: int, told: bool) -> None:
     path = Path("/" + "é" * 20 + "x" * (size - 50) + "/api.sock")
     assert len(str(path).encode()) == size
     assert bool(describe_long_address(path)) is told
 
 
-def test_a_fault_is_told_with_what_others_could_do() -> None:
+def test_a_fault_names_what_others_could_do() -> None:
     def texts(**change: object) -> list[str]:
         return [fault.text for fault in find_address_faults(replace(WELL, **change))]
 

@@ -210,7 +210,7 @@ def test_the_glossary_has_the_table_of_the_words() -> None:
         ("nonsense", None, {}, AgentWord.IDLE),
     ],
 )
-def test_the_word_of_an_agent_says_what_a_person_can_expect_of_it(
+def test_the_word_of_an_agent_shows_what_to_expect(
     status: str, state: str | None, fields: dict[str, bool], word: AgentWord
 ) -> None:
     assert agent_word(status, state, **{"is_asking": False, "is_halted": False, **fields}) is word

@@ -348,7 +348,7 @@ def test_an_alarm_names_its_subject_and_one_command(
     assert shown(state, **facts) == expected
 
 
-def test_a_question_is_told_with_its_time_and_without_questions_by_its_reason() -> None:
+def test_a_question_has_its_time_or_its_reason() -> None:
     asked = task(
         status=S.BLOCKED,
         blocked_reason=LONG,
@@ -444,7 +444,7 @@ def test_every_kind_of_an_alarm_and_of_the_alert_log_has_a_class() -> None:
     assert kinds - {*AlarmKind, *LoggedKind} == {"VALUE", "test"}  # computed; a trial notice
 
 
-def test_a_killed_reviewer_is_told_also_if_the_lease_of_the_coder_has_passed() -> None:
+def test_a_killed_reviewer_is_an_alarm_after_the_coders_lease() -> None:
     review = {
         "reviewing_by": "code-reviewer-1",
         "review_run": "code-reviewer-1.2",

@@ -78,7 +78,7 @@ def test_a_board_in_order_raises_nothing() -> None:
         (Evidence(frozenset({"coder-1"})), "not proved dead", "liza task release t"),
     ],
 )
-def test_a_lapsed_lease_says_what_is_known_of_its_owner(evidence: Evidence, says: str, step: str) -> None:
+def test_a_lapsed_lease_names_what_is_known_of_its_owner(evidence: Evidence, says: str, step: str) -> None:
     found = only(board(claimed()), AlarmFacts(evidence=evidence))
     assert found.kind == "expired_lease"
     assert says in found.message
@@ -141,12 +141,12 @@ def test_a_superseded_dependency_with_living_successors_is_no_dead_end() -> None
         (33, 10, "task-1 is beyond its limit: try 33, and 10 were allowed"),
     ],
 )
-def test_the_alarm_of_a_limit_says_how_far_it_is(iteration: int, most: int, told: str | None) -> None:
+def test_the_alarm_of_a_limit_has_its_figures(iteration: int, most: int, told: str | None) -> None:
     found = evaluate_alarms(board(task("task-1", iteration=iteration, max_iterations=most)), NOW, AlarmFacts())
     assert [one.message for one in found if one.kind == "approaching_limits"] == ([] if told is None else [told])
 
 
-def test_a_draft_that_somebody_asked_for_names_what_frees_it_once_no_planner_is_at_it() -> None:
+def test_a_requested_draft_names_what_frees_it() -> None:
     def draft(age: timedelta, **fields: Any) -> State:
         added = Event(time=NOW - age, event="add", agent="planner-1")
         return board(task(status=Status.DRAFT, history=(added,)), **fields)
@@ -161,7 +161,7 @@ def test_a_draft_that_somebody_asked_for_names_what_frees_it_once_no_planner_is_
     assert (lacks.next, "and lacks: spec a.md is not there" in lacks.message) == ("liza sync", True)
 
 
-def test_drafts_that_wait_for_the_same_are_told_at_once_and_together_by_what_they_lack_now() -> None:
+def test_drafts_that_lack_the_same_are_one_alarm() -> None:
     def draft(name: str, detail: str | None = "what they lacked once") -> Task:
         added = Event(time=NOW, event="add", agent="planner-1", detail=detail)
         return task(name, Status.DRAFT, history=(added,))
@@ -189,7 +189,7 @@ def test_work_that_only_its_offline_coder_may_mend_is_orphaned() -> None:
     assert kinds(board(rejected), AlarmFacts(evidence=Evidence(frozenset({"coder-1"})))) == ["orphaned_rejected"]
 
 
-def test_a_merge_that_failed_says_why_and_one_that_waits_names_the_files() -> None:
+def test_failed_merge_has_a_reason_and_a_waiting_one_files() -> None:
     said = Event(time=NOW, event="merge failed", detail="conflict with integration in a.py")
     failed = task(
         status=Status.INTEGRATION_FAILED, assigned_to="coder-1", worktree="s1", review_commit=COMMIT, history=(said,)
@@ -223,7 +223,7 @@ def test_a_pause_for_a_used_up_budget_is_an_alarm_at_once_and_one_only() -> None
         assert waits_for_person(alarm.kind)
 
 
-def test_a_setting_that_nobody_reads_asks_whether_another_was_meant() -> None:
+def test_an_unread_setting_suggests_a_similar_one() -> None:
     found = only(board(task()), AlarmFacts(unknown_config=("lease_durration",)))
     assert "did you mean lease_duration" in found.message
 
@@ -271,9 +271,7 @@ def test_every_alarm_has_one_command_that_fits_on_a_line() -> None:
 CRASHED = {"coder-1": SupervisorExit(time=NOW, reason="3 sessions crashed within 5 minutes")}
 
 
-def test_a_supervisor_that_left_by_itself_says_why_and_how_to_go_on_also_of_an_agent_that_up_alone_does_not_start() -> (
-    None
-):
+def test_an_exited_supervisor_gives_its_reason_and_the_command() -> None:
     found = only(board(task()), AlarmFacts(exits=CRASHED))
     assert (found.kind, found.about, found.next) == ("supervisor_left", "coder-1", "liza up")
     assert "left at 2026-01-01 12:00Z: 3 sessions crashed within 5 minutes" in found.message
@@ -281,7 +279,7 @@ def test_a_supervisor_that_left_by_itself_says_why_and_how_to_go_on_also_of_an_a
     assert only(board(task()), AlarmFacts(exits=second)).next == "liza up --reviewers 2"
 
 
-def test_a_supervisor_whose_program_waits_for_a_person_says_to_start_that_by_hand_before_it_is_started_again() -> None:
+def test_program_that_waits_for_person_is_started_by_hand_first() -> None:
     left = SupervisorExit(
         time=NOW, reason="the program shows its trust dialog: 'Trust?'", by_hand="cd /shop && agent --x"
     )
@@ -306,7 +304,7 @@ def test_a_claim_a_review_and_a_planning_whose_supervisor_was_killed_are_an_alar
     assert "planner-1 holds the planning" in planner.message
 
 
-def test_three_sessions_in_a_row_that_were_held_up_are_told_to_a_person_for_no_limit_ends_them() -> None:
+def test_three_held_up_sessions_in_a_row_are_an_alarm() -> None:
     def after(*events: str) -> State:
         history = tuple(Event(time=NOW, event=event, detail="liza submit: disk full") for event in events)
         return board(claimed(lease_expires=FUTURE, history=history))
@@ -336,7 +334,7 @@ def test_another_coder_gets_the_first_free_number_and_the_program_of_the_crew() 
     assert "--program codex" in alarm.next
 
 
-def test_three_denials_of_a_run_by_one_rule_raise_an_alarm_that_waits_for_nobody() -> None:
+def test_three_denials_of_a_run_by_one_rule_are_news() -> None:
     denials = {"coder-1": {"no-push": (3, "not run: git push"), "other": (2, "x")}, "coder-2": {"no-push": (2, "y")}}
     alarms = [alarm for alarm in evaluate_alarms(board(), NOW, AlarmFacts(denials=denials)) if "guard" in alarm.kind]
     assert [(alarm.kind, alarm.about, alarm.next) for alarm in alarms] == [

@@ -71,7 +71,7 @@ def test_each_example_is_of_its_type(operation: Operation) -> None:
         assert msgspec.json.encode(msgspec.json.decode(data, type=type_)) == data
 
 
-def test_the_document_has_each_operation_once_and_says_what_the_decoder_checks() -> None:
+def test_the_document_has_each_operation_once_with_its_checks() -> None:
     document = openapi.make_document(OPERATIONS)
     listed = [one["operationId"] for methods in document["paths"].values() for one in methods.values()]
     assert sorted(listed) == sorted(BY_NAME)

@@ -21,7 +21,7 @@ def _guards(root: Path, role: str = "coder") -> SessionGuards:
     return SessionGuards(guard_files.compose_guards(loaded, Paths(root), role, home, task="t1", worktree=str(worktree)))
 
 
-def test_a_denying_rule_that_nobody_trusted_takes_no_default_away(tmp_path: Path) -> None:
+def test_an_untrusted_denying_rule_removes_no_default(tmp_path: Path) -> None:
     (tmp_path / ".liza").mkdir()
     names = [rule["name"] for rule in guard_files.load_guards(Paths(tmp_path), tmp_path).rules]
     rows = [f'[[rule]]\nname = "{name}"\ncommands = ["never-called"]\nreason = "x"\n' for name in names]
@@ -42,7 +42,7 @@ def test_a_denying_rule_that_nobody_trusted_takes_no_default_away(tmp_path: Path
         *('{"rules": [{"name": "a"}], "programs": 3}', '{"rules": [{"name": "a"}], "tests": 3}'),
     ],
 )
-def test_a_damaged_file_is_an_error_that_says_so(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / GUARDS_FILE).write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(ValueError, match=r"guards\.json is damaged: .*a person ends this session"):
         session_guards.read_guards(str(tmp_path))

@@ -101,7 +101,7 @@ def test_a_commit_whose_push_was_killed_is_the_crews_own(remote: str | None, own
     ("push", "failure", "is_told"),
     [("auto", FAILED, True), ("never", FAILED, False), ("auto", OTHERS, False), ("auto", None, False)],
 )
-def test_one_alarm_tells_of_branches_that_are_not_at_origin(
+def test_one_alarm_names_branches_that_are_not_at_origin(
     push: str, failure: BackupFailure | None, is_told: bool
 ) -> None:
     alarms = list(backup_alarms(board(Status.READY_FOR_REVIEW, push=push), failure))

@@ -44,9 +44,7 @@ def test_the_task_that_breaks_the_batch_is_found_and_all_before_it_are_published
 
 
 @given(st.integers(1, 40), st.lists(st.booleans(), max_size=60), st.integers(0, 3))
-def test_whatever_the_runs_show_the_search_ends_and_publishes_only_what_was_green(
-    size: int, answers: list[bool], retries: int
-) -> None:
+def test_the_search_ends_and_publishes_only_green_candidates(size: int, answers: list[bool], retries: int) -> None:
     results: list[PrefixResult] = []
     for passed in [*answers, *[False] * 200]:
         step = next_batch_step(size, results, retries)

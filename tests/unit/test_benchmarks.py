@@ -76,7 +76,7 @@ def test_a_load_that_came_during_the_run_is_noise() -> None:
     assert change.noise > 0.6
 
 
-def test_one_sample_says_less_than_many() -> None:
+def test_one_sample_counts_less_than_many() -> None:
     single: Callable[[float], Row] = lambda value: Row("crew", "tasks", "tasks/s", summarize([value]))  # noqa: E731
     assert not compare_rows([single(10)], [single(12.5)])[0].is_worse
     assert compare_rows([single(10)], [single(14)])[0].is_worse

@@ -81,7 +81,7 @@ def splice(text: str, after: State) -> str:
     return made.text
 
 
-def test_a_board_is_read_by_the_names_of_the_model_whatever_else_stands_in_it() -> None:
+def test_board_with_unknown_keys_is_read_by_the_models_names() -> None:
     state = document.load_state(BOARD)
     first, second = state.tasks
     assert first.depends_on == ("t2",)
@@ -101,7 +101,7 @@ def test_a_status_change_touches_the_line_of_the_status_and_keeps_its_comment() 
     ]
 
 
-def test_a_key_that_stands_at_its_default_is_replaced_in_place_and_never_doubled() -> None:
+def test_a_key_at_its_default_is_replaced_and_never_doubled() -> None:
     state = document.load_state(BOARD)
     text = splice(BOARD, state.with_task(replace(state.tasks[0], assigned_to="coder-1")))
     assert changed_lines(BOARD, text) == ["-    assigned_to: null", '+    assigned_to: "coder-1"']
@@ -271,7 +271,7 @@ def test_what_cannot_be_read_is_an_error_with_its_place_and_never_an_empty_board
         ("merging: {expected: x}", "tasks[0].merging.candidate is missing, wanted a value"),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_told_in_plain_words(typed: str, said: str) -> None:
+def test_a_value_of_the_wrong_kind_has_a_plain_error(typed: str, said: str) -> None:
     text = f"version: 1\nrevision: 1\ngoal: {{id: g, status: X}}\ntasks:\n  - id: t1\n    status: DRAFT\n    {typed}\n"
     with pytest.raises(BoardUnreadable) as caught:
         document.load_state(text)
@@ -285,7 +285,7 @@ def test_a_newer_board_is_refused_as_newer_even_where_it_holds_what_this_liza_ca
             document.load_state(newer.replace("version: 1", "version: 2"))
 
 
-def test_plain_scalars_below_open_keys_mean_what_yaml_1_2_says() -> None:
+def test_plain_scalars_below_open_keys_follow_yaml_1_2() -> None:
     text = BOARD.replace(
         "anomalies: []",
         "anomalies:\n  - timestamp: 2026-01-01\n    type: x\n"
@@ -525,7 +525,7 @@ def _choices(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]
 
 
 @pytest.mark.parametrize("path", sorted(_choices(Config)), ids=".".join)
-def test_a_setting_with_another_word_than_its_own_is_told_with_the_words_it_can_have(path: tuple[str, ...]) -> None:
+def test_a_setting_with_a_wrong_word_lists_the_allowed_ones(path: tuple[str, ...]) -> None:
     lines = [f"{'  ' * depth}{name}:" for depth, name in enumerate(("config", *path))]
     text = "version: 1\nrevision: 1\ngoal: {id: g, status: IN_PROGRESS}\n" + "\n".join(lines)
     with pytest.raises(BoardUnreadable, match=r"one of [a-z]+, [a-z]+"):

@@ -85,13 +85,13 @@ def test_a_task_dropped_between_reserve_and_confirm_is_not_claimed() -> None:
         claims.confirm(state, "task-1", run, BASE, NOW, NONE)
 
 
-def test_undo_takes_back_only_what_bears_this_run() -> None:
+def test_undo_removes_only_what_has_this_run() -> None:
     state, run = claims.reserve(board(task()), "task-1", claims.Claimant("coder-1", HERE), "s1", NOW, NONE)
     assert claims.undo_reservation(state, "task-1", "coder-2.1") is state
     assert claims.undo_reservation(state, "task-1", run).tasks[0].reservation is None
 
 
-def test_confirm_said_twice_is_the_same_claim() -> None:
+def test_a_repeated_confirm_is_the_same_claim() -> None:
     state, run = claimed(board(task()))
     assert claims.confirm(state, "task-1", run, BASE, NOW, NONE) is state
 
@@ -212,7 +212,7 @@ def test_a_reserved_task_stays_with_its_agent_when_its_former_coder_is_free() ->
     assert confirmed.tasks[0].assigned_to == "coder-2"
 
 
-def test_rejected_work_whose_last_event_a_clock_set_back_since_has_put_into_the_future_waits_for_nobody() -> None:
+def test_rejected_work_with_a_future_event_waits_for_no_one() -> None:
     back = task(
         "task-1", S.REJECTED, assigned_to="coder-1", worktree="s1", base_commit=BASE, review_commit=BASE,
         rejection_reason="no", created=later(86400),
@@ -297,9 +297,7 @@ def test_a_claimer_that_comes_late_takes_over_no_lapsed_claim_that_it_did_not_de
     claimers=st.permutations([f"coder-{number}" for number in range(1, 7)]),
     priorities=st.lists(st.integers(1, 3), min_size=1, max_size=9),
 )
-def test_claimers_that_saw_the_same_board_get_the_best_tasks_whatever_their_order(
-    claimers: list[str], priorities: list[int]
-) -> None:
+def test_claimers_of_the_same_board_get_the_best_tasks(claimers: list[str], priorities: list[int]) -> None:
     tasks = [task(f"t{number}", priority=priority) for number, priority in enumerate(priorities)]
     state = seen = board(*tasks)
     got = []
@@ -328,7 +326,7 @@ def test_reviewers_that_saw_the_same_board_get_a_review_each_while_there_is_one(
     assert got == ["t1", "t2", None]
 
 
-def test_a_free_slot_is_the_tasks_own_or_one_that_nobody_names() -> None:
+def test_a_free_slot_is_the_tasks_own_or_unnamed() -> None:
     state, _ = claimed(board(task(), task("task-2"), task("task-3")))
     assert picking.free_slot(state, state.tasks[0]) == "s1"
     assert picking.free_slot(state, state.tasks[1]) == "s2"
@@ -498,7 +496,7 @@ def test_tasks_that_were_added_together_are_picked_in_the_order_of_the_board() -
         ),
     ],
 )
-def test_a_claim_of_anothers_task_says_from_whom_and_why(
+def test_a_claim_of_anothers_task_names_owner_and_reason(
     fields: dict[str, Any], evidence: Evidence, busy: dict[str, Any], reason: str | None
 ) -> None:
     told = claims.takeover_reason(board(task("other", **busy)), task(**fields), "coder-2", evidence)

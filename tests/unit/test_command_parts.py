@@ -83,9 +83,7 @@ def test_a_status_that_does_not_decide_the_command_is_lost(command: str, lost: t
     ],
     ids=["all run", "directory", "variables", "errexit", "exec", "background"],
 )  # fmt: skip
-def test_each_part_runs_whatever_those_before_it_returned(
-    tmp_path: Path, command: str, statuses: dict[int, int]
-) -> None:
+def test_each_part_runs_after_any_result_of_the_others(tmp_path: Path, command: str, statuses: dict[int, int]) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "x").write_text("y\n")
     statements, record = split_statements(command), tmp_path / "record"
@@ -132,5 +130,5 @@ def test_the_known_causes_of_a_green_part_are_named(text: str, texts: tuple[str,
         ("2 skipped in 1s\n4 passed in 1s", True), ("  0 passing (1ms)", False), ("done", None),
     ],
 )  # fmt: skip
-def test_the_summaries_of_test_runners_tell_whether_a_test_ran(output: str, ran: bool | None) -> None:
+def test_summaries_of_test_runners_show_whether_a_test_ran(output: str, ran: bool | None) -> None:
     assert command_parts.ran_tests(output) is ran

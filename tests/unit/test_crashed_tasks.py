@@ -110,7 +110,7 @@ def test_another_coder_tries_a_crashed_task_before_its_last_one() -> None:
         (("crash", "crash"), -1, {"coder-1", "coder-2"}),
     ],
 )
-def test_a_crashed_task_waits_for_nobody_in_vain(events: tuple[str, ...], passed: int, online: set[str]) -> None:
+def test_a_crashed_task_is_taken_by_another_agent(events: tuple[str, ...], passed: int, online: set[str]) -> None:
     crashed = with_events(*events)
     state = board(crashed, agents=agents("coder-1", "coder-2"))
     assert picking.pick_task(state, "coder-1", later(passed), Evidence(online=online)) == Pick(crashed)

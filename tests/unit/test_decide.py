@@ -57,9 +57,7 @@ def test_a_supervisor_that_was_killed_finds_the_session_living_and_watches_it() 
     assert at(state, session=SessionFacts(run=run, state=OVER)) == actions.ConcludeSession(run)
 
 
-def test_a_session_without_progress_is_warned_once_and_ended_only_when_it_goes_on_and_has_not_said_its_last_word() -> (
-    None
-):
+def test_a_session_without_progress_is_warned_once_then_ended() -> None:
     state, run = claimed(board(task()))
     first, final = Stuck("no progress: x", final=False), Stuck("no progress: y", final=True)
     assert at(state, session=living(run, stuck=first)) == actions.Warn(run, "no progress: x")
@@ -117,9 +115,7 @@ def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
         ({"since_activity": 601.0}, StopReason.HUNG, "hung: no activity for 601 s"),
     ],
 )
-def test_a_session_that_never_read_its_brief_or_stands_still_is_ended(
-    facts: dict[str, Any], reason: StopReason, detail: str
-) -> None:
+def test_a_session_that_never_began_or_hangs_is_ended(facts: dict[str, Any], reason: StopReason, detail: str) -> None:
     state, run = claimed(board(task()))
     assert at(state, session=living(run, **facts)) == actions.StopSession(run, reason, detail)
 
@@ -145,7 +141,7 @@ def test_the_heartbeat_goes_on_while_the_session_lives() -> None:
     assert calm.seconds == 40.0
 
 
-def test_abort_ends_a_living_session_and_then_lets_go_and_leaves() -> None:
+def test_abort_ends_a_living_session_then_releases_and_leaves() -> None:
     state, run = claimed(board(task()))
     assert at(state, signals=("ABORT",), session=living(run)) == actions.StopSession(run, StopReason.STOP)
     assert at(state, signals=("ABORT",)) == actions.GiveBack(run)
@@ -212,7 +208,7 @@ def _approved() -> State:
 
 
 @pytest.mark.parametrize("agent", ["coder-1", "code-reviewer-1", "planner-1"])
-def test_whoever_sees_an_approved_task_merges_it_before_anything_else(agent: str) -> None:
+def test_an_approved_task_is_merged_before_anything_else(agent: str) -> None:
     assert at(_approved(), agent) == actions.Merge("task-1")
     assert not isinstance(at(_approved(), agent, merge_lock_free=False), actions.Merge)
 
@@ -300,7 +296,7 @@ def test_only_one_planner_plans_and_a_planner_that_adds_nothing_completes_the_go
     assert end_planning(state, "planner-9.1") is state
 
 
-def test_a_planner_that_was_held_up_has_not_said_that_all_is_done_and_may_be_woken_as_often_as_before() -> None:
+def test_a_held_up_planner_may_be_woken_again() -> None:
     woken, run = claim_planning(board(task(status=S.ABANDONED), agents=agents("planner-1")), "planner-1", NOW)
     state = undo_planning_claim(woken, run)
     assert (state.goal.status, state.planning.run, state.planning.count) == ("IN_PROGRESS", None, 0)

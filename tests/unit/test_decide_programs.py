@@ -28,7 +28,7 @@ def ended(state: State, run: str, outcome: SessionOutcome) -> State:
     return coding.record_session_end(state, "task-1", run, outcome=outcome, detail="why", moved=False, now=NOW)
 
 
-def test_a_supervisor_whose_program_nobody_can_use_gives_its_task_back_and_leaves_with_the_reason() -> None:
+def test_an_unusable_program_gives_the_task_back_with_the_reason() -> None:
     state, run = claimed(board(task()))
     state = ended(state, run, SessionOutcome.UNUSABLE)
     assert at(state, unusable_reason="not logged in") == actions.GiveBack(run)
@@ -120,7 +120,7 @@ def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
         (None, None, None),
     ],
 )
-def test_why_a_model_gives_no_answer_is_told_once_and_what_comes_next_is_waited_for(
+def test_a_silent_model_is_reported_once_and_waited_for(
     model: ModelSilence | None, told: tuple[str, str] | None, seconds: float | None
 ) -> None:
     state, run = claimed(board(task()))
@@ -159,7 +159,7 @@ def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_fo
     assert isinstance(at(state, session=living(run), message_step=TryLater("busy")), actions.Wait)
 
 
-def test_a_question_that_nobody_answers_ends_the_session_in_the_end_and_needs_a_person() -> None:
+def test_an_unanswered_question_ends_the_session_in_the_end() -> None:
     state, run = claimed(board(task()))
     asks = living(run, question="a menu", reported_question="a menu", has_terminal=True, since_activity=1801.0)
     unanswered = "no person answered: the program shows a menu"
@@ -170,7 +170,7 @@ def test_a_question_that_nobody_answers_ends_the_session_in_the_end_and_needs_a_
     assert isinstance(waits, actions.Wait), "it could not be typed, and a try would be used up"
 
 
-def test_what_a_program_asks_at_its_terminal_is_told_once_and_again_when_it_asks_no_more() -> None:
+def test_question_at_the_terminal_is_reported_once_and_its_end() -> None:
     state, run = claimed(board(task()))
     asking = living(run, has_terminal=True, question="a menu: 'Yes'")
     assert at(state, session=asking) == actions.ReportQuestion(run, "a menu: 'Yes'")

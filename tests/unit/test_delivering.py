@@ -50,7 +50,7 @@ def test_the_most_urgent_goes_first_and_the_oldest_among_equals_and_what_was_rea
     assert sort_unacknowledged([new, last, old, urgent, tenth, read, system]) == (system, urgent, old, tenth, last, new)
 
 
-def test_nothing_is_typed_without_a_session_and_whoever_types_waits_for_the_moment_from_the_first() -> None:
+def test_nothing_is_typed_without_a_session_or_before_its_moment() -> None:
     assert next_step([message()], None, NOW, HOW) == TryLater("no session runs: it goes into the next brief")
     assert next_step([message()], TERMINAL, NOW, HOW) == TypeMessage(message())
 
@@ -70,7 +70,7 @@ def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_an
     assert next_step([arrived], TERMINAL, later(5), HOW) == PutInBrief((arrived,), is_announced=True)
 
 
-def test_after_three_tries_it_goes_into_the_brief_and_at_last_a_person_is_told() -> None:
+def test_after_three_tries_a_message_goes_into_the_brief() -> None:
     tried = message(attempts=3, tried=NOW)
     assert next_step([tried], TERMINAL, later(5), HOW) == PutInBrief((tried,), is_announced=True)
     filed = replace(tried, stage=MessageStage.FILED)
@@ -168,7 +168,7 @@ def test_a_clock_that_was_set_back_holds_nothing_up_for_ever() -> None:
     st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0.01, 40)), min_size=1, max_size=60),
     st.booleans(),
 )
-def test_whatever_the_program_does_every_message_is_read_or_a_person_is_told_after_few_tries(
+def test_every_message_is_read_or_reported_after_few_tries(
     windows: list[tuple[bool, bool, float]], fetches: bool
 ) -> None:
     """``windows``: whether it can be typed in, whether what was typed is answered, seconds until the next look."""
@@ -194,7 +194,7 @@ def test_whatever_the_program_does_every_message_is_read_or_a_person_is_told_aft
     assert one.acknowledged is not None or one.stage is MessageStage.TOLD
 
 
-def test_a_message_says_who_speaks_and_how_to_show_that_it_was_read_and_a_first_prompt_is_left_as_it_is() -> None:
+def test_a_message_names_its_sender_and_how_to_acknowledge() -> None:
     asked = "MESSAGE from human (to show that you read it, say: liza ready): t"
     assert format_typed(message(), HOW) == asked
     assert format_typed(message(), replace(HOW, require_acknowledgment=False)) == "MESSAGE from human: t"

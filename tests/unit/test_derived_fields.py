@@ -92,14 +92,14 @@ def test_a_verb_from_a_status_that_does_not_allow_it_is_a_fault_with_a_command()
         (S.APPROVED, ("add",), "add"),
     ],
 )
-def test_a_status_that_no_transition_explains_is_told_with_the_last_step(
+def test_an_unexplained_status_is_reported_with_the_last_step(
     status: Status, events: tuple[str, ...], step: str | None
 ) -> None:
     history = tuple(Event(time=NOW, event=event) for event in events)
     assert find_unexplained_step(task(status=status, history=history)) == step
 
 
-def test_changes_of_a_status_by_other_means_are_told_with_what_is_allowed() -> None:
+def test_illegal_changes_of_a_status_name_the_allowed_ones() -> None:
     before = board(task("a"), task("b", S.MERGED), task("c", S.CLAIMED), task("d"))
     after = board(task("a", S.APPROVED), task("b", S.DRAFT), task("c", S.CLAIMED), task("new", S.CLAIMED))
     found = [(one.entry, one.field, one.actual, one.expected) for one in find_illegal_changes(before, after)]
@@ -117,7 +117,7 @@ def test_changes_of_a_status_by_other_means_are_told_with_what_is_allowed() -> N
     assert find_illegal_changes(board(), board(task("x", S.DRAFT), task("y"))) == ()
 
 
-def test_settings_that_nobody_confirmed_have_their_confirmed_or_default_values() -> None:
+def test_unconfirmed_settings_have_their_confirmed_or_default_values() -> None:
     written = Config(push="auto", routing="record", queue=QueueSettings(batch=3), budget=Budget(money_per_task=9.0))
     budget = settings.confirmable_values(Config(budget=Budget(money_per_task=2.0)))["budget"]
     confirmed = {"budget": budget, "queue": settings.confirmable_values(written)["queue"], "gone": 1}

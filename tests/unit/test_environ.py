@@ -40,7 +40,7 @@ def test_no_entry_of_the_path_is_relative_or_leads_into_the_checkout(path: str, 
     assert bool(clean.removed) == (path != left)
 
 
-def test_other_search_paths_lose_only_what_lies_in_the_checkout() -> None:
+def test_other_search_paths_lose_only_entries_in_the_checkout() -> None:
     clean = clean_variables({"GOPATH": f"/home/me/go:{ROOT}/go", "GOWORK": f"{ROOT}/go.work", "CLASSPATH": "."}, ROOT)
     assert clean.variables == {"GOPATH": "/home/me/go", "CLASSPATH": "."}
 
@@ -86,7 +86,7 @@ def test_a_session_inherits_the_variables_that_the_row_or_the_settings_name() ->
     assert {name: env.get(name) for name in outside} == {**outside, "OTHER": None, "LIZA_X": None}
 
 
-def test_what_was_removed_is_told_with_its_value_and_the_reason() -> None:
+def test_removed_variables_are_reported_with_value_and_reason() -> None:
     place = "/envs/shop"
     outside = {
         "PATH": f"bin:{ROOT}/bin:{place}/bin:/usr/bin",

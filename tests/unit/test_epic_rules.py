@@ -207,7 +207,7 @@ def test_a_merger_is_started_for_what_can_be_merged(subject: str, allowed: bool)
         ([task("a", epic="shop"), task("b", epic="shop")], "has 2 open tasks: a, b"),
     ],
 )
-def test_why_an_epic_is_not_landed_is_said(tasks: list[Task], words: str) -> None:
+def test_an_epic_that_is_not_landed_gives_the_reason(tasks: list[Task], words: str) -> None:
     assert words in epic_rules.no_job_reason(board(*tasks), "shop")[0]
 
 
@@ -258,7 +258,7 @@ NAMES = [f"t{number}" for number in range(6)]
         max_size=6,
     )
 )
-def test_whatever_epics_and_dependencies_are_accepted_all_tasks_can_be_merged_and_landed(
+def test_tasks_of_any_accepted_epics_can_be_merged_and_landed(
     wanted: list[tuple[str | None, set[str]]],
 ) -> None:
     state = board()

@@ -45,7 +45,7 @@ def test_the_example_is_taken_apart_entry_by_entry() -> None:
     assert not document.read_document(BOARD.read_text(encoding="utf-8")).is_whole
 
 
-def test_the_fields_for_readers_say_what_the_tasks_say(state: State) -> None:
+def test_the_fields_for_readers_follow_the_tasks(state: State) -> None:
     fresh = derived.update_derived_fields(state)
     assert fresh.agents == state.agents
     assert fresh.sprint.metrics == state.sprint.metrics
@@ -68,7 +68,7 @@ def _reached(task: model.Task) -> set[Status]:
     return at
 
 
-def test_what_a_draft_lacks_is_what_its_history_says(state: State) -> None:
+def test_a_drafts_history_names_what_it_lacks(state: State) -> None:
     drafts = [task for task in state.tasks if task.status is Status.DRAFT]
     assert drafts
     for task in drafts:
@@ -77,7 +77,7 @@ def test_what_a_draft_lacks_is_what_its_history_says(state: State) -> None:
         )
 
 
-def test_the_planner_is_awake_for_a_reason_that_stands(state: State) -> None:
+def test_the_planner_is_awake_for_a_lasting_reason(state: State) -> None:
     assert state.planning.fingerprint in [trigger.fingerprint for trigger in planning.find_triggers(state)]
 
 

@@ -109,7 +109,7 @@ def test_the_task_of_a_thread_quotes_who_wrote_what_about_which_line() -> None:
     )
 
 
-def test_a_comment_about_no_line_and_no_merged_task_says_so_by_leaving_it_out() -> None:
+def test_comment_without_a_line_or_merged_task_leaves_it_out() -> None:
     made = compose_comment_task(REQUEST, (comment(),), None, ())
     lines = made.text.splitlines()
     assert lines[2] == "# Comment of ann, pull request #7"
@@ -163,7 +163,7 @@ def issue(title: str = "Round totals", body: str = "They are wrong.\n> 2") -> Is
     return Issue("github.com/acme/shop", 7, title, body, "https://x/7", "ann")
 
 
-def test_the_document_of_an_issue_says_where_it_is_from_and_quotes_it() -> None:
+def test_document_of_an_issue_names_its_source_and_quotes_it() -> None:
     assert compose_issue_spec(issue()).splitlines() == [
         "# Issue #7 of github.com/acme/shop",
         "",

@@ -64,11 +64,11 @@ def test_a_run_without_a_report_works(state: LifecycleEvent | None, is_over: boo
         ({"over": "o", "reported": UNHEALTHY, "reported_error": "r"}, UNHEALTHY, "o"),
     ],
 )
-def test_of_several_facts_the_worse_is_told_first(facts: dict[str, Any], status: HealthStatus, error: str) -> None:
+def test_the_worst_of_several_facts_comes_first(facts: dict[str, Any], status: HealthStatus, error: str) -> None:
     assert judge_run(RunFacts(**facts)) == Health(status, error)
 
 
-def test_a_run_that_stops_and_one_that_is_ready_are_told_apart() -> None:
+def test_a_stopping_run_and_a_ready_one_are_distinguished() -> None:
     assert worker_state(LifecycleEvent.STOPPING, is_over=False) is WorkerState.STOPPING
     assert worker_state(LifecycleEvent.READY, is_over=False) is WorkerState.IDLE
     assert worker_state(None, is_over=True) is WorkerState.STOPPING

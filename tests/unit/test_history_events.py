@@ -45,7 +45,7 @@ def test_a_supervisor_takes_for_a_closing_command_what_the_table_calls_one(event
     assert has_closing_event(state, run) is (event in history_events.CLOSING_EVENTS)
 
 
-def test_an_event_that_nobody_knows_is_loaded_and_shown_and_means_nothing() -> None:
+def test_an_unknown_event_is_loaded_and_shown_and_means_nothing() -> None:
     state, _ = claimed(board(task()))
     strange = _with_event("danced")
     known = document.read_document(_text_of(state))

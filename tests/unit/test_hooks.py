@@ -36,7 +36,7 @@ def heard(provider: str, event: str, **said: Any) -> hook_events.ReceivedEvent:
 
 
 @pytest.mark.parametrize("provider", ALL)
-def test_a_template_says_what_was_verified_and_has_a_way_to_be_put_in(provider: str) -> None:
+def test_template_names_what_was_verified_and_how_it_is_installed(provider: str) -> None:
     found = load_template(provider)
     assert found.verified
     assert found.files or found.each_args
@@ -47,7 +47,7 @@ def test_a_template_says_what_was_verified_and_has_a_way_to_be_put_in(provider: 
 
 
 @pytest.mark.parametrize("provider", ALL)
-def test_a_template_knows_a_tool_and_an_end_of_the_turn_and_can_lay_a_text_before_the_model(provider: str) -> None:
+def test_template_knows_tools_turn_ends_and_text_for_the_model(provider: str) -> None:
     events = load_template(provider).events.values()
     assert {"tool", "idle", "busy"} <= {event.means for event in events}
     assert any(event.context for event in events)
@@ -55,7 +55,7 @@ def test_a_template_knows_a_tool_and_an_end_of_the_turn_and_can_lay_a_text_befor
 
 
 @pytest.mark.parametrize("provider", ALL)
-def test_an_answer_holds_the_text_as_it_is_whatever_stands_in_it(provider: str) -> None:
+def test_an_answer_has_any_text_unchanged(provider: str) -> None:
     text = 'say "hi" \\ {event} {text}\nü <!-- -->'
     for name in load_template(provider).events:
         one = heard(provider, name)
@@ -71,7 +71,7 @@ def test_every_row_of_the_table_of_programs_that_names_hooks_has_a_template() ->
     assert named - {None, ""} == list_providers()
 
 
-def test_hooks_that_nobody_knows_are_no_file_name() -> None:
+def test_unknown_hooks_are_no_file_name() -> None:
     for name in ("unheard-of", "../templates/codex", "", "codex.toml"):
         with pytest.raises(UsageError):
             load_template(name)
@@ -148,7 +148,7 @@ def test_a_compaction_begins_and_ends_no_turn(phase: str) -> None:
     assert after == turn(phase, "a")
 
 
-def test_a_brief_that_the_program_would_cut_is_told_in_few_words_instead() -> None:
+def test_a_brief_that_a_program_would_cut_is_short() -> None:
     short = HookTemplate(verified="x", limit=10)
     assert hook_events.choose_brief_text(short, "0123456789", "there") == "0123456789"
     assert hook_events.choose_brief_text(short, "0123456789+", "there") == "there"
@@ -166,7 +166,7 @@ def test_a_form_is_filled_in_everywhere_and_what_is_not_named_stays() -> None:
     assert got == {"Stop": [{"run": "liza hook {other}"}], "n": 1, "all": [1, 2]}
 
 
-def test_what_a_row_says_and_what_hooks_need_stand_beside_each_other() -> None:
+def test_a_rows_settings_and_those_of_hooks_coexist() -> None:
     below = {"plugin": ["a"], "permission": {"edit": "allow"}, "x": 1}
     above = {"plugin": ["b"], "permission": {"bash": "allow"}, "x": 2}
     assert merge_objects(below, above) == {

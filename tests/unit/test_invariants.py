@@ -140,7 +140,7 @@ RUN_FORM = "a run that its agent's run counter has reached"
         ),
     ],
 )
-def test_a_violation_tells_the_value_and_what_is_allowed(state: State, expected: tuple[str, str, str, str]) -> None:
+def test_a_violation_has_the_value_and_what_is_allowed(state: State, expected: tuple[str, str, str, str]) -> None:
     assert violations(state) == [expected]
 
 
@@ -177,7 +177,7 @@ def test_gates_that_cannot_run_and_patterns_that_do_not_exist_are_violations() -
     assert wrong[0][3].endswith("did you mean no_merges?")
 
 
-def test_each_transition_says_who_may_do_it_and_why_and_notices_are_wanted_with_a_target_or_a_command() -> None:
+def test_each_transition_names_its_actors_and_reason() -> None:
     assert all(row.who and row.cause for row in TRANSITIONS)
     wanted = [
         NotifySettings(),

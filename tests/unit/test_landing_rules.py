@@ -103,7 +103,7 @@ def _task(name: str, description: str, verdict: str = "fine") -> Task:
     return Task(id=name, status=Status.MERGED, description=description, approved_by="code-reviewer-1", history=history)
 
 
-def test_the_text_has_tasks_verdicts_and_gates_and_mentions_nobody() -> None:
+def test_the_request_has_tasks_verdicts_gates_and_no_mentions() -> None:
     run = GateRun(
         time=NOW, gate="tests", candidate="c0ffee", subject="a", tasks=2, seconds=61.0, outcome=GateOutcome.GREEN
     )
@@ -171,7 +171,7 @@ def test_each_form_of_a_url_names_the_same_repository(url: str, name: str | None
 @pytest.mark.parametrize(
     ("host", "forge"), [("GitHub.com", Forge.GITHUB), ("my-gitlab.example", Forge.GITLAB), ("git.example", None)]
 )
-def test_a_host_says_which_program_opens_pull_requests(host: str, forge: Forge | None) -> None:
+def test_a_host_determines_the_program_for_pull_requests(host: str, forge: Forge | None) -> None:
     assert RemoteRepository(host, "a/b").forge is forge
 
 
@@ -192,7 +192,7 @@ def test_each_way_to_ask_for_a_login_is_recognised(output: str) -> None:
 
 
 @pytest.mark.parametrize("reason", ["stale info", "fetch first", "non-fast-forward"])
-def test_a_branch_that_moved_is_told_apart_from_a_push_that_was_rejected(reason: str) -> None:
+def test_a_moved_branch_is_distinguished_from_a_rejected_push(reason: str) -> None:
     assert classify_failure(f"! [rejected] a -> a ({reason})") is PushFailure.MOVED
     assert classify_failure("! [rejected] a -> a (other)") is PushFailure.REJECTED
     assert classify_failure("remote: error: denied by policy 500") is PushFailure.REJECTED

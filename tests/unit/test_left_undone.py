@@ -30,9 +30,7 @@ CODER, REVIEWER = frozenset({"coder"}), frozenset({"code-reviewer"})
         (S.MERGED, frozenset(), False),
     ],
 )
-def test_a_crew_leaves_undone_what_waits_for_a_role_that_nobody_has(
-    status: Status, roles: frozenset[str], undone: bool
-) -> None:
+def test_a_crew_leaves_tasks_without_an_agents_role_undone(status: Status, roles: frozenset[str], undone: bool) -> None:
     state = board(task("t", status, review_commit=BASE, blocked_reason="r", blocked_questions=("q",)))
     assert find_stalled_tasks(state, roles) == (("t",) if undone else ())
 

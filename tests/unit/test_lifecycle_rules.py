@@ -35,7 +35,7 @@ def test_each_event_is_a_phase_of_a_turn() -> None:
 
 
 @pytest.mark.parametrize("event", LifecycleEvent)
-def test_the_first_event_is_applied_whatever_it_is(event: LifecycleEvent) -> None:
+def test_any_first_event_is_applied(event: LifecycleEvent) -> None:
     assert judge_event(None, event, NOW, NOW).applied
 
 
@@ -65,7 +65,7 @@ def test_a_run_never_goes_back_to_an_earlier_part_of_its_life(
     assert applied or f"{before} does not become {event}" in str(verdict.reason)
 
 
-def test_a_late_and_a_repeated_event_say_so() -> None:
+def test_late_and_repeated_events_are_marked() -> None:
     idle = ReportedState(E.IDLE, NOW)
     assert "late" in str(judge_event(idle, E.BUSY, later(-0.001), NOW).reason)
     assert "repeated" in str(judge_event(idle, E.IDLE, later(1), later(1)).reason)
@@ -124,7 +124,7 @@ def test_a_stored_phase_that_is_no_state_is_none(phase: str) -> None:
     assert [parse_state(event.value) for event in E] == list(E)
 
 
-def test_a_refused_event_is_told_with_its_times() -> None:
+def test_a_refused_event_has_its_times() -> None:
     idle = ReportedState(E.IDLE, NOW)
     assert judge_event(idle, E.IDLE, later(1), later(1)).reason == (
         "repeated: the run is idle since 2026-01-01T12:00:00+00:00"

@@ -98,7 +98,7 @@ def test_limits_of_0_are_off() -> None:
     assert check_progress(LoopLimits(same_calls=0, unchanged_calls=0), folded(calls), 3000.0) is None
 
 
-def test_what_was_called_before_anybody_looked_does_not_count() -> None:
+def test_calls_before_the_first_look_do_not_count() -> None:
     progress = loop_detection.forget_untimed_calls(folded([("ls", "a", 0.1)] * 500))
     assert progress.calls == 500
     assert check_progress(LIMITS, progress, 1e6) is None
@@ -117,9 +117,7 @@ def test_a_session_is_never_accused_of_sameness_with_fewer_quick_repeats_than_th
 
 
 @given(st.lists(CALLS, max_size=60), st.integers(1, loop_detection.MAX_REMEMBERED_CALLS))
-def test_whatever_came_before_a_quick_cycle_of_any_length_is_found(
-    before: list[tuple[str, str, float]], length: int
-) -> None:
+def test_quick_cycle_of_any_length_is_found_after_any_start(before: list[tuple[str, str, float]], length: int) -> None:
     cycle = [(f"new {number}", "same", 0.1) for number in range(length)]
     found = check_progress(LoopLimits(unchanged_calls=0), folded([*before, *cycle * N]), 1e6)
     assert found is not None

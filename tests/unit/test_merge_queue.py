@@ -60,7 +60,7 @@ def test_a_position_that_the_queue_does_not_have_is_refused(position: int) -> No
         merge_queue.move(board(approved("a"), approved("b")), "a", position)
 
 
-def test_a_held_task_is_passed_over_and_told_until_it_is_released() -> None:
+def test_a_held_task_is_passed_over_until_it_is_released() -> None:
     state = merge_queue.hold(board(waiting("a", 50), approved("b")), "a", " after  the release ")
     assert merge_rules.next_to_merge(state, NOW) == state.task("b")
     assert obstacles(state) == {"a": "held: after the release", "b": None}
@@ -108,7 +108,7 @@ def test_a_retry_ends_the_pause_and_keeps_the_count_of_tries() -> None:
     assert tried.tasks[0].set_aside == MergeRetry(kind="failed", reason="x", tries=3)
 
 
-def test_tasks_that_depend_on_each_other_are_told_and_not_merged() -> None:
+def test_tasks_that_depend_on_each_other_are_not_merged() -> None:
     state = board(approved("a", depends_on=("b",)), approved("b", depends_on=("a",)))
     assert obstacles(state) == {"a": "depends on b", "b": "depends on a"}
     assert merge_rules.next_to_merge(state, NOW) is None

@@ -144,7 +144,7 @@ def test_a_supervisor_wakes_when_the_pause_of_a_merge_is_over_and_merges_then() 
     assert decide.decide(Situation(agent="coder-1", state=state, now=until)) == Merge("t")
 
 
-def test_whatever_a_task_becomes_after_approved_it_is_set_aside_no_more_and_it_may_be_dropped() -> None:
+def test_a_task_no_longer_approved_is_not_set_aside() -> None:
     made = MergeInProgress(candidate=MADE, expected=TIP, tested=True)
     state = board(approved(merging=made, set_aside=MergeRetry(kind="failed", reason="x")))
     done = merge_rules.record_merge(state, "t", replace_commit(MADE), made).tasks[0]
@@ -217,9 +217,7 @@ def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_com
         (RefChange("refs/stash", gone=True), False),
     ],
 )
-def test_of_the_refs_that_changed_while_tests_ran_those_are_named_that_nobody_else_can_have_moved(
-    change: RefChange, told: bool
-) -> None:
+def test_only_refs_that_tests_alone_can_have_moved_are_named(change: RefChange, told: bool) -> None:
     assert merge_rules.refs_moved_by_tests([change]) == ((change.name,) if told else ())
 
 
@@ -231,9 +229,7 @@ def test_of_the_refs_that_changed_while_tests_ran_those_are_named_that_nobody_el
         (True, True, MergeFailureKind.FAILED),
     ],
 )
-def test_the_kind_of_a_failure_is_what_the_repository_says_of_the_commit(
-    there: bool, related: bool, kind: MergeFailureKind
-) -> None:
+def test_the_kind_of_a_failure_follows_from_the_repository(there: bool, related: bool, kind: MergeFailureKind) -> None:
     assert merge_rules.classify_failure(commit_exists=there, related=related) is kind
 
 

@@ -62,7 +62,7 @@ def test_the_tool_calls_in_what_a_program_printed_are_read_with_their_results(
 
 
 @pytest.mark.parametrize("program", KEPT)
-def test_each_request_is_counted_from_the_programs_own_journal_before_it_says_a_sum(
+def test_each_request_of_the_programs_journal_counts_before_its_sum(
     program: str, tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
     printed = (STREAMS / f"{program}.jsonl").read_text().splitlines(keepends=True)
@@ -128,7 +128,7 @@ def test_the_last_request_of_the_conversation_itself_fills_the_window(
         ([{"model": "other"}], "m-5", 0.1),
     ],
 )
-def test_the_window_that_the_output_tells_outranks_that_of_the_row(
+def test_the_window_in_the_output_outranks_that_of_the_row(
     output: list[dict[str, object]], logged: str, usage: float | None
 ) -> None:
     form = ConversationLogFormat(input=("in",), model="model", windows={"m-5": 1000})
@@ -258,7 +258,7 @@ def test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else(tmp_path: Pat
         assert find_log_files(preset, odd, home) == (), odd
 
 
-def test_a_journal_is_found_where_the_programs_own_variable_says(tmp_path: Path) -> None:
+def test_a_journal_is_found_by_the_programs_own_variable(tmp_path: Path) -> None:
     preset = Preset(
         name="x", config_dir_env="X_HOME", journal=ConversationLogFormat(file="{config}/{id}.jsonl", config="logs")
     )
@@ -276,9 +276,7 @@ def test_a_terminals_tools_are_counted_by_hooks_and_its_tokens_by_the_journal_th
     assert (found.progress.calls, found.used) == (3, WHOLE)
 
 
-def test_what_nobody_tells_is_estimated_after_a_few_calls_and_said_to_be_an_estimate(
-    run_dir: RunDir, clock: FakeClock
-) -> None:
+def test_unreported_usage_is_estimated_after_a_few_calls_and_marked(run_dir: RunDir, clock: FakeClock) -> None:
     silent = Preset(name="x", calls=(ToolCallFormat(id="id", call=("call",), result=("result",)),))
     measured = metering(silent, run_dir, clock)
     line = '{"id":"1","call":"ls","result":"a"}\n'
@@ -292,9 +290,7 @@ def test_what_nobody_tells_is_estimated_after_a_few_calls_and_said_to_be_an_esti
     assert spending.estimate_usage(20, 4000).tokens > spending.estimate_usage(10, 4000).tokens
 
 
-def test_a_price_of_0_for_tokens_that_were_used_is_no_price_where_the_row_says_so(
-    tmp_path: Path, run_dir: RunDir, clock: FakeClock
-) -> None:
+def test_a_price_of_0_for_used_tokens_counts_as_unknown(tmp_path: Path, run_dir: RunDir, clock: FakeClock) -> None:
     for program in ("opencode", "pi"):
         run_dir.output_path.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
         preset = row(program, tmp_path)
@@ -312,7 +308,7 @@ def test_a_result_that_differs_only_in_times_and_in_the_number_of_the_call_is_th
     assert found[0] == found[1] != found[2]
 
 
-def test_a_message_of_lizas_that_a_hook_lays_into_a_result_makes_no_new_result_of_it() -> None:
+def test_a_message_that_a_hook_adds_makes_no_new_result() -> None:
     form = ToolCallFormat(id="id", call=("call",), result=("result",))
     told = "MESSAGE from liza: Liza sees no progress\n"
     results: list[object] = ["1 failed", f"1 failed\n\nGuidance from hooks:\n{told}"]
@@ -395,7 +391,7 @@ def test_a_journal_that_cannot_be_read_keeps_no_call_from_being_counted(
     assert (found.progress.calls, found.used is not None) == (3, True)
 
 
-def test_a_usage_form_without_any_figures_tells_nothing(run_dir: RunDir, clock: FakeClock) -> None:
+def test_a_usage_form_without_figures_is_ignored(run_dir: RunDir, clock: FakeClock) -> None:
     run_dir.output_path.write_text('{"type":"result","usage":{"input_tokens":5}}\n')
     assert metering(Preset(name="x", usage=UsageFormat(session=("id",))), run_dir, clock).final_usage() is None
     assert list(ToolCallReader(()).read({"a": 1})) == list[FinishedCall]()

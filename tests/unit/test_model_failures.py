@@ -74,7 +74,7 @@ ROW = Preset(
 )
 
 
-def test_only_an_answer_ends_a_trouble_where_the_row_says_what_an_answer_is() -> None:
+def test_only_an_answer_ends_a_failure_of_a_model() -> None:
     signs = ModelSigns(ROW.failures, ROW.answers)
     said = 'again first\n{"type":"turn"}\nwords\nagain first\n{"type":"turn"}\n'
     found = find_failure(signs, said, NOW)
@@ -84,7 +84,7 @@ def test_only_an_answer_ends_a_trouble_where_the_row_says_what_an_answer_is() ->
     assert find_failure(ModelSigns(ROW.failures), said, NOW) is None
 
 
-def test_what_a_program_says_of_its_model_is_heard_as_it_is_written_and_once(tmp_path: Path) -> None:
+def test_a_programs_words_about_its_model_count_once(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
     listener = FailureWatch(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
     assert not listener.read_new(1.0, NOW)
@@ -168,11 +168,11 @@ def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong:
         ),
     ],
 )
-def test_status_says_why_and_until_when(model: ModelSilence, left: float, said: str) -> None:
+def test_status_gives_the_reason_and_its_end(model: ModelSilence, left: float, said: str) -> None:
     assert model_silence.describe_status(model, left, "x") == said
 
 
-def test_figures_that_are_none_in_the_groups_of_a_row_say_nothing() -> None:
+def test_invalid_figures_of_a_row_are_ignored() -> None:
     now = datetime(2026, 1, 1, 12, tzinfo=UTC)
     row = FailurePattern(kind="quota", match=r"^limit of (?P<pid>\w+) ends in (?P<minutes>\S+) min")
     said = "limit of ours ends in some min"

@@ -25,7 +25,7 @@ def details(before: State, after: State) -> list[bool]:
     return [item.is_detail for item in find_news(before, after)]
 
 
-def test_tasks_that_came_together_are_told_together_with_what_they_need() -> None:
+def test_tasks_added_together_are_one_line_with_their_needs() -> None:
     wanted = [
         TaskFields("a", **FULL),
         TaskFields("b", **FULL, depends_on=("a",)),
@@ -38,7 +38,7 @@ def test_tasks_that_came_together_are_told_together_with_what_they_need() -> Non
     ]
 
 
-def test_a_claim_a_submission_a_verdict_and_a_merge_are_told_by_whom_they_were_done() -> None:
+def test_claims_submissions_verdicts_and_merges_name_their_actor() -> None:
     start = board(task())
     state, _, review = under_review(start)
     assert [who for who, _ in told(start, state)] == ["coder-1", "coder-1", "code-reviewer-1"]
@@ -63,13 +63,13 @@ def test_a_question_comes_with_the_command_that_answers_it() -> None:
     assert 'asks: unclear. "Which address?" Answer: liza answer task-1 "…"' in text
 
 
-def test_nothing_is_told_twice_and_nothing_of_a_heartbeat() -> None:
+def test_nothing_is_printed_twice_and_no_heartbeat() -> None:
     state, _ = submitted(board(task()))
     assert told(state, state) == []
     assert told(state, state.with_task(replace(state.tasks[0], lease_expires=NOW))) == []
 
 
-def test_a_planners_decision_and_the_end_of_the_goal_are_told() -> None:
+def test_planners_decision_and_the_end_of_the_goal_are_news() -> None:
     note = AlignmentNote(timestamp=NOW, event="planner-1.3", summary="enough")
     before = board()
     after = replace(before, goal=replace(before.goal, status="COMPLETED", alignment_history=(note,)))
@@ -96,7 +96,7 @@ def test_what_moves_nothing_is_printed_only_with_details() -> None:
     assert details(planned, reached) == [False, True]
 
 
-def test_an_edit_of_the_goal_is_told_as_a_persons_and_ends_no_goal() -> None:
+def test_edit_of_goal_is_a_persons_and_ends_no_goal() -> None:
     before = board()
     edited = goal_text.note_edit(
         before.goal, replace(before.goal, description="more", spec_ref="b.md"), "human:ann.lee", NOW
@@ -136,7 +136,7 @@ def test_the_end_of_a_session_that_handed_over_is_no_news() -> None:
     assert told(state, silent) == [("coder-1", "task-1 session ended without a closing command: bye")]
 
 
-def test_a_session_that_was_held_up_and_a_draft_that_stays_one_are_told_with_what_was_in_the_way() -> None:
+def test_held_up_sessions_and_drafts_name_their_obstacle() -> None:
     state, run = claimed(board(task()))
     held = coding.record_session_end(
         state, "task-1", run, outcome=SessionOutcome.HELD_UP, detail="liza submit: x", moved=False, now=NOW
@@ -193,7 +193,7 @@ def test_a_sentence_has_the_run_the_commit_and_the_reason(event: HistoryEvent, t
     assert told_text == f"t {text}"
 
 
-def test_a_task_that_was_dropped_without_a_reason_and_a_merge_without_tests_say_no_more() -> None:
+def test_a_drop_without_reason_and_an_untested_merge_add_nothing() -> None:
     assert news_of(task("t"), happened(E.DROP, None))[0][1] == "t given up"
     assert news_of(task("t"), happened(E.MERGE))[0][1] == f"t merged as {SHOWN}, untested"
 
@@ -236,7 +236,7 @@ def test_news_are_in_the_order_of_time_and_at_the_same_time_in_that_of_the_tasks
     ]
 
 
-def test_new_tasks_are_told_by_author_and_without_an_author_under_no_name() -> None:
+def test_new_tasks_are_grouped_by_author() -> None:
     mine, other = happened(E.ADD, None), happened(E.ADD, None, agent=None)
     after = board(
         task("a", history=(mine,)),
@@ -250,7 +250,7 @@ def test_new_tasks_are_told_by_author_and_without_an_author_under_no_name() -> N
     ]
 
 
-def test_a_session_that_ended_is_told_unless_the_same_run_handed_over() -> None:
+def test_an_ended_session_is_news_unless_its_run_handed_over() -> None:
     handed = replace(happened(E.HANDOFF), run="coder-1.1")
     before = task("t", history=(handed,))
     assert [text for _, text, _, _ in news_of(before, happened(E.ENDED))] == [

@@ -204,7 +204,7 @@ def test_the_board_has_no_address_and_what_is_shown_of_one_is_its_scheme() -> No
     assert all("slack://…" in text and "Token" not in text for text in texts)
 
 
-def test_only_a_person_says_where_alarms_are_sent_and_what_is_run() -> None:
+def test_only_a_person_sets_targets_and_commands_of_alarms() -> None:
     planted = Config(notify=NotifySettings(targets=("env:HOME",), exec="curl evil"))
     assert settings.effective_config(planted, {}).notify == NotifySettings()
 
@@ -310,7 +310,7 @@ def test_a_target_that_failed_is_tried_at_its_time_and_not_before() -> None:
         ("1a://x", "not desktop, env:NAME, file:PATH or a URL"),
     ],
 )
-def test_a_wrong_target_is_told_without_its_text(target: str, problem: str | None) -> None:
+def test_a_wrong_target_is_named_without_its_text(target: str, problem: str | None) -> None:
     assert target_problem(target) == problem
 
 

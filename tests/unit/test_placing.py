@@ -63,11 +63,11 @@ def test_a_directory_beside_the_repository_is_proposed_first_and_the_users_state
         (replace(FREE, path=Path("/home/me/a\nb")), "its path contains a line break"),
     ],
 )
-def test_what_speaks_against_a_directory_is_said(facts: DirectoryFacts, told: str | None) -> None:
+def test_an_unsuitable_directory_has_a_reason(facts: DirectoryFacts, told: str | None) -> None:
     assert directory_objection(ROOT, facts) == told
 
 
-def test_the_directory_that_links_lie_in_means_the_place_inside_the_repository() -> None:
+def test_a_directory_with_links_means_its_place_in_the_repository() -> None:
     assert requested_directory(ROOT, ROOT / ".worktrees") == ROOT / ".worktrees" / ".slots"
     assert requested_directory(ROOT, Path("/disk/slots")) == Path("/disk/slots")
 
@@ -132,7 +132,7 @@ def test_nine_directories_beside_the_repository_are_proposed() -> None:
         (PLACED, BESIDE, True, SlotsMark(Path("/srv"), "two"), True, "it belongs to the crew of /srv"),
     ],
 )
-def test_a_directory_that_is_not_this_crews_is_told(
+def test_a_directory_of_another_crew_is_reported(
     record: SlotsRecord | None, path: Path, directory: bool, mark: SlotsMark | None, own: bool, reason: str | None
 ) -> None:
     assert foreign_reason(record, path, directory, mark, own) == reason

@@ -175,9 +175,7 @@ def test_planners_that_add_tasks_three_times_wait_for_a_person() -> None:
 
 
 @pytest.mark.parametrize(("limit", "rounds", "is_checkpoint"), [(0, 9, False), (1, 1, True), (4, 3, False)])
-def test_the_setting_says_after_how_many_planning_rounds_a_person_is_asked(
-    limit: int, rounds: int, is_checkpoint: bool
-) -> None:
+def test_planning_rounds_limits_rounds_without_a_person(limit: int, rounds: int, is_checkpoint: bool) -> None:
     state = with_config(SETTLED, planning_rounds=limit)
     for _ in range(rounds):
         state = plan_round(state)

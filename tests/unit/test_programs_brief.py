@@ -86,7 +86,7 @@ def test_a_block_begins_with_its_mark_and_the_beacon_and_ends_with_its_mark() ->
     assert made.block.endswith("-->\n")
 
 
-def test_a_coder_is_told_its_first_act_its_task_and_each_way_to_end() -> None:
+def test_a_coders_brief_has_first_act_task_and_closing_commands() -> None:
     block = brief_writer.compose_brief(context(is_set_up=True)).block
     for words in (
         "FIRST run:  /opt/liza/bin/liza ready",
@@ -100,7 +100,7 @@ def test_a_coder_is_told_its_first_act_its_task_and_each_way_to_end() -> None:
         assert words in block
 
 
-def test_work_by_hand_is_told_that_a_person_may_be_there_and_which_set_up_to_run_first() -> None:
+def test_work_by_hand_gets_its_set_up_command() -> None:
     config = Config(integration_command="npm test", sandbox_setup="npm ci")
     by_hand = brief_writer.compose_brief(context(config=config, is_by_hand=True)).block
     assert "TESTS  npm test  (first run the set-up: npm ci)" in by_hand
@@ -129,13 +129,13 @@ def test_each_command_in_a_brief_has_a_path_that_a_login_shell_finds_too(at: bri
     assert COMMANDS.search(made.block)
 
 
-def test_only_what_happened_is_told() -> None:
+def test_only_what_happened_is_in_the_brief() -> None:
     block = brief_writer.compose_brief(context()).block
     for words in ("REJECTED", "HANDED OVER", "ANSWERED", "MERGE FAILED", "NOTE", "None"):
         assert words not in block
 
 
-def test_a_coder_is_told_what_earlier_tries_left() -> None:
+def test_a_coders_brief_has_what_earlier_tries_left() -> None:
     task = replace(
         TASK,
         rejection_reason="rounding is untested",
@@ -198,7 +198,7 @@ def test_after_three_rejections_of_one_kind_a_coder_is_to_state_the_root_cause_f
     assert "ROOT CAUSE FIRST" not in given_back.block
 
 
-def test_a_planner_is_told_of_open_trips_of_the_circuit_breaker_and_a_coder_is_not() -> None:
+def test_open_trips_are_in_a_planners_brief_only() -> None:
     trip = BreakerTrip(time=NOW, trigger="spec_ambiguity", severity="checkpoint", detail="5 questions about a.md")
     resolved = replace(trip, detail="3 questions about b.md", resolved=NOW)
     breaker = CircuitBreaker(status="TRIGGERED", history=(resolved, trip, *[trip] * 20))
@@ -212,7 +212,7 @@ def test_a_planner_is_told_of_open_trips_of_the_circuit_breaker_and_a_coder_is_n
     assert "5 questions" not in coder.block + coder.assignment
 
 
-def test_of_the_output_of_a_merge_that_failed_a_coder_is_told_the_last_lines() -> None:
+def test_coders_brief_has_the_last_lines_of_a_failed_merge() -> None:
     output = "\n".join(f"line {number} {'x' * 90}" for number in range(1, 21))
     said = Event(time=NOW, event="merge failed", detail=f"tests: exit 1 (log: .liza/logs/merge-task-3.log)\n{output}")
     block = brief_writer.compose_brief(context(task=replace(TASK, integration_fix=True, history=(said,)))).block
@@ -221,7 +221,7 @@ def test_of_the_output_of_a_merge_that_failed_a_coder_is_told_the_last_lines() -
     assert "line 2 x" not in block
 
 
-def test_a_reviewer_is_told_the_commit_the_round_and_the_verdicts() -> None:
+def test_a_reviewers_brief_has_commit_round_and_verdicts() -> None:
     task = replace(TASK, status=Status.READY_FOR_REVIEW, review_cycles_current=1, rejection_reason="rounding")
     block = brief_writer.compose_brief(context("code-reviewer-1.4", task)).block
     for words in (
@@ -237,7 +237,7 @@ def test_a_reviewer_is_told_the_commit_the_round_and_the_verdicts() -> None:
 
 
 @pytest.mark.parametrize("run", ["coder-1.7", "code-reviewer-1.4"])
-def test_the_start_up_check_that_the_last_session_failed_is_told_until_another_one_began(run: str) -> None:
+def test_failed_start_up_check_is_in_brief_until_another_began(run: str) -> None:
     earlier = f"{run.rpartition('.')[0]}.3"
     failed = FailedCheck(time=NOW, run=earlier, check="worktree", expected="a worktree", actual="no worktree")
     begun = Event(time=NOW, event="resume", run=run)
@@ -256,7 +256,7 @@ def test_a_reviewer_without_a_commit_is_not_briefed() -> None:
         brief_writer.compose_brief(context("code-reviewer-1.4", replace(TASK, review_commit=None)))
 
 
-def test_a_planner_is_told_why_it_was_woken_how_things_stand_and_what_is_asked() -> None:
+def test_planners_brief_has_its_reason_the_state_and_the_question() -> None:
     stuck = replace(TASK, status=Status.BLOCKED, blocked_reason="no address", blocked_questions=("Which sender?",))
     found = Discovery(id="d-1", description="the cart rounds", severity="high")
     at = context("planner-1.3", None, tasks=(stuck,), discovered=(found,), integration_tip="b" * 40)
@@ -338,7 +338,7 @@ def test_the_assignment_has_its_sections_and_the_contract_chain(run: str, sectio
         assert words in text
 
 
-def test_the_prompt_is_short_and_says_mode_task_and_where() -> None:
+def test_the_prompt_is_short_and_has_mode_task_and_path() -> None:
     prompt = brief_writer.compose_brief(context()).prompt
     assert "Mode: Liza coder\n" in prompt
     assert "task-3" in prompt
@@ -378,7 +378,7 @@ def test_a_text_of_200_kb_is_cut_in_the_block_whole_in_the_assignment_and_never_
     assert len(made.prompt.encode()) < 600
 
 
-def test_a_coder_in_a_box_is_told_where_the_moved_target_is() -> None:
+def test_a_boxed_coders_brief_names_the_moved_target() -> None:
     confined, other = (brief_writer.compose_brief(context(is_confined=value)).block for value in (True, False))
     assert "`git fetch liza`" in confined
     assert "liza/integration" in confined
@@ -417,7 +417,7 @@ def test_defused_text_has_no_mark_and_defusing_twice_changes_nothing_more(text: 
 
 
 @given(st.text(), st.integers(min_value=0, max_value=50))
-def test_a_cut_is_at_a_whole_character_and_not_longer_than_said(text: str, limit: int) -> None:
+def test_a_cut_is_at_a_whole_character_within_the_limit(text: str, limit: int) -> None:
     made = truncate_text(text, limit)
     if len(text.encode()) <= limit:
         assert made == text
@@ -427,7 +427,7 @@ def test_a_cut_is_at_a_whole_character_and_not_longer_than_said(text: str, limit
         assert len(kept.encode()) <= limit
 
 
-def test_a_reviewer_of_the_next_round_is_told_what_the_last_one_found_though_the_coder_has_submitted_since() -> None:
+def test_a_reviewer_of_the_next_round_gets_the_last_findings() -> None:
     rejected = Event(time=NOW, event="reject", agent="code-reviewer-1", detail="rounding is untested")
     task = replace(
         TASK, status=Status.READY_FOR_REVIEW, review_cycles_current=1, rejection_reason=None, history=(rejected,)
@@ -437,7 +437,7 @@ def test_a_reviewer_of_the_next_round_is_told_what_the_last_one_found_though_the
     assert "rounding is untested" in made.block
 
 
-def test_a_session_after_a_crash_is_told_of_it_and_one_after_a_claim_is_not() -> None:
+def test_a_session_after_a_crash_learns_of_it() -> None:
     claimed = Event(time=NOW, event="claim", agent="coder-1", run="coder-1.6")
     crashed = Event(time=NOW, event="crash", agent="coder-1", run="coder-1.6", detail="exit 3. no space left")
     after = brief_writer.compose_brief(context(task=replace(TASK, history=(claimed, crashed)))).block
@@ -448,6 +448,6 @@ def test_a_session_after_a_crash_is_told_of_it_and_one_after_a_claim_is_not() ->
     assert "BEFORE" not in brief_writer.compose_brief(context(task=replace(TASK, history=(crashed, claimed)))).block
 
 
-def test_a_spec_below_liza_is_named_where_it_lies_for_no_worktree_has_it() -> None:
+def test_a_spec_below_liza_is_named_with_its_path() -> None:
     made = brief_writer.compose_brief(context(task=replace(TASK, spec_ref=".liza/specs/goal.md")))
     assert f"{ROOT}/.liza/specs/goal.md" in made.block

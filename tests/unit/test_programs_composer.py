@@ -81,7 +81,7 @@ def test_the_line_of_a_real_program_is_known_to_be_empty_or_begun_wherever_its_c
     assert keyboard.is_described(preset)
 
 
-def test_in_a_wide_terminal_figures_to_the_right_of_the_line_are_nobodys_words() -> None:
+def test_figures_right_of_the_line_in_wide_terminals_are_ignored() -> None:
     figures = " " * 70 + "$0.00 spent"
     lines = ("", "  ┃", "  ┃" + figures, "  ┃" + figures, "  ┃  Build auto · Scripted" + figures, "  ╹" + "▀" * 99)
     assert keyboard.classify_line(Screen(lines), row("opencode")) is InputLine.EMPTY

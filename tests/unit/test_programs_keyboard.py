@@ -71,7 +71,7 @@ def typed(program: Tui, text: str, preset: Preset = PROMPT, limit: float = 20.0)
     raise AssertionError("it never came to an end")
 
 
-def test_a_program_that_takes_the_text_is_told_once_with_one_enter() -> None:
+def test_a_program_that_takes_the_text_gets_one_enter() -> None:
     program = Tui()
     assert typed(program, "hello there") == Sent(1)
     assert program.said[-1] == "❯ hello there"
@@ -83,28 +83,28 @@ def test_a_long_text_is_found_again_although_it_is_wrapped_and_framed() -> None:
     assert typed(program, "please look at the failing test of the parser first, and then go on") == Sent(1)
 
 
-def test_a_long_paste_that_the_program_folds_into_a_note_counts_as_standing_there() -> None:
+def test_a_folded_paste_counts_as_typed() -> None:
     program = Tui()
     program.folds = True
     assert typed(program, "one\ntwo\nthree") == Sent(1)
     assert program.said[-1] == "❯ [Pasted text #1 +2 lines]"
 
 
-def test_enter_comes_again_while_the_text_stands_there_and_not_once_more() -> None:
+def test_enter_is_repeated_only_while_the_text_is_there() -> None:
     program = Tui()
     program.enters_needed = 2
     assert typed(program, "hello") == Sent(2)
     assert (len(program.pasted), program.enters) == (1, 2)
 
 
-def test_a_program_that_is_deaf_to_enter_for_a_while_is_told_in_the_end() -> None:
+def test_program_deaf_to_enter_gets_the_text_in_the_end() -> None:
     program = Tui()
     program.deaf_until = 3.0
     assert typed(program, "hello") == Sent(4)
     assert len(program.pasted) == 1
 
 
-def test_a_program_that_never_takes_it_is_reported_with_the_text_standing_there_and_is_not_pasted_into_again() -> None:
+def test_program_that_never_takes_it_is_reported_without_second_paste() -> None:
     program = Tui()
     program.deaf_until = 1e9
     assert typed(program, "hello") == NotSent("it was typed but not sent, after 4 Enters", is_left_unsent=True)
@@ -239,7 +239,7 @@ def test_a_persons_line_in_a_frame_that_no_row_knows_asks_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("line", ["Do you want to continue? [y/N] ", "Password: "])
-def test_words_of_a_question_elsewhere_than_before_the_cursor_keep_nobody_from_typing(line: str) -> None:
+def test_question_words_elsewhere_than_before_cursor_do_not_prevent_typing(line: str) -> None:
     assert keyboard.find_refusal(at_cursor(line, "> "), PLAIN) is None
     assert keyboard.find_refusal(at_cursor(f"❯ {line}"), PROMPT) is None
     assert keyboard.find_refusal(at_cursor(f"❯ {line}", cursor_column=2, line_mode=False), PROMPT) is None
@@ -336,7 +336,7 @@ def refused(screen: Screen, preset: Preset) -> NotSent:
     return found
 
 
-def test_where_nobody_knows_how_an_empty_line_looks_a_message_goes_into_the_brief_once_a_person_was_there() -> None:
+def test_unknown_empty_lines_send_messages_into_brief_after_a_person() -> None:
     plain = at_cursor("> ", was_visited=True)
     assert refused(plain, PLAIN) == keyboard.LINE_UNKNOWN
     assert refused(replace(plain, was_visited=False, seconds_since_key=60.0), PLAIN) == keyboard.LINE_UNKNOWN
@@ -351,7 +351,7 @@ def test_a_person_who_reads_the_history_is_left_there_until_the_keys_have_rested
     assert looked_at(replace(reads, seconds_since_key=30.0)) == LeaveHistory()
 
 
-def test_a_dialogs_text_in_an_answer_above_the_prompt_keeps_nobody_from_typing() -> None:
+def test_a_dialogs_text_above_the_prompt_does_not_prevent_typing() -> None:
     program = Tui()
     program.said.append("The dialog says: Do you trust the files in this folder?")
     assert typed(program, "hello") == Sent(1)
@@ -569,7 +569,7 @@ def test_silence_is_a_sign_that_grows_and_never_proves(
     assert idle_detection.combine_confidence(found, 0.0) == pytest.approx(confidence)
 
 
-def test_where_there_is_no_proc_silence_alone_has_to_do_and_the_evidence_says_so(
+def test_without_proc_only_silence_is_evidence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(idle_detection, "process_signs", lambda *_: ())
@@ -579,7 +579,7 @@ def test_where_there_is_no_proc_silence_alone_has_to_do_and_the_evidence_says_so
     assert idle_detection.combine_confidence(found, 0.0) > idle_detection.IDLE_THRESHOLD
 
 
-def test_one_witness_against_it_outweighs_all_others() -> None:
+def test_one_contrary_sign_outweighs_all_others() -> None:
     idle, busy = (
         idle_detection.IdleSign("silence", 0.8, 9.0),
         idle_detection.IdleSign("process", 0.95, 7.0, is_busy=True),
@@ -610,9 +610,7 @@ BOX = (
         (("Two things:", " 1. Yes", " 2. No"), None),
     ],
 )
-def test_numbered_options_under_each_other_are_a_menu_unless_the_prompt_stands_below(
-    lines: tuple[str, ...], says: str | None
-) -> None:
+def test_numbered_options_are_a_menu_unless_a_prompt_is_below(lines: tuple[str, ...], says: str | None) -> None:
     assert screens.find_question(Screen(lines), "❯ ", ()) == says
 
 
@@ -643,7 +641,7 @@ def test_a_question_that_flashes_by_while_a_program_comes_up_costs_no_try() -> N
     assert isinstance(policy.send(Tui().screen()), Paste)
 
 
-def test_a_pattern_on_the_last_line_says_that_a_program_waits_whose_row_names_no_prompt() -> None:
+def test_a_last_line_pattern_shows_that_a_program_waits() -> None:
     for patterns, wanted in (((), LookAtScreen), ((r"^ask me> ?$",), Paste)):
         assert isinstance(seen_twice(Screen(("Welcome", "ask me> "), cursor_row=1, cursor_column=8), patterns), wanted)
 
@@ -657,7 +655,7 @@ def test_the_next_look_comes_when_a_program_has_been_silent_long_enough_to_be_kn
         assert act.timeout <= idle_detection.SILENT_SECONDS - 0.3 + keyboard.MIN_REST + 1e-9
 
 
-def test_a_prompt_behind_which_nobody_listens_yet_is_waited_for_a_moment_and_no_longer() -> None:
+def test_a_prompt_without_a_listener_is_waited_for_only_briefly() -> None:
     policy = keyboard.plan_typing("hello", PROMPT)
     next(policy)
     looks = 0

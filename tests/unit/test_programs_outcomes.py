@@ -153,14 +153,14 @@ def test_the_first_evidence_answers(facts: ReadinessFacts, verdict: Ready | Stil
     assert readiness.classify_readiness(facts) == verdict
 
 
-def test_no_witnesses_are_no_confidence_and_many_are_never_more_than_sure() -> None:
+def test_no_signs_are_no_confidence_and_many_at_most_certainty() -> None:
     assert readiness.combine_confidence((), 0.0) == 0.0
     assert readiness.combine_confidence((IdleSign("a", 1.0, 0.0), IdleSign("b", 1.0, 0.0)), 0.0) == 1.0
 
 
 @pytest.mark.parametrize("hooks", ["", "not-installed-by-this-release"])
 @pytest.mark.parametrize(("prompt", "beacon"), [("arg", "prompt"), ("stdin", "stdin"), ("none", "file")])
-def test_without_hooks_the_context_lies_in_the_file_and_nothing_is_typed(hooks, prompt, beacon) -> None:
+def test_without_hooks_the_context_is_in_the_file(hooks, prompt, beacon) -> None:
     preset = Preset(name="x", headless=LaunchMode(prompt=prompt), hooks=HookSettings(provider=hooks))
     plan = command_line.choose_carriers(preset, interactive=False)
     assert (plan.beacon, plan.context) == (beacon, "file")
@@ -198,7 +198,7 @@ def test_a_confined_program_may_run_the_projects_tests_where_there_are_any() -> 
         assert command_line.build_command(preset, how, "p", ground("prompts", test_command=tests)).argv == argv
 
 
-def test_permissions_that_nobody_gave_are_refused() -> None:
+def test_ungranted_permissions_are_refused() -> None:
     with pytest.raises(UsageError, match=r"config\.permissions is .yolo., expected prompts or bypass"):
         command_line.build_command(Preset(name="x", command="x"), LaunchMode(), "p", ground("yolo"))
 

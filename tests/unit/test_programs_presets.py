@@ -98,7 +98,7 @@ def test_every_pattern_of_the_rows_is_tied_to_the_beginning_of_a_line_and_compil
             assert set(re.compile(row.usage.pattern).groupindex) <= {"input", "output", "cost"}
 
 
-def test_no_line_of_a_program_says_a_word_in_braces_that_nobody_fills_in(project: Project) -> None:
+def test_no_line_of_a_program_has_an_unfilled_placeholder(project: Project) -> None:
     for row in project.load().rows.values():
         for interactive, permissions in itertools.product((True, False), ("prompts", "bypass")):
             row = msgspec.structs.replace(row, command=row.command or "x")
@@ -147,7 +147,7 @@ def test_no_module_names_a_vendors_program(project: Project) -> None:
         assert not said & names, f"{module.relative_to(programs)} names {said & names}"
 
 
-def test_a_later_files_keys_lie_over_an_earlier_ones_and_leave_the_rest(project: Project) -> None:
+def test_a_later_files_keys_override_an_earlier_ones(project: Project) -> None:
     project.user('[programs.codex]\nready_timeout = 5\nargs = ["--user"]\n[programs.codex.headless]\nargs = ["u"]')
     project.own("[programs.codex]\nready_timeout = 7")
     row = project.load().resolve("codex")
@@ -245,7 +245,7 @@ command = "./evil.sh"
 """
 
 
-def test_a_clones_own_table_changes_nothing_of_what_runs_and_says_so(project: Project) -> None:
+def test_a_clones_own_table_changes_no_program_and_is_named(project: Project) -> None:
     before = project.load().resolve("codex")
     project.tracked(EVIL)
     table = project.load()
@@ -378,7 +378,7 @@ def test_a_program_that_cannot_be_is_refused_with_the_reason(project: Project, s
         project.load().resolve(spec)
 
 
-def test_installed_is_what_the_program_itself_says(project: Project) -> None:
+def test_installed_is_what_the_program_reports(project: Project) -> None:
     program = project.root / "fake"
     program.write_text('#!/bin/sh\nread x && exit 1\necho "fake 1.2 ($1)"\n')
     project.own('[programs.fake]\ncommand = "./fake"\nversion = ["--version"]\ninstall = "make fake"')
@@ -575,13 +575,13 @@ def test_what_a_program_prints_of_a_model_that_refuses_it_is_known_and_what_its_
     assert (found.kind, found.message, seconds, found.retried) == means
 
 
-def test_a_row_without_words_for_permissions_and_one_that_says_none_confine_nothing(project: Project) -> None:
+def test_a_row_without_words_for_permissions_confines_nothing(project: Project) -> None:
     project.own("[programs.mine]\ncommand = 'x'\n[programs.tied]\ncommand = 'x'\npermissions.prompts = ['--tied']")
     rows = project.load().rows
     assert {name for name, row in rows.items() if not row.has_prompts} == {"mine", "script", "pi"}
 
 
-def test_a_value_of_the_wrong_kind_names_the_file_in_which_it_stands_and_how_to_mend_it(project: Project) -> None:
+def test_value_of_the_wrong_kind_names_its_file_and_fix(project: Project) -> None:
     project.user("[programs.mine]\ncommand = 'x'\nusage.input = 'tokens'")
     project.own("[programs.mine]\nready_timeout = 7")
     with pytest.raises(UsageError, match=r"usage\.input") as caught:
@@ -614,7 +614,7 @@ def test_a_table_that_would_be_refused_is_not_trusted_and_one_that_is_names_its_
     assert set(commands) == {"./evil.sh --x ./evil.sh", "./evil.sh", "script:./evil.sh"}
 
 
-def test_a_row_that_stands_only_in_a_table_that_is_not_trusted_is_named_with_it(project: Project) -> None:
+def test_row_of_an_untrusted_table_only_is_named_with_it(project: Project) -> None:
     project.tracked(EVIL)
     with pytest.raises(UsageError, match=r"is defined only in .*liza\.toml, which is not trusted") as caught:
         project.load().resolve("own")
@@ -638,7 +638,7 @@ def test_a_command_that_is_given_without_its_row_is_hinted_at_with_it(project: P
     assert caught.value.hint == hint.replace("up --program", "programs check")
 
 
-def test_a_command_that_cannot_run_says_whether_it_is_there_and_a_directory_is_not_made_executable(
+def test_a_command_that_cannot_run_is_missing_or_not_executable(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project.root)
@@ -687,12 +687,12 @@ def test_what_show_prints_of_a_row_can_be_put_into_a_table_as_it_is(project: Pro
 
 
 @pytest.mark.parametrize("word", ["nobody=codex", "coders=codex", "=codex", "A=1 ./agent.sh"])
-def test_a_program_for_somebody_who_cannot_be_says_that_it_is_about_who(word: str) -> None:
+def test_a_program_for_an_impossible_agent_names_who_is_meant(word: str) -> None:
     with pytest.raises(UsageError, match="is not a role or an agent"):
         parse_programs([word])
 
 
-def test_a_command_with_a_variable_in_front_of_it_is_for_nobody_in_particular() -> None:
+def test_a_command_after_a_variable_is_for_all_agents() -> None:
     assert parse_programs(["script:A=1 ./agent.sh", "reviewer=./x=y"]) == (
         "script:A=1 ./agent.sh",
         {"code-reviewer": "./x=y"},
@@ -700,9 +700,7 @@ def test_a_command_with_a_variable_in_front_of_it_is_for_nobody_in_particular() 
     assert parse_programs(["./agent.sh --x=1"])[0] == "./agent.sh --x=1"
 
 
-def test_a_check_where_no_program_is_installed_is_no_success_and_says_how_to_have_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_without_installed_programs_fails_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git = shutil.which("git")
     assert git is not None
     (tmp_path / "bin").mkdir()
@@ -715,7 +713,7 @@ def test_a_check_where_no_program_is_installed_is_no_success_and_says_how_to_hav
     assert "liza programs check script:./agent.sh" in render_crew.format_programs(found)
 
 
-def test_a_program_is_driven_over_acp_if_its_row_or_its_spec_says_so() -> None:
+def test_a_program_uses_acp_by_its_row_or_its_spec() -> None:
     row = Preset(name="x", command="x", acp=AcpSettings(command="x-acp", args=("--acp",)), instructions=("A.md",))
     table = Presets({"x": row, "y": Preset(name="y", command="y")}, Layer("b"), Layer("u"), (), Path("/r"))
     assert table.resolve("x").via == "headless"

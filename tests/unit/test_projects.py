@@ -147,7 +147,7 @@ def test_a_monorepo_without_a_command_at_its_top_runs_those_of_its_parts() -> No
         ("pytest -q", 1, "1 failed, 3 passed", None),
     ],
 )
-def test_a_runner_that_is_missing_is_told_from_red_tests(
+def test_a_missing_runner_is_distinguished_from_red_tests(
     command: str, code: int, tail: str, missing: str | None
 ) -> None:
     assert missing_runner(command, code, tail) == missing

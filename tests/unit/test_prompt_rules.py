@@ -45,7 +45,7 @@ def prompt(name: str, priority: str = "normal") -> Message:
         ("system", set(), "so its brief contains it"),
     ],
 )
-def test_a_person_is_told_how_a_message_reaches_the_session(priority: str, ways: set[str], expected: str) -> None:
+def test_a_note_names_how_it_reaches_the_session(priority: str, ways: set[str], expected: str) -> None:
     channels = DeliveryChannels("coder-1.7", **dict.fromkeys(ways, True))
     text = describe_delivery(PromptPriority(priority), channels)
     assert (text.endswith(expected), "coder-1.7" in text) == (True, True), text
@@ -63,7 +63,7 @@ def test_the_priorities_are_ordered_as_they_are_delivered() -> None:
         (frozenset(PRIORITIES), ["1-s", "1-u", "1-n", "1-l", "1-003"]),
     ],
 )
-def test_an_id_tells_which_files_need_not_be_read(priorities: frozenset[PromptPriority], names: list[str]) -> None:
+def test_an_id_shows_which_files_need_no_reading(priorities: frozenset[PromptPriority], names: list[str]) -> None:
     every = ["1-s", "1-u", "1-n", "1-l", "1-003"]
     assert [name for name in every if may_have_priority(name, priorities)] == names
 
@@ -181,6 +181,6 @@ TestDelivery.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 @pytest.mark.parametrize("name", ["003l", "l", "1_l", ""])
-def test_an_id_without_a_letter_of_its_own_tells_nothing(name: str) -> None:
+def test_an_id_without_its_own_letter_shows_nothing(name: str) -> None:
     assert may_have_priority(name, DURING_TURN)
     assert not may_have_priority("1-l", DURING_TURN)

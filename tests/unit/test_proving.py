@@ -103,7 +103,7 @@ def test_a_script_is_known_by_its_first_line_and_keeps_it() -> None:
         ),
     ],
 )
-def test_only_positive_evidence_says_that_another_checkout_is_tested(
+def test_only_positive_evidence_shows_that_another_checkout_is_tested(
     seen: ProofObservation, outcome: ProofOutcome
 ) -> None:
     assert judge_proof(seen, "/me/invo", "cure") == outcome
@@ -325,7 +325,7 @@ COPY = test_proof.TestsAnotherCheckout
         (ProofObservation(exit_status=1, broken=SOURCES), Proved()),
     ],
 )
-def test_the_outcome_of_a_proof_says_on_which_evidence(seen: ProofObservation, outcome: ProofOutcome) -> None:
+def test_the_outcome_of_a_proof_names_its_evidence(seen: ProofObservation, outcome: ProofOutcome) -> None:
     assert judge_proof(seen, "/me/invo", "cure") == outcome
 
 

@@ -47,7 +47,7 @@ def test_only_a_login_is_left_out_of_a_url(url: str, shown: str) -> None:
         (PushAddress(urls=()), make_address([GOOD]), "origin is at", ACCEPT),
     ],
 )
-def test_an_address_that_nobody_accepted_is_named_with_one_command(
+def test_an_unaccepted_address_is_named_with_one_command(
     accepted: PushAddress | None, present: PushAddress, words: str, hint: str
 ) -> None:
     error = find_change(accepted, present, "liza push")

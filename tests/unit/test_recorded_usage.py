@@ -188,7 +188,7 @@ def measure(program: str, root: Path, clock: FakeClock, home: Path) -> list[Meas
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_usage_of_a_session_is_what_its_program_says(program: str, tmp_path: Path, clock: FakeClock) -> None:
+def test_the_usage_of_a_session_is_what_its_program_reports(program: str, tmp_path: Path, clock: FakeClock) -> None:
     conversations: dict[str, TokenUsage] = {}
     for session, living, final in measure(program, tmp_path, clock, RECORDED / program / "home"):
         told = TOLD[program](session)

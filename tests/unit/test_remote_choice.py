@@ -43,7 +43,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("remotes", "settings", "push", "projects"), CASES.values(), ids=CASES)
-def test_the_settings_of_git_say_where_branches_and_requests_go(
+def test_gits_settings_determine_where_branches_and_requests_go(
     remotes: str, settings: str, push: str, projects: str
 ) -> None:
     config = {f"remote.{name}.url": URLS[name] for name in remotes.split()}

@@ -277,11 +277,11 @@ def test_a_crew_that_is_off_is_one_line_with_its_command() -> None:
     assert text.splitlines()[1:] == ["the crew is off: liza up --coders 4", "", "t  to do  what t is"]
 
 
-def test_an_empty_crew_is_told_what_to_do_first() -> None:
+def test_an_empty_crew_gets_the_first_command() -> None:
     assert "liza up" in draw()
 
 
-def test_the_reason_of_a_task_says_what_its_word_leaves_out() -> None:
+def test_the_reason_of_a_task_completes_its_word() -> None:
     merge = Event(time=NOW, event="merge failed", detail="conflict with integration in shop.py\nmore")
     approved = Event(time=NOW, event="approve")
     tasks = [
@@ -331,7 +331,7 @@ def test_an_alarm_is_as_old_as_its_line_in_the_log() -> None:
     assert (row.since, row.seconds, row.waiting_since) == (NOW - timedelta(minutes=5), 300, None)
 
 
-def test_why_the_crew_is_paused_is_said_once() -> None:
+def test_the_reason_of_a_pause_is_printed_once() -> None:
     reason = "the sprint has spent $12.00 of $10.00"
     agents = (agent("coder-1", "IDLE", why="PAUSE is set; liza resume removes it"),)
     paused = {"signals": {"PAUSE": reason}, "agents": agents}
@@ -376,7 +376,7 @@ def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
     assert "  script:…/agent.sh -x" in lines[0]
 
 
-def test_the_end_says_how_far_integration_is_ahead_and_the_next_command() -> None:
+def test_the_end_shows_how_far_integration_is_ahead_and_next() -> None:
     goal = Goal(id="goal", description="g", status="COMPLETED")
     ahead = CommitsAhead("integration", "main", commits=3)
 
@@ -515,7 +515,7 @@ def test_only_a_task_that_waits_for_review_has_a_commit_in_review(status: Status
 
 
 @given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=6))
-def test_columns_stand_under_each_other_whatever_is_in_them(rows: list[list[str]]) -> None:
+def test_columns_are_aligned_with_any_text(rows: list[list[str]]) -> None:
     rows = [[cell.replace("\n", " ").replace("\r", " ") for cell in cells] for cells in rows]
     lines = align_columns([[*cells, "|"] for cells in rows])
     ends = {cell_width(line) for line in lines.split("\n")} if rows else set()
@@ -554,7 +554,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     assert refused.value.hint == "liza logs --since 15m"
 
 
-def test_a_merge_that_failed_and_whose_coder_is_off_is_said_once() -> None:
+def test_a_failed_merge_with_its_coder_off_is_printed_once() -> None:
     lost = Alarm("orphaned_integration_failed", "t", "t does not merge", "liza up")
     news = Alarm("integration_failed", "t", "t does not merge", "liza task show t")
     assert draw(waiting=(lost,), alarms=(lost, news)).count("t does not merge") == 1
@@ -571,7 +571,7 @@ def test_lists_and_details_are_read_and_a_detail_without_a_key_is_refused() -> N
             parse_details([wrong])
 
 
-def test_every_command_stands_under_one_heading_and_says_an_example() -> None:
+def test_every_command_has_one_heading_and_an_example() -> None:
     paths = [path for _, group in list_headings() for path in group]
     assert len(paths) == len(set(paths))
     assert {path.partition(" ")[0] for path in paths} == set(command_names())

@@ -39,7 +39,7 @@ exec: {report_files.PRIVATE_NOTE}
     assert report_files.prepare_file("a", text.encode(), "", [command]).data.decode() == wanted
 
 
-def test_of_a_long_file_the_end_is_kept_and_says_so() -> None:
+def test_the_end_of_a_long_file_is_kept_and_marked() -> None:
     data = b"first\n" + b"x" * MAX_FILE_SIZE + b"\nlast\n"
     file = report_files.prepare_file("a", data, "")
     assert file.is_cut

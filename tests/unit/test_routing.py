@@ -50,7 +50,7 @@ def test_the_fit_counts_merges_in_the_scope_and_success(
     assert routing.fit(records, scope) == expected
 
 
-def test_a_task_is_kept_for_the_coder_that_fits_best_and_then_for_nobody() -> None:
+def test_task_is_reserved_for_the_best_coder_for_a_time() -> None:
     state = crew()
     none = picking.pick_task(state, "coder-1", later(5), ONLINE)
     assert none == NoTask("task-1: the record of coder-2 fits best: 1 (beside coder-1 0, coder-3 0)", 15.0)

@@ -21,7 +21,7 @@ SEED = int(os.environ.get("LIZA_SEED", "1"))
 EXAMPLES = int(os.environ.get("LIZA_EXAMPLES", "500"))
 
 
-def test_the_rules_do_what_the_model_says_and_every_board_can_be_completed() -> None:
+def test_the_rules_agree_with_the_model_and_every_board_completes() -> None:
     crew_machine.REACHED.clear()
     run_state_machine_as_test(CrewMachine, settings=settings(max_examples=100, stateful_step_count=50, deadline=None))
     # Hypothesis takes constants from the sources, so each change of them changes the walks, and 100 may miss a status.

@@ -36,7 +36,7 @@ def test_a_sentence_is_there_and_bounded(text: str) -> None:
     assert sentence_text.check_sentence(" a \n b ") == "a b"
 
 
-def test_the_task_lacks_nothing_and_says_that_there_is_only_a_sentence() -> None:
+def test_the_task_of_a_sentence_lacks_nothing() -> None:
     fields = sentence_text.sentence_fields("a", "Show the due date")
     added = task("a", Status.DRAFT, **fields.given_fields())
     assert backlog.find_missing(board(), added, frozenset({".liza/specs/a.md"})) == ()
@@ -62,14 +62,14 @@ def test_words_of_the_id_end_before_its_limit_and_a_sentence_of_the_longest_leng
 
 
 @pytest.mark.parametrize(("text", "says"), [("", "empty"), ("x" * 2001, "2001 characters")])
-def test_a_refused_sentence_is_told_by_its_length(text: str, says: str) -> None:
+def test_a_refused_sentence_names_its_length(text: str, says: str) -> None:
     with pytest.raises(UsageError) as refused:
         sentence_text.check_sentence(text)
     assert str(refused.value) == f"the sentence is {says}; it can have 1 to 2000"
     assert refused.value.hint == "liza task add --help"
 
 
-def test_the_document_of_a_sentence_begins_with_it_and_each_closed_status_makes_room_for_a_new_task() -> None:
+def test_sentences_document_begins_with_it_and_closed_tasks_free_ids() -> None:
     assert sentence_text.compose_sentence_spec("Pay").startswith("# Pay\n\n")
     fields = sentence_text.sentence_fields("a", "Pay")
     assert (fields.id, fields.description, fields.spec_ref) == ("a", "Pay", ".liza/specs/a.md")

@@ -25,7 +25,7 @@ def test_every_reason_and_every_outcome_has_its_row_and_every_sentence_is_of_one
     assert len({rule.sentence for rule in STOP_RULES.values()}) == len(StopReason)
 
 
-def test_reasons_that_say_nothing_about_the_session_are_deliberate() -> None:
+def test_reasons_apart_from_the_session_are_deliberate() -> None:
     deliberate = {reason for reason in StopReason if STOP_RULES[reason].deliberate}
     assert deliberate == {StopReason.STOP, StopReason.OVER, StopReason.LINGERING, StopReason.FENCED}
 

@@ -152,7 +152,7 @@ def test_a_failed_command_has_its_exit_code_and_the_last_line_of_its_output() ->
     assert rows(read("items", done)) == ["runs     make test · exit 2: no rule for test"]
 
 
-def test_a_refused_call_says_so_and_why() -> None:
+def test_a_refused_call_has_its_reason() -> None:
     events = read(
         "blocks",
         claude("assistant", called("c1", "Bash", command="git push")),
@@ -263,7 +263,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("program", ENDS)
-def test_the_conversation_log_of_each_program_tells_each_command_with_its_end(program: str) -> None:
+def test_each_programs_conversation_log_has_each_command_with_its_end(program: str) -> None:
     entries = conversation(program)
     assert all(entry.time is not None for entry in entries)
     shown = [row[10:] for row in format_session(merge_sources([], entries), SessionStyle(None))]
@@ -293,7 +293,7 @@ def at(second: int, event: SessionEvent) -> LoggedEvent:
     return LoggedEvent("coder-1", "coder-1.1", NOON + timedelta(seconds=second), event)
 
 
-def test_a_log_is_merged_with_what_only_the_output_tells_and_no_call_is_shown_twice() -> None:
+def test_log_is_merged_with_output_and_no_call_is_doubled() -> None:
     used = TokenUsage(input=900, cached=0, output=9, cost=0.5)
     call = ToolCalled("item_1", "shell", {"command": "ls"})
     output = [at(1, SessionBegan("c")), at(2, call), at(2, Printed("WARNING")), at(5, Failed("no more"))]

@@ -74,7 +74,7 @@ def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path
     assert (found.used.input, found.used.output, round(found.used.cost or 0, 2)) == (3200, 1300, 0.03)
 
 
-def test_what_stands_inside_of_a_document_is_no_document_of_its_own(tmp_path: Path) -> None:
+def test_documents_inside_a_document_are_not_documents_of_their_own(tmp_path: Path) -> None:
     form = UsageFormat(form="json", input=("used",), combine="sum")
     whole = '{"used": 5, "last":\n{"used": 3}\n}\n'
     assert usage_report.read_usage(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == ReportedUsage(
@@ -82,14 +82,14 @@ def test_what_stands_inside_of_a_document_is_no_document_of_its_own(tmp_path: Pa
     )
 
 
-def test_what_was_not_told_is_none_and_no_zero(tmp_path: Path) -> None:
+def test_an_unreported_value_is_none_and_not_zero(tmp_path: Path) -> None:
     form = UsageFormat(when={"type": "result"}, input=("usage.input_tokens",))
     assert usage_report.read_usage(form, printed(tmp_path, TURNS)) is None
     assert usage_report.read_usage(form, tmp_path / "nowhere") is None
     assert usage_report.read_usage(UsageFormat(), printed(tmp_path, TURNS)) is None
 
 
-def test_a_program_that_tells_it_in_a_file_of_the_run_is_read_there(tmp_path: Path) -> None:
+def test_a_program_that_reports_in_a_file_is_read_there(tmp_path: Path) -> None:
     form = UsageFormat(file="export/export.json", form="json", input=("usage.in",), output=("usage.out",), cost="cost")
     output = printed(tmp_path, "nothing of that\n")
     assert usage_report.read_usage(form, output) is None
@@ -131,7 +131,7 @@ def spent(run: str, task: str, used: TokenUsage | None, seconds: float = 10) -> 
         (Budget(seconds_per_sprint=31), None),
     ],
 )
-def test_a_budget_is_reached_by_what_was_told_and_by_time(budget: Budget, wanted: str | None) -> None:
+def test_a_budget_is_reached_by_reported_usage_and_by_time(budget: Budget, wanted: str | None) -> None:
     found = [
         spent("coder-1.1", "a", TokenUsage(input=10, output=10, cost=2.0)),
         spent("coder-1.2", "a", None),
@@ -173,7 +173,7 @@ def test_no_frame_of_a_stack_and_no_half_of_an_event_is_a_reason() -> None:
     assert list(log_file.extract_lines("\n".join(printed))) == ["SyntaxError: no JSON"]
 
 
-def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_are() -> None:
+def test_events_are_shown_as_text_and_other_lines_unchanged() -> None:
     printed = [
         '{"type":"turn.completed","usage":{"input_tokens":10}}',
         '{"type":"item","item":{"type":"agent_message","text":"I may not write here.\\nSorry."}}',
@@ -216,9 +216,7 @@ ROW = ModelSigns((QUOTA, AGAIN, LOGIN))
         ('{"type":"error","message":"Reconnecting 5/5"}\n{"type":"failed","m":"401"}', "login", None),
     ],
 )
-def test_the_last_words_of_a_program_say_what_its_model_did_not_answer_for(
-    said: str, kind: str | None, until: datetime | None
-) -> None:
+def test_a_programs_last_output_gives_the_models_failure(said: str, kind: str | None, until: datetime | None) -> None:
     found = find_failure(ROW, f"words before\n{said}\n", NOW)
     assert (found and found.kind) == kind
     assert (found and found.until) == until
@@ -302,7 +300,7 @@ def stopped_as(reason: StopReason) -> SessionEnd:
         (0, None, False, None, None, FINISHED),
     ],
 )
-def test_an_end_means_what_the_run_said_before_what_its_program_said_before_its_code(
+def test_an_end_follows_the_runs_verb_then_output_then_code(
     code: int, word: str | None, moved: bool, stopped: StopReason | None, said: ModelFailure | None, wanted: SessionEnd
 ) -> None:
     note = None if stopped is None else StopNote(time=NOW, reason=STOP_RULES[stopped].sentence, kind=stopped)
@@ -322,7 +320,7 @@ def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> Non
         '{"type":"item","text":"half of it \\ud83d"}',
     ],
 )
-def test_nothing_that_a_program_prints_keeps_its_end_from_being_settled(tmp_path: Path, line: str) -> None:
+def test_no_output_prevents_the_conclusion_of_a_session(tmp_path: Path, line: str) -> None:
     form = UsageFormat(when={"type": "turn.completed"}, input=("usage.input_tokens",), output=("usage.output_tokens",))
     found = usage_report.read_usage(form, printed(tmp_path, line))
     assert found is None or found.tokens >= 0

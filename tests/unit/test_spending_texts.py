@@ -43,7 +43,7 @@ def test_the_estimate_of_a_silent_program_grows_with_each_call_and_with_its_outp
         (Budget(money_per_sprint=5), [SILENT, UNPRICED], "money_per_sprint does not count 2 of 2 sessions: codex, pi"),
     ],
 )  # fmt: skip
-def test_a_money_limit_that_does_not_count_each_session_says_so(
+def test_a_money_limit_names_sessions_that_it_does_not_count(
     budget: Budget, spent: list[LedgerEntry], why: str | None
 ) -> None:
     reason = spending.unpriced_reason(budget, spent)
@@ -107,5 +107,5 @@ def test_a_session_may_run_until_the_nearer_time_limit(budget: Budget, task: str
         (1e6, "1 MB"), (12_300_000, "12 MB"), (1e9, "1.0 GB"), (1.52e9, "1.5 GB"),
     ],
 )  # fmt: skip
-def test_a_size_is_told_in_the_unit_that_fits(size: float, text: str) -> None:
+def test_a_size_has_the_fitting_unit(size: float, text: str) -> None:
     assert format_bytes(size) == text

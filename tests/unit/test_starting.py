@@ -51,13 +51,13 @@ def board(**programs: str | None) -> State:
         ),
     ],
 )
-def test_a_supervisor_that_is_started_as_a_remedy_says_runs_what_the_agent_ran_and_no_other_program(
+def test_a_restarted_supervisor_runs_what_its_agent_ran(
     programs: dict[str, str | None], agent: str, words: str
 ) -> None:
     assert up_command_for(board(**programs), agent).endswith(words)
 
 
-def test_what_a_remedy_says_gives_every_agent_its_program_back_when_it_is_typed_into_a_shell() -> None:
+def test_the_restart_command_gives_every_agent_its_program() -> None:
     ran = {"planner_1": OTHER, "coder_1": MINE, "coder_2": "script:A=1 ./b.sh 'two words'", "code_reviewer_1": MINE}
     words = shlex.split(up_command_for(board(**ran), "coder-2"))
     said = [words[at + 1] for at, word in enumerate(words) if word == "--program"]

@@ -57,7 +57,7 @@ def test_the_start_path_waits_for_nothing() -> None:
         assert not {call for call in calls(LIZA / name) if call.endswith(("sleep", ".wait", "wait_for"))}, name
 
 
-def test_at_a_terminal_a_program_that_nobody_tells_to_begin_is_told_by_typing() -> None:
+def test_an_unprompted_program_at_a_terminal_is_started_by_typing() -> None:
     for provider in ("", next(iter(sorted(command_line.list_providers())))):
         row = Preset(
             name="x",

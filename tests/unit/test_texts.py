@@ -76,7 +76,7 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def test_pages_that_agents_read_link_only_to_pages_that_are_laid_beside_the_board() -> None:
+def test_pages_for_agents_link_only_to_pages_beside_the_board() -> None:
     for page in [page for page in PAGES if page.parent.name in (*LAID, "contracts")]:
         for target in re.findall(r"\]\(([^)\s#]+)", page.read_text()):
             place = (page.parent / target).resolve().relative_to(ROOT)
@@ -87,7 +87,7 @@ def test_roles_have_the_anchors_that_the_contract_sends_agents_to() -> None:
     assert {"planner", "coder", "code-reviewer"} <= _anchors(ROOT / "specs" / "architecture" / "roles.md")
 
 
-def test_every_page_that_an_assignment_points_at_is_laid_beside_the_board() -> None:
+def test_every_page_of_an_assignment_is_beside_the_board() -> None:
     text = (ROOT / "liza" / "briefs" / "assignment.py").read_text()
     named = set(re.findall(r"[a-z-]+\.md", text)) - {"assignment.md"}
     assert named

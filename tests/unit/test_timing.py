@@ -50,7 +50,7 @@ def test_what_waits_at_the_same_time_is_counted_once_and_the_goal_ends_when_it_w
     assert timings.goal_seconds(replace(state, goal=reached, sprint=ended), at(60)) == 2400
 
 
-def test_a_goal_takes_until_its_last_decision_and_without_a_start_nobody_knows() -> None:
+def test_a_goal_lasts_until_its_last_decision() -> None:
     assert timings.goal_seconds(board(), at(60)) is None
     goal = Goal(id="goal", description="g", status="IN_PROGRESS")
     by_sprint = replace(board(), goal=goal, sprint=Sprint(timeline=Timeline(started=at(10), ended=at(20))))
@@ -73,7 +73,7 @@ def test_a_second_question_before_the_answer_starts_no_new_wait_and_an_answer_wi
     assert timings.waiting_spans(task("e", Status.UNCLAIMED), at(60)) == []
 
 
-def test_spans_that_overlap_or_lie_apart_are_added_up_with_those_of_archived_tasks() -> None:
+def test_overlapping_and_separate_spans_are_added_with_archived_ones() -> None:
     outer = task("a", Status.UNCLAIMED, (0, "add"), (10, "block"), (30, "unblock"))
     inner = task("b", Status.UNCLAIMED, (0, "add"), (12, "block"), (15, "unblock"))
     archived = [(at(28), at(40)), (at(50), at(51)), (at(0), at(1))]

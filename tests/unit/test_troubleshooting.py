@@ -94,7 +94,7 @@ def test_every_command_of_the_page_exists_with_its_options() -> None:
     assert [(command, text) for command in commands if (text := complaint(command))] == []
 
 
-def test_every_answer_has_a_command_or_says_where_it_is() -> None:
+def test_every_answer_has_a_command_or_its_place() -> None:
     vague = [
         entry.name
         for entry in entries().values()

@@ -85,7 +85,7 @@ def test_each_kind_of_a_wrong_value_has_its_words(kind: Any, plain: Any, problem
     assert problem in describe_decode_error(error.value, kind)
 
 
-def test_a_problem_without_a_path_is_told_as_it_is() -> None:
+def test_a_problem_without_a_path_is_printed_unchanged() -> None:
     assert str(TypeProblem("", "a", "b")) == "it is a, expected b"
     assert str(TypeProblem("p", "a", "b")) == "p is a, expected b"
     assert describe_decode_error(ValueError("Bad text"), int) == "bad text"

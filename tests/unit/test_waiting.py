@@ -68,9 +68,7 @@ FILES: dict[str, Any] = {
         (planned_twice(board(task("t", S.MERGED))), ALL, ["liza task list"]),
     ],
 )
-def test_a_crew_that_only_a_person_can_continue_says_with_which_commands(
-    state: State, roles: frozenset[str], steps: list[str]
-) -> None:
+def test_a_crew_that_needs_a_person_names_the_commands(state: State, roles: frozenset[str], steps: list[str]) -> None:
     assert waits(state, roles) == steps
 
 
@@ -99,7 +97,7 @@ def missing_reviewer(state: State, offline: set[str], **exits: SupervisorExit) -
     return [(alarm.kind, alarm.next) for alarm in alarms if alarm.kind in kinds]
 
 
-def test_status_says_that_no_reviewer_runs_while_others_do_and_says_nothing_of_a_crew_that_was_stopped() -> None:
+def test_status_reports_a_missing_reviewer_only_of_a_running_crew() -> None:
     waiting = task("t", S.READY_FOR_REVIEW, review_commit=HEAD)
     told = [("needs_reviewer", "liza up --planners 0 --program codex")]
     judge = [("needs_verdict", 'liza verdict approve --task t "…"')]
@@ -129,7 +127,7 @@ def test_a_task_that_a_person_reviews_is_an_alarm_with_the_command_also_with_rev
     assert missing_reviewer(board(for_person()), set()) == [("needs_verdict", 'liza verdict approve --task t "…"')]
 
 
-def test_a_crew_that_nobody_continues_says_which_tasks_wait_for_which_role() -> None:
+def test_a_crew_without_agents_names_tasks_and_their_roles() -> None:
     waiting = [task(f"t{number}", S.READY_FOR_REVIEW, review_commit=HEAD) for number in range(6)]
     (alarm,) = waiting_alarms(board(*waiting), NOW, {}, frozenset({"coder"}))
     assert alarm == Alarm(
@@ -148,7 +146,7 @@ def test_a_crew_that_nobody_continues_says_which_tasks_wait_for_which_role() -> 
     assert (none.kind, none.about, none.next) == ("no_tasks", "goal", "liza task add --help")
 
 
-def test_a_killed_reviewer_is_told_with_at_most_five_tasks_and_each_verdict_with_the_time_of_its_submission() -> None:
+def test_a_killed_reviewer_is_shown_with_at_most_five_tasks() -> None:
     def alarms(count: int, *names: str) -> list[Alarm]:
         submitted = Event(time=later(-9), event="submit")
         waiting = [

@@ -105,6 +105,23 @@ def test_the_check_finds_retired_words_in_names_docstrings_and_comments() -> Non
     assert len(list(_retired_points(points))) == 3
 
 
+def test_no_test_has_a_retired_word_in_its_name() -> None:
+    tests = [
+        (path, node)
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in module_nodes(path)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    assert len(tests) > 1000
+    found = [
+        f"{_id(path)}:{node.lineno}: {node.name}: {word}: write {RETIRED['tests'][word]}"
+        for path, node in tests
+        for word in node.name.split("_")
+        if word in RETIRED["tests"]
+    ]
+    assert found == []
+
+
 def test_each_module_and_each_class_has_a_name_of_its_own() -> None:
     modules, classes = defaultdict(list), defaultdict(list)
     for path in MODULES:

@@ -86,7 +86,7 @@ def test_a_hand_off_after_a_commit_is_no_try_and_one_without_or_beyond_as_many_a
     assert state.tasks[0].failed_by == ()
 
 
-def test_a_verb_said_twice_by_the_same_run_changes_nothing_the_second_time() -> None:
+def test_a_repeated_verb_of_the_same_run_changes_nothing() -> None:
     state, run = submitted(board(task()))
     assert coding.submit(state, "task-1", run, GOOD, later(1)) is state
     approved = replace(state, tasks=(replace(state.tasks[0], status=S.APPROVED, approved_by="code-reviewer-1"),))
@@ -215,7 +215,7 @@ def test_a_task_is_released_after_two_crashes_in_a_row(between: SessionOutcome, 
     assert state.tasks[0].status is status
 
 
-def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_further_try() -> None:
+def test_held_up_session_counts_for_no_limit_and_no_try() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
     for _ in range(coding.MAX_CRASHES + 1):
         state = _session(state, run, SessionOutcome.HELD_UP)
@@ -241,13 +241,13 @@ def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_furthe
         ("stopped", None, False, False),  # never started
     ],
 )
-def test_a_session_whose_verb_could_not_be_carried_out_is_held_up_unless_it_or_somebody_meant_its_end(
+def test_session_whose_verb_failed_is_held_up_unless_ended_deliberately(
     kind: str, word: str | None, on_purpose: bool, held_up: bool
 ) -> None:
     assert coding.is_end_postponed(SessionOutcome(kind), word, on_purpose) is held_up
 
 
-def test_a_session_of_an_old_run_settles_nothing() -> None:
+def test_a_session_of_an_old_run_changes_nothing() -> None:
     state, old = claimed(board(task()))
     state, _ = claims.resume(state, "task-1", old, NOW)
     assert _session(state, old, SessionOutcome.CRASHED) is state
@@ -275,7 +275,7 @@ def test_a_failed_merge_goes_back_to_its_coder_as_an_integration_fix() -> None:
     assert state.tasks[0].base_commit == BASE
 
 
-def test_a_candidate_that_waits_for_files_is_not_next_and_blocks_nobody() -> None:
+def test_a_candidate_that_waits_for_files_blocks_no_other() -> None:
     state, _, review = under_review(board(task(), task("task-2")))
     state = reviews.approve(state, "task-1", review, HEAD, NOW)
     assert merge_rules.next_to_merge(state, NOW) is not None
@@ -305,7 +305,7 @@ def test_a_complete_task_is_claimable_and_an_incomplete_one_a_draft() -> None:
     assert backlog.edit(ripe, TaskFields("b", **FULL), RequestContext(ME, SPECS)) is ripe
 
 
-def test_a_draft_that_lacks_nothing_any_more_is_freed_unless_somebody_asked_for_a_draft() -> None:
+def test_a_complete_draft_is_freed_unless_a_draft_was_requested() -> None:
     wanted = [
         TaskFields("a", **FULL),
         TaskFields("asked", **FULL, draft=True),
@@ -319,7 +319,7 @@ def test_a_draft_that_lacks_nothing_any_more_is_freed_unless_somebody_asked_for_
     assert release_complete_drafts(state, state, {}, ME) is state
 
 
-def test_a_draft_that_was_edited_since_somebody_looked_at_it_is_not_freed() -> None:
+def test_a_draft_edited_meanwhile_is_not_freed() -> None:
     seen = backlog.add(board(), [TaskFields("a", **FULL)], RequestContext(ME, frozenset()))
     edited = backlog.edit(seen, TaskFields("a", spec_ref="other.md"), RequestContext(ME, frozenset()))
     assert release_complete_drafts(edited, seen, {"a": MissingParts((), "")}, ME) is edited
