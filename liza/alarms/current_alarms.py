@@ -39,7 +39,7 @@ from liza.tasks.rules.drafts import MissingParts
 from liza.tasks.rules.picking import Evidence
 from liza.text.redaction import redact
 from liza.text.undecoded import escape_undecoded
-from liza.usage import usage_summary
+from liza.usage import costs
 
 RECENT_REVISIONS = 30  # an edit from outside is reported only among the newest revisions
 MAX_NEWS_AGE = timedelta(days=1)
@@ -80,10 +80,10 @@ def find_alarms(
         stuck_slots=_find_stuck_slots(crew),
         missing_parts=find_missing_parts(crew, state) if lacks is None else lacks,
         no_progress=_stuck_agents(crew, state),
-        unpriced=usage_summary.unpriced_budget_reason(crew, state),
+        unpriced=costs.unpriced_budget_reason(crew, state),
         denials=_denials(crew, state),
         guard_notices=_guard_notices(crew),
-        cost=str(usage_summary.sprint_cost(crew, state)["said"]) if is_checkpoint_due(state, now) else "",
+        cost=str(costs.sprint_cost(crew, state)["said"]) if is_checkpoint_due(state, now) else "",
     )
     present = alarms.evaluate_alarms(state, now, facts)
     remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state), *_notice_alarms(crew))
@@ -248,7 +248,7 @@ def read_supervisor_exit(crew: Crew, agent: str) -> SupervisorExit | None:
 
 def _stuck_agents(crew: Crew, state: State) -> dict[str, str]:
     """Why the living sessions of agents make no progress, as measured by their supervisors."""
-    gauges = {name: usage_summary.read_gauge(crew, state, name) for name in state.agents}
+    gauges = {name: costs.read_gauge(crew, state, name) for name in state.agents}
     return {
         name: redact(gauge.stuck) for name, gauge in gauges.items() if gauge is not None and gauge.stuck is not None
     }
@@ -330,7 +330,7 @@ def _read_budget_pause(crew: Crew, state: State) -> str:
 def _budget_step(crew: Crew, state: State) -> str:
     """Return the command that raises the used-up limit; `liza resume` says what is wrong if the ledger is damaged."""
     try:
-        return usage_summary.raise_budget_command(crew, state)
+        return costs.raise_budget_command(crew, state)
     except LizaError:
         return "liza resume"
 

@@ -7,11 +7,11 @@ from liza.api.api_requests import ContextRequest
 from liza.api.current_run import require_current_run
 from liza.briefs.brief_facts import gather_brief_facts
 from liza.briefs.brief_writer import compose_sections
-from liza.briefs.quoting import sanitize
 from liza.briefs.rules.context_rules import select_sections
 from liza.crew.crew import Crew
 from liza.model.errors import NotOwner
 from liza.model.owned_work import find_current_work
+from liza.text.quoting import sanitize
 
 
 def compose_context(crew: Crew, request: ContextRequest) -> ContextAnswer:

@@ -24,7 +24,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.rules.lifecycle_rules import check_year
 from liza.programs.session.run_directory import RunDir
 from liza.text.redaction import redact
-from liza.usage import account_records, session_results
+from liza.usage import account_choice, account_files
 from liza.usage.account_choice import AccountChooser, SessionAccount
 from liza.usage.rules import account_rules
 from liza.usage.rules.account_rules import AccountRecord
@@ -93,16 +93,16 @@ def report_credential(crew: Crew, request: CredentialReport) -> CredentialReport
     # A report that crossed a rotation is about the earlier credential.
     if used is None or used.reason is not None or request.name != _name_of(crew, used):
         return CredentialReportAnswer(applied=False)
-    now, path = crew.clock.now(), account_records.records_path(os.environ, Path.home())
-    reason = redact(request.reason)[: account_records.MAX_REASON] or f"reported by {run_dir.run}"
+    now, path = crew.clock.now(), account_files.records_path(os.environ, Path.home())
+    reason = redact(request.reason)[: account_files.MAX_REASON] or f"reported by {run_dir.run}"
     match request.state:
         case CredentialState.EXPIRES:
             write_run_account(run_dir, replace(used, expires=request.until))
         case CredentialState.LIMITED:
             first = crew.board.read().config.restart_after_crash
-            session_results.record_limit(path, used.account, reason, request.until, now, first)
+            account_choice.record_limit(path, used.account, reason, request.until, now, first)
         case CredentialState.REFUSED:
-            obstacle = session_results.record_refusal(path, used.account, reason, now)
+            obstacle = account_choice.record_refusal(path, used.account, reason, now)
             crew.append_alert_log([f"account  {obstacle.text}. Next: {obstacle.next}"])
     return CredentialReportAnswer(applied=True)
 
@@ -133,7 +133,7 @@ def _used_so_far(run_dir: RunDir, account: RunAccount) -> dict[str, TokenUsage]:
 
 
 def _account_record(account: str) -> AccountRecord:
-    records = account_records.read_sound_records(account_records.records_path(os.environ, Path.home()))
+    records = account_files.read_sound_records(account_files.records_path(os.environ, Path.home()))
     return records.get(account, AccountRecord())
 
 

@@ -11,7 +11,7 @@ from liza.api.rules.prometheus_text import Family, format_families, usage_famili
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError
 from liza.model.model import FINAL_STATUSES, State, Status
-from liza.usage import usage_summary
+from liza.usage import costs
 
 Samples = tuple[tuple[Mapping[str, str], float], ...]
 
@@ -19,7 +19,7 @@ Samples = tuple[tuple[Mapping[str, str], float], ...]
 def format_metrics(crew: Crew, server: ServerFacts) -> str:
     """Return all figures. Raises LizaError if the board cannot be read."""
     state = crew.board.read()
-    cost = usage_summary.sprint_cost(crew, state)
+    cost = costs.sprint_cost(crew, state)
     requests = sorted(server.requests.copy().items())
     families = [
         Family("liza_tasks", "gauge", "Tasks by status", _task_counts(state)),
@@ -39,7 +39,7 @@ def format_metrics(crew: Crew, server: ServerFacts) -> str:
     ]
     # Without a readable ledger these are missing, as the ones of the sprint above; `liza status` says why.
     with suppress(LizaError):
-        families += usage_families(usage_summary.read_usage(crew, state))
+        families += usage_families(costs.read_usage(crew, state))
     return format_families(families)
 
 

@@ -14,7 +14,7 @@ from liza.crew.crew import Crew
 from liza.model.model import State
 from liza.tasks.rules.narration import LIZA
 from liza.text.times import format_time
-from liza.usage import usage_summary
+from liza.usage import costs
 
 
 def restore_signals(crew: Crew, state: State) -> tuple[str, ...]:
@@ -83,5 +83,5 @@ def _collect_costs(crew: Crew, state: State) -> list[SessionCost]:
     if settings.cost_without_merge <= 0:
         return []
     start = crew.clock.now() - timedelta(seconds=settings.window)
-    used = ((entry.run, entry.time, entry.used) for entry in usage_summary.read_usage(crew, state))
+    used = ((entry.run, entry.time, entry.used) for entry in costs.read_usage(crew, state))
     return [SessionCost(run, time, spent.cost) for run, time, spent in used if time > start and spent and spent.cost]

@@ -12,12 +12,12 @@ from liza.briefs.brief_context import (
     describe_sprint,
     root_cause_demand,
 )
-from liza.briefs.quoting import quote_line, sanitize, truncate_text
 from liza.model.model import SpecChange, Task
 from liza.model.paths import Paths
 from liza.model.statuses import WakeTrigger
 from liza.tasks.rules.goal_text import describe_note
 from liza.tasks.rules.line_comments import format_comment
+from liza.text.quoting import quote_line, sanitize, truncate_text
 from liza.text.times import format_time
 
 MAX_REPORTS = 50  # open discoveries, and open anomalies, in an assignment

@@ -17,7 +17,6 @@ from liza.briefs.brief_context import (
     describe_sprint,
     root_cause_demand,
 )
-from liza.briefs.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
 from liza.briefs.rules.context_rules import SectionType, TextSection
 from liza.briefs.rules.message_rules import Message
 from liza.model.history_events import HistoryEvent
@@ -29,6 +28,7 @@ from liza.model.value_classes import Value, replace
 from liza.tasks.rules.goal_text import describe_note
 from liza.tasks.rules.line_comments import format_comment
 from liza.text.counts import count_noun
+from liza.text.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
 from liza.text.times import format_time
 
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block; assignment.md has the full text

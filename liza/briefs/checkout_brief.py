@@ -21,7 +21,6 @@ from pathlib import Path
 from liza.briefs.beacon_topics import BeaconTopic, format_beacon
 from liza.briefs.block_files import BlockSite, hide_from_git, place_block, remove_placed
 from liza.briefs.instructions_file import BlockPlacement
-from liza.briefs.quoting import BLOCK_BEGIN, BLOCK_END, quote_line, quote_lines
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew
 from liza.git.hiding import brief_filter
@@ -34,6 +33,7 @@ from liza.programs.session.run_directory import RunDir
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.liza_path import liza_path
 from liza.system.locks import Lock
+from liza.text.quoting import BLOCK_BEGIN, BLOCK_END, quote_line, quote_lines
 
 _AGENT = "by-hand-1"
 """The block's name has the form of a run, or git's filter would keep it. It is the run of no agent."""

@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 
 from liza.briefs import delivery_log
-from liza.briefs.quoting import MESSAGE_PREFIX, quote_line, quote_lines
 from liza.briefs.rules.message_rules import (
     LIZA,
     NOTE_SOURCE,
@@ -37,10 +36,11 @@ from liza.briefs.rules.prompt_rules import (
 )
 from liza.model.errors import LizaError, NotRegularFile, QueueFull, UsageError
 from liza.model.paths import Paths
-from liza.model.value_classes import replace
+from liza.model.value_classes import Value, replace
 from liza.programs.session import run_directory
 from liza.system import atomic, crash_points, wake_up
 from liza.system.locks import lock_path
+from liza.text.quoting import MESSAGE_PREFIX, quote_line, quote_lines
 
 MAX_MESSAGE_BYTES = 8000  # maximum size of one message
 MAX_PER_HOOK = 20
@@ -371,3 +371,42 @@ def inbox_path(paths: Paths, agent: str) -> Path:
 
 def _encode(message: Message) -> bytes:
     return msgspec.json.encode(message) + b"\n"
+
+
+class DeliveryStatistics(Value):
+    """How messages were delivered: at the first try, after a retry, by the brief, not at all; and the time to the
+    acknowledgement in seconds, of all messages that were read."""
+
+    attempted: int
+    first_try: int
+    after_retry: int
+    escalated_to_brief: int
+    failed: int
+    waiting: int
+    unreadable: tuple[str, ...]
+    average_attempts: float | None
+    average_seconds: float | None
+    median_seconds: float | None
+
+
+def delivery_statistics(paths: Paths, agents: Collection[str]) -> DeliveryStatistics:
+    """Count the messages of these agents. A failed attempt stays counted if the message was read or withdrawn later."""
+    done = [message for agent in agents for message in list_done(paths, agent)]
+    waiting = [message for agent in agents for message in list_pending(paths, agent)]
+    read = [message for message in done if message.acknowledged is not None]
+    attempts = [message.attempts for message in read]
+    seconds = sorted(
+        (message.acknowledged - message.created).total_seconds() for message in read if message.acknowledged
+    )
+    return DeliveryStatistics(
+        attempted=len(done) + sum(message.is_started for message in waiting),
+        first_try=sum(message.attempts == 1 and message.stage is MessageStage.QUEUED for message in read),
+        after_retry=sum(message.attempts > 1 and message.stage is MessageStage.QUEUED for message in read),
+        escalated_to_brief=sum(message.stage is not MessageStage.QUEUED for message in [*done, *waiting]),
+        failed=sum(message.stage is MessageStage.TOLD for message in [*done, *waiting]),
+        waiting=len(waiting),
+        unreadable=tuple(str(error) for agent in agents for error in list_unreadable(paths, agent)),
+        average_attempts=round(sum(attempts) / len(attempts), 2) if attempts else None,
+        average_seconds=round(sum(seconds) / len(seconds), 1) if seconds else None,
+        median_seconds=seconds[len(seconds) // 2] if seconds else None,
+    )

@@ -10,12 +10,12 @@ import os
 import stat
 from pathlib import Path
 
-from liza.briefs.quoting import render_block
 from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import BriefLocation, RunDir
 from liza.system import atomic
 from liza.text.brief_marks import strip_blocks
+from liza.text.quoting import render_block
 
 NEW_FILE_MODE = 0o644
 MAX_FILE_SIZE = 1 << 23  # bytes

@@ -9,8 +9,8 @@ import typer
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, split_names
 from liza.crew.crew import find_crew
 from liza.printing import printing, render_metrics
-from liza.view.metrics import export_usage, usage_by
 from liza.view.metrics import metrics as verb
+from liza.view.metrics import usage_by
 
 app = create_app()
 
@@ -26,9 +26,6 @@ def metrics(
         str | None,
         typer.Option("--by", help="Only usage: by task, agent, program, account, model, tool, outcome or day."),
     ] = None,
-    export: Annotated[
-        bool, typer.Option("--export", help="Send new sessions to the OpenTelemetry collector (needs liza[otel]).")
-    ] = False,
     all_: Annotated[bool, typer.Option("--all", help="All tasks, messages, and the usage in all groups.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,10 +34,6 @@ def metrics(
     Each session counts once: an ended one as recorded, a living one as far as it was measured. By model and by tool,
     only sessions whose runtime reports that are counted. Days are in UTC.
     """
-    if export:
-        exported = export_usage(find_crew())
-        printing.print_json(exported) if as_json else printing.print_text(render_metrics.format_export(exported))
-        return
     groups = split_names(by)
     values = verb(find_crew()) if groups is None else usage_by(find_crew(), groups)
     if as_json:

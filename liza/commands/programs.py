@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,7 +10,7 @@ from liza.commands._declare import Heading, JsonOption, Position, Process, creat
 from liza.printing import printing, render_crew
 from liza.printing.columns import align_columns, shorten_line
 from liza.project.programs import check_programs, list_programs, show_program, trust_project_programs
-from liza.usage.program_accounts import show_accounts
+from liza.usage.program_accounts import AccountReport, AccountState, show_accounts
 
 app = create_app("Show, check and trust agent programs.")
 
@@ -98,7 +97,7 @@ def accounts(
     """
     report = show_accounts(clear=clear, check=check)
     printing.print_json(report) if as_json else printing.print_text(format_accounts(report))
-    return 0 if report["ok"] else 1
+    return 0 if report.ok else 1
 
 
 _NO_ACCOUNTS = (
@@ -107,34 +106,33 @@ _NO_ACCOUNTS = (
 )
 
 
-def format_accounts(report: Mapping[str, Any]) -> str:
+def format_accounts(report: AccountReport) -> str:
     """Return one line per account: its state, its source, the sessions that use it; then obstacles and problems."""
-    rows = [[row["id"], _state(row), _source(row), ", ".join(row["used_by"])] for row in report["accounts"]]
-    lines = [align_columns(rows) or _NO_ACCOUNTS.format(file=report["file"])]
-    for row in report["accounts"]:
-        if row["reason"]:
-            again = f"liza programs accounts --clear {row['id']}"
-            lines.append(f"{row['id']}: {shorten_line(row['reason'], 200)}: {again}")
-        if row["problem"]:
-            lines.append(f"! {shorten_line(row['problem'], 200)}")
-        elif "checked" in row:
-            lines.append(f"{row['id']}: {_check_result(row)}")
-    return "\n".join([*lines, *report["notices"]])
+    rows = [[row.id, _state(row), _source(row), ", ".join(row.used_by)] for row in report.accounts]
+    lines = [align_columns(rows) or _NO_ACCOUNTS.format(file=report.file)]
+    for row in report.accounts:
+        if row.reason:
+            again = f"liza programs accounts --clear {row.id}"
+            lines.append(f"{row.id}: {shorten_line(row.reason, 200)}: {again}")
+        if row.problem:
+            lines.append(f"! {shorten_line(row.problem, 200)}")
+        elif row.checked is not None:
+            lines.append(f"{row.id}: {_check_result(row)}")
+    return "\n".join([*lines, *report.notices])
 
 
-def _check_result(row: Mapping[str, Any]) -> str:
+def _check_result(row: AccountState) -> str:
     """Return what `--check` showed of an account without a problem."""
-    if not row["checked"]:
+    if not row.checked:
         return "not checked: only the program can read its own login"
-    return "its secret can be read" if row["sets"] else "its directory exists; its login was not checked"
+    return "its secret can be read" if row.sets else "its directory exists; its login was not checked"
 
 
-def _state(row: Mapping[str, Any]) -> str:
-    if row["problem"]:
+def _state(row: AccountState) -> str:
+    if row.problem:
         return "has a problem"
-    until = row["until"]
-    return str(row["state"]) if until is None else f"{row['state']} until {until.astimezone():%Y-%m-%d %H:%M}"
+    return row.state if row.until is None else f"{row.state} until {row.until.astimezone():%Y-%m-%d %H:%M}"
 
 
-def _source(row: Mapping[str, Any]) -> str:
-    return f"{row['source']} → {row['sets']}" if row["sets"] else str(row["source"])
+def _source(row: AccountState) -> str:
+    return f"{row.source} → {row.sets}" if row.sets else row.source

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import msgspec
 
-from liza.briefs.quoting import sanitize
 from liza.git.rules.remote_urls import Forge, hide_credentials
 from liza.model.errors import Missing
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import decodable
+from liza.text.quoting import sanitize
 
 PAGE_SIZE = 100
 MAX_PAGES = 20

@@ -7,7 +7,6 @@ import shlex
 import msgspec
 
 from liza.board import archived_tasks
-from liza.briefs.quoting import sanitize
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -24,6 +23,7 @@ from liza.model.value_classes import decodable, replace
 from liza.system import atomic, untrusted_files
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
+from liza.text.quoting import sanitize
 
 _JSON_FIELDS = "number,title,body,url,author"
 

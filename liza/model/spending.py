@@ -282,3 +282,15 @@ def _exceeded_limit(budget: Budget, who: str, so_far: UsageTotal, *, is_sprint: 
 
 def _double(limit: float, used: float) -> int:
     return math.ceil(2 * max(limit, used))
+
+
+MAX_NAMES = 200
+"""Maximum number of models, and of tools, that are summed by name; further ones are summed as OTHER."""
+
+
+OTHER = "other"
+
+
+def limited_name(totals: dict[str, TokenUsage] | dict[str, ToolTotal], name: str) -> str:
+    """Return the key under which a name is summed. An agent chooses names, so their number is limited."""
+    return name if name in totals or len(totals) < MAX_NAMES else OTHER

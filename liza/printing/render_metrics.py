@@ -91,11 +91,6 @@ def format_usage(metrics: Row) -> str:
     return "\n\n".join(_usage_tables(metrics)) or "no session has reported this yet"
 
 
-def format_export(result: Row) -> str:
-    """Return what was sent to the collector."""
-    return f"{count_noun(result['sessions'], 'session')} sent"
-
-
 def _usage_tables(metrics: Row) -> list[str]:
     tables = [_usage_table(label, metrics[name]) for name, label in _USAGE_TABLES.items() if metrics.get(name)]
     return [*tables, _tool_table(metrics["by_tool"])] if metrics.get("by_tool") else tables

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from liza.model.errors import LizaError
-from liza.programs import event_readers, usage_report
+from liza.model.paths import BOXES
+from liza.programs import event_readers, reported_figures
 from liza.programs.presets.preset import Preset
+from liza.programs.reported_figures import is_id, value_at
 from liza.programs.rules.session_events import LoggedEvent, TimeSource, Unknown
 from liza.programs.session import session_process
 from liza.programs.session.log_file import parse_object
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.usage_report import value_at
 from liza.system import untrusted_files
-from liza.usage.meter import find_log_files, find_subagent_files
-from liza.usage.run_account import session_environ
 
 MAX_BYTES = 4 << 20
 """Maximum bytes of a log that are read, from its end."""
@@ -30,8 +30,11 @@ _MAX_HEAD = 64 << 10
 
 
 def find_log(directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> Path | None:
-    """Return the file of the run's conversation; None if it is not known, or its lines cannot be read."""
-    logs = _find_logs(preset, _find_conversation(directory, preset), session_environ(directory, preset, environ))
+    """Return the file of the run's conversation; None if it is not known, or its lines cannot be read.
+
+    ``environ`` names the directories of the program as its session had them (``run_account.session_environ``).
+    """
+    logs = _find_logs(preset, _find_conversation(directory, preset), environ)
     return next(iter(logs), None)
 
 
@@ -44,16 +47,15 @@ def read_conversation(
     event, the last one is unknown: the form has changed.
     """
     conversation = _find_conversation(directory, preset)
-    own = session_environ(directory, preset, environ)
     end = session_process.read_end(directory.path)
     latest = None if end is None else end.time + _ROUNDING
     read: list[list[LoggedEvent]] = []
-    for log in _find_logs(preset, conversation, own):
+    for log in _find_logs(preset, conversation, environ):
         lines = _read_end(log)[-most:]
         read.append(list(_read_events(log, lines, record, preset, latest, "")))
         subagents = {path: path.stem for path in find_subagent_files(preset, log, conversation)}
         for name in _find_subagents(lines, preset):
-            subagents.update(dict.fromkeys(_find_logs(preset, name, own), name))
+            subagents.update(dict.fromkeys(_find_logs(preset, name, environ), name))
         for path, name in subagents.items():
             read.append(list(_read_events(path, _read_end(path)[-most:], record, preset, latest, name)))
     return read
@@ -108,7 +110,7 @@ def _printed_id(directory: RunDir, preset: Preset) -> str | None:
     with untrusted_files.open_to_read(directory.output_path) as file:
         head = file.read(_MAX_HEAD).decode(errors="replace")
     parsed = (parse_object(line) for line in head.splitlines())
-    ids = (usage_report.find_session_id(preset.usage, event) for event in parsed if event is not None)
+    ids = (reported_figures.find_session_id(preset.usage, event) for event in parsed if event is not None)
     return next((conversation for conversation in ids if conversation), None)
 
 
@@ -129,3 +131,51 @@ def _read_end(path: Path) -> list[tuple[int, str]]:
             lines.append((offset, line.decode(errors="replace")))
         offset, is_whole = offset + len(line), True
     return lines
+
+
+SHORT_ID_LENGTH = 8
+
+
+def find_log_files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the files of a conversation; none if the id is invalid."""
+    form = preset.journal
+    if not form.file or conversation is None or not is_id(conversation):
+        return ()
+    config = _find_config_directory(preset, environ)
+    if config is None:
+        return ()
+    values = {"{config}": config, "{id}": conversation, "{short}": conversation[:SHORT_ID_LENGTH]}
+    pattern = form.file
+    for name, value in values.items():
+        pattern = pattern.replace(name, glob.escape(value))
+    # Path.glob does not accept absolute patterns.
+    paths = (Path(path) for path in sorted(glob.glob(pattern)))  # noqa: PTH207
+    return tuple(path for path in paths if not _leads_out_of_box(path))
+
+
+def _find_config_directory(preset: Preset, environ: Mapping[str, str]) -> str | None:
+    """Return the program's configuration directory: that of a variable, or the one below HOME."""
+    if own := environ.get(preset.config_dir_env) if preset.config_dir_env else None:
+        return own
+    config = Path("~") / preset.journal.config
+    for row in preset.state:
+        if (named := environ.get(row.variable) if row.variable else None) and config.is_relative_to(row.path):
+            return str(Path(named) / config.relative_to(row.path))
+    home = environ.get("HOME")
+    return None if home is None else str(Path(home) / preset.journal.config)
+
+
+def _leads_out_of_box(path: Path) -> bool:
+    """Return whether a path leads through a directory of a box that is a link."""
+    boxes = next((parent for parent in path.parents if parent.name == BOXES), None)
+    return boxes is not None and any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(boxes))
+
+
+def find_subagent_files(preset: Preset, log: Path, conversation: str | None) -> tuple[Path, ...]:
+    """Return the files of the sub-agents of a conversation with this log; none if the id is invalid."""
+    form = preset.journal
+    if not form.subagents or conversation is None or not is_id(conversation):
+        return ()
+    pattern = form.subagents.replace("{dir}", glob.escape(str(log.parent))).replace("{id}", glob.escape(conversation))
+    paths = (Path(path) for path in glob.glob(pattern))  # noqa: PTH207
+    return tuple(path for path in paths if not _leads_out_of_box(path))

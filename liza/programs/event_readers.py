@@ -15,6 +15,7 @@ from typing import Any, Final
 from liza.model.session_ends import SilenceKind
 from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import ConversationLogFormat, FailurePattern, Preset, UsageFormat
+from liza.programs.reported_figures import time_of, usage_of_object, usage_of_request, value_at
 from liza.programs.rules.session_events import (
     CallsRefused,
     Failed,
@@ -36,7 +37,6 @@ from liza.programs.rules.session_events import (
     count_edit,
 )
 from liza.programs.session.log_file import parse_object
-from liza.programs.usage_report import time_of, usage_of_object, usage_of_request, value_at
 
 Object = Mapping[str, Any]
 _MAX_TIMESTAMP: Final = 40

@@ -18,7 +18,7 @@ from liza.programs.presets.acp_session import started_program
 from liza.programs.presets.preset import Preset
 from liza.programs.session.program_faults import FaultKind, ProgramFault, find_faults
 from liza.recovery.findings import Finding
-from liza.usage import account_file
+from liza.usage import account_files
 
 MAX_PARALLEL = 4
 """Commands of programs at once; each is a process that mostly waits."""
@@ -82,6 +82,6 @@ def _next(fault: ProgramFault, name: str, *, before: bool) -> str:
 
 def _list_programs_with_accounts() -> frozenset[str]:
     try:
-        return frozenset(name for name, rows in account_file.read_accounts(Path.home()).rows.items() if rows)
+        return frozenset(name for name, rows in account_files.read_accounts(Path.home()).rows.items() if rows)
     except LizaError:
-        return frozenset()  # `find_account_findings` reports it.
+        return frozenset()  # `check_accounts` reports it.

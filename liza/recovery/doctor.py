@@ -32,7 +32,7 @@ from liza.recovery.findings import ACTOR, Finding, list_findings
 from liza.recovery.recover import recover_crew
 from liza.system.clock import SystemClock
 from liza.text.counts import count_noun
-from liza.usage.program_accounts import find_account_findings
+from liza.usage.program_accounts import check_accounts
 
 
 class DoctorReport(Value):
@@ -242,7 +242,7 @@ def _programs(
         versions = program_findings.read_versions(rows)
         findings += [Finding(name, version) for name, version in versions.items()]
     used = {program: f"is what {name} runs" for name, (program, _) in used_programs.items()}
-    findings += find_account_findings(table)
+    findings += [Finding("accounts", check.text, check.ok, check.hint) for check in check_accounts(table)]
     defaults: set[str] = set()
     if not used_programs:
         chosen = [preset_table.choose_program(None, {}, role, config, table) for role in ROLES]

@@ -11,7 +11,7 @@ from liza.model.session_ends import StopReason
 from liza.programs import run_state
 from liza.programs.session import run_archive, run_directory, session_process
 from liza.recovery.rules import retention
-from liza.usage.session_usage import record_unconcluded_usage
+from liza.usage.costs import record_unconcluded_usage
 
 
 def archive_old_runs(crew: Crew, agent: str) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 
 from liza.board import signals
@@ -32,7 +31,7 @@ from liza.programs.terminal import tmux
 from liza.project.rules import setup_failures
 from liza.recovery import drift
 from liza.supervisor import jobs
-from liza.supervisor.conclude import conclude_session, note_account_obstacle, start_export
+from liza.supervisor.conclude import conclude_session, note_account_obstacle
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
 from liza.supervisor.message_carrier import MessageCarrier, SessionMessages
@@ -267,8 +266,6 @@ class ActionRunner:
         if rule.fault is Fault.CRASH or has_looped:
             task = work.task if work is not None else None
             self.memory.streak = self.memory.streak.crashed(self.crew.clock.monotonic(), task)
-        with suppress(OSError, LizaError):
-            start_export(self.crew, self.launcher.environ)
         # With an obstacle this agent rests only if no other account can be used: `situation.find_account_wait`.
         if not note_account_obstacle(self.crew, directory, result, self.launcher.environ, self.notify):
             self._rest_after(result, work)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from liza.box import support
-from liza.briefs.quoting import quote_line
 from liza.crew.crew import Crew
 from liza.git import commit_signing
 from liza.model.errors import LizaError, Refused
@@ -37,16 +34,15 @@ from liza.programs.terminal import tmux
 from liza.recovery.run_cleanup import archive_old_runs
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
-from liza.system.liza_path import liza_argv
 from liza.tasks import run_commits
+from liza.tasks.handoff import find_sprint_end
 from liza.tasks.rules import claims, coding, planning, reviews
+from liza.text.quoting import quote_line
 from liza.text.redaction import redact
-from liza.usage import otel_export, session_results, usage_summary
-from liza.usage.session_usage import record_usage, trusted_record
+from liza.usage import account_choice
+from liza.usage.costs import record_usage, trusted_record
 from liza.view import session_log
 
-EXPORT_LOG = "otel.log"
-MAX_EXPORT_LOG = 1 << 20  # bytes
 SCREEN_HISTORY_LINES = 2000  # lines of scroll-back that are saved besides the screen
 LAST_LINES = 200  # lines of the output and of the conversation log in which the last words are searched
 OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much text after the reason of their end
@@ -97,37 +93,13 @@ def _import_commits(crew: Crew, record: RunRecord | None) -> None:
             crew.worktrees.join_packs()
 
 
-def start_export(crew: Crew, environ: Mapping[str, str]) -> None:
-    """Send the ended session to the person's OpenTelemetry collector, if there is one, in a process of its own.
-
-    A collector that does not answer then delays nothing. Its errors are in the log. Raises OSError.
-    """
-    if not otel_export.is_enabled(environ):
-        return
-    path = crew.paths.logs / EXPORT_LOG
-    crew.paths.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    log_file.cap(path, MAX_EXPORT_LOG, MAX_EXPORT_LOG // 2)
-    with log_file.open_for_append(path) as log:
-        child = subprocess.Popen(
-            [*liza_argv(), "metrics", "--export"],
-            cwd=crew.paths.root,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    crash_points.point("spawned", "export")
-    threading.Thread(target=child.wait, name="export", daemon=True).start()
-
-
 def note_account_obstacle(
     crew: Crew, directory: RunDir, result: SessionEnd, environ: Mapping[str, str], notify: Callable[[str], None]
 ) -> bool:
     """Record what the end says about the session's account; return whether the account cannot be used now."""
     now, first = crew.clock.now(), crew.board.read().config.restart_after_crash
     try:
-        obstacle = session_results.record_session_end(directory, result, environ, now, first)
+        obstacle = account_choice.record_session_end(directory, result, environ, now, first)
     except (LizaError, OSError) as error:
         notify(f"! what the session says about its account was not recorded: {error}")
         return False
@@ -322,7 +294,7 @@ def _is_uncounted(outcome: SessionOutcome) -> bool:
 
 def _record_planning_end(crew: Crew, record: RunRecord, result: SessionEnd) -> None:
     is_uncounted = _is_uncounted(result.outcome)
-    end = None if is_uncounted else usage_summary.sprint_end(crew, crew.board.read())
+    end = None if is_uncounted else find_sprint_end(crew)
     with crew.change(record.agent, "planning held up" if is_uncounted else "planning over") as tx:
         if is_uncounted:
             tx.state = planning.undo_planning_claim(tx.state, record.run)

@@ -9,7 +9,7 @@ from liza.model.errors import LizaError, NotRegularFile
 from liza.model.model import State
 from liza.model.owned_work import CurrentWork
 from liza.model.statuses import WorkKind
-from liza.programs import usage_report
+from liza.programs import reported_figures
 from liza.programs.presets import acp_session
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
@@ -52,10 +52,10 @@ class ConversationFinder:
         turn = previous.read_turn()
         conversation = (
             (turn.session if turn is not None else None)
-            or usage_report.read_session_id(self.preset.usage, previous.output_path)
+            or reported_figures.read_session_id(self.preset.usage, previous.output_path)
             or self._recorded_id(previous)
         )
-        return conversation if conversation and usage_report.is_id(conversation) else None
+        return conversation if conversation and reported_figures.is_id(conversation) else None
 
     def _recorded_id(self, previous: RunDir) -> str | None:
         try:

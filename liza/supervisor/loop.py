@@ -16,7 +16,6 @@ from liza.alarms.alarm_log import check_alarms
 from liza.alarms.rules.alarms import BY_HAND_HINT, restart_hint
 from liza.board import events, recorder
 from liza.briefs.beacon_topics import CONTINUED_TOPICS
-from liza.briefs.quoting import quote_line
 from liza.crew.crew import Crew
 from liza.git.git_config import git_dirs
 from liza.landing.branch_pusher import BranchPusher
@@ -38,10 +37,12 @@ from liza.supervisor.rules import actions
 from liza.supervisor.rules.decide import decide
 from liza.supervisor.situation import gather_situation
 from liza.system import wake_up
+from liza.tasks import run_commits
 from liza.tasks.rules.narration import LIZA, Detail, find_news
+from liza.text.quoting import quote_line
 from liza.text.redaction import redact
-from liza.usage import usage_summary
-from liza.usage.metering import MeterThread
+from liza.usage import costs
+from liza.usage.meter import MeterThread
 
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds
@@ -95,7 +96,8 @@ class Supervisor:
         self.events: queue.Queue[Any] = queue.Queue()
         self.memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()))
         self.past = LoopMemory(repository_changed_at=crew.clock.monotonic())
-        self.make_meter = partial(MeterThread, crew, preset, environ=environ, post=self.events.put)
+        end_turn = partial(run_commits.try_import, crew)
+        self.make_meter = partial(MeterThread, crew, preset, environ=environ, post=self.events.put, end_turn=end_turn)
         launcher = Launcher(crew, preset, environ, self._notify_once, terminal=terminal)
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)
         self.last_state = crew.board.read()
@@ -258,7 +260,7 @@ class Supervisor:
         if merged is None:
             return ""
         try:
-            return f"; {usage_summary.task_cost_text(self.crew, state, merged)}"
+            return f"; {costs.task_cost_text(self.crew, state, merged)}"
         except LizaError as error:
             return f"; its cost is unknown: {error.message}"
 

@@ -15,10 +15,9 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.failure_watch import FailureWatch
 from liza.supervisor.jobs import Job
 from liza.supervisor.rules.session_facts import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
-from liza.usage import account_file, account_records
-from liza.usage.account_file import AccountsFile
-from liza.usage.account_records import Records
-from liza.usage.metering import MeterThread
+from liza.usage import account_files
+from liza.usage.account_files import AccountsFile, Records
+from liza.usage.meter import MeterThread
 from liza.usage.rules import account_rules
 from liza.usage.rules.account_rules import SOURCE_RETRY, NoneUsable
 
@@ -132,13 +131,13 @@ class AccountWatch:
 
     def __init__(self, environ: Mapping[str, str], home: Path | None = None) -> None:
         self._home = home or Path.home()
-        self._records_path = account_records.records_path(environ, self._home)
+        self._records_path = account_files.records_path(environ, self._home)
         self._file: tuple[_Stamp | None, AccountsFile | LizaError] | None = None
         self._records: tuple[_Stamp | None, Records] | None = None
 
     def find_wait(self, preset: Preset, now: datetime) -> NoneUsable | None:
         """Return why no account of the program can be used, and until when; None if a session may start."""
-        path = account_file.accounts_path(self._home)
+        path = account_files.accounts_path(self._home)
         stamp = _stamp(path)
         if stamp is None:
             return None
@@ -150,19 +149,19 @@ class AccountWatch:
             names = [account.id for account in self._file[1].accounts_of(preset)]
         except LizaError as error:
             return NoneUsable(now + SOURCE_RETRY, f"{error.message} (next: {error.hint})")
-        choice = account_rules.choose_account(names, self._read_records(), now, self._file[1].order) if names else None
+        choice = account_rules.choose_account(names, self._read_records(), now) if names else None
         return choice if isinstance(choice, NoneUsable) else None
 
     def _read_records(self) -> Records:
         stamp = _stamp(self._records_path)
         if self._records is None or self._records[0] != stamp:
-            self._records = (stamp, account_records.read_sound_records(self._records_path))
+            self._records = (stamp, account_files.read_sound_records(self._records_path))
         return self._records[1]
 
 
 def _read_file(home: Path) -> AccountsFile | LizaError:
     try:
-        return account_file.read_accounts(home)
+        return account_files.read_accounts(home)
     except LizaError as error:
         return error
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from liza.breaker.rules.loop_detection import Stuck
 from liza.crew.crew import Crew
 from liza.model import session_ends
 from liza.model.errors import LizaError
@@ -44,9 +43,10 @@ from liza.supervisor.rules.session_facts import (
 )
 from liza.system import proc_stat, processes
 from liza.usage import telemetry_log
-from liza.usage.metering import MeterThread
+from liza.usage.costs import trusted_record
+from liza.usage.meter import MeterThread
+from liza.usage.rules.loop_detection import Stuck
 from liza.usage.run_account import session_environ
-from liza.usage.session_usage import trusted_record
 
 PERSON_NEEDED = (NotReadyReason.LOGIN, NotReadyReason.NEVER_STARTED)
 MeterMaker = Callable[[RunDir, RunRecord], MeterThread]
@@ -245,14 +245,14 @@ class SessionObserver(Value):
         if not memory.activity.is_due(self.monotonic_time, self._check_interval):
             return
         measured = memory.meter_thread.latest if memory.meter_thread is not None else None
-        telemetry = telemetry_log.size_of(directory.path)
+        telemetry_size = telemetry_log.size_of(directory.path)
         model_signs = (
             *model_activity(self.crew, self.state, directory),
-            telemetry,
+            telemetry_size,
             None if measured is None else (measured.used, measured.progress.calls),
         )
         turn = directory.read_turn()
-        has_answered = any(directory.read_activity()) or telemetry is not None or bool(turn and turn.turns)
+        has_answered = any(directory.read_activity()) or telemetry_size is not None or bool(turn and turn.turns)
         memory.answers = memory.answers.saw(model_signs, self.monotonic_time, is_first_answer=has_answered)
         used_cpu = cpu_seconds(process_state) if isinstance(process_state, session_process.RunningSession) else 0.0
         memory.activity = memory.activity.saw(

@@ -45,7 +45,7 @@ from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import picking
 from liza.usage import ledger
 from liza.usage.account_choice import describe_wait
-from liza.usage.account_file import ACCOUNTS_COMMAND
+from liza.usage.account_files import ACCOUNTS_COMMAND
 from liza.usage.rules.account_rules import NoneUsable
 
 

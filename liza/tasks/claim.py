@@ -27,7 +27,7 @@ from liza.tasks.left_work import describe_left_work
 from liza.tasks.rules import claims, picking
 from liza.tasks.rules.picking import Evidence, Pick
 from liza.text.times import format_time
-from liza.usage.session_usage import record_unconcluded_usage
+from liza.usage.costs import record_unconcluded_usage
 
 _PREPARE_LIMIT = 120.0  # seconds to wait for the task lock
 

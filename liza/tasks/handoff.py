@@ -13,11 +13,12 @@ from liza.model.history_events import HistoryEvent
 from liza.model.model import AlignmentNote, Handoff, State
 from liza.model.owned_work import require_planner
 from liza.model.paths import role_of
+from liza.model.statuses import WakeTrigger
 from liza.model.transitions import has_done
 from liza.model.value_classes import replace
 from liza.tasks import run_commits
 from liza.tasks.rules import claims, coding, planning, reviews
-from liza.usage import usage_summary
+from liza.usage import costs
 
 if TYPE_CHECKING:
     from liza.tasks.rules.retrospective import SprintEnd
@@ -97,13 +98,19 @@ def _has_given_back(state: State, task: str, run: str) -> bool:
     return any(has_done(task_entry, event, run) for event in (HistoryEvent.RELEASE_REVIEW, HistoryEvent.GIVE_UP_REVIEW))
 
 
-def _sprint_end(crew: Crew) -> SprintEnd | None:
-    """Return what the retrospective needs beside the board. Read before the lock is taken."""
-    return usage_summary.sprint_end(crew, crew.board.read())
+def find_sprint_end(crew: Crew) -> SprintEnd | None:
+    """Return the time and the usage for the retrospective; None if no planner may complete the sprint now.
+
+    Read before the lock is taken.
+    """
+    state = crew.board.read()
+    if state.planning.trigger != WakeTrigger.SPRINT_COMPLETE:
+        return None
+    return SprintEnd(crew.clock.now(), str(costs.sprint_cost(crew, state)["said"]))
 
 
 def _hand_off_planning(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
-    end = _sprint_end(crew) if request.done else None
+    end = find_sprint_end(crew) if request.done else None
     with crew.change(caller.run, "handoff") as tx:
         summaries = [entry.summary for entry in tx.state.goal.alignment_history if entry.event == caller.run]
         if not summaries or tx.state.planning.run == caller.run:

@@ -13,7 +13,7 @@ from liza.model.errors import Refused
 from liza.tasks import next_steps
 from liza.text.counts import count_noun
 from liza.text.times import format_time
-from liza.usage import usage_summary
+from liza.usage import costs
 
 
 def pause(crew: Crew, why: str = "") -> Result:
@@ -58,9 +58,9 @@ def resume(crew: Crew, root_cause: str | None = None) -> Result:
     """
     by = require_person(crew, planner=False)
     state = crew.board.read()
-    reason = usage_summary.crew_over_budget_reason(crew, state) if signals.active_signals(crew.paths) else None
+    reason = costs.crew_over_budget_reason(crew, state) if signals.active_signals(crew.paths) else None
     if reason is not None:
-        step = usage_summary.raise_budget_command(crew, state)
+        step = costs.raise_budget_command(crew, state)
         # A supervisor would set PAUSE again at its next check, without an explanation for the person.
         raise Refused(f"{reason}; the crew would pause again at once: raise the limit first", step)
     resolved = [] if root_cause is None or not breaker_trips.open_trips(state) else [breaker.resolve(crew, root_cause)]

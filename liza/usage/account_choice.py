@@ -8,15 +8,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from liza.model.errors import Missing, NoAccount, UsageError
+from liza.model.session_ends import SessionOutcome
+from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset
+from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir
+from liza.text.redaction import redact
 from liza.text.times import format_time
-from liza.usage import account_file, account_records, secret_source
-from liza.usage.account_file import ACCOUNTS_COMMAND, Account
-from liza.usage.account_records import Records
+from liza.usage import account_files, secret_source
+from liza.usage.account_files import ACCOUNTS_COMMAND, Account, Records
 from liza.usage.rules import account_rules
-from liza.usage.rules.account_rules import AccountOrder, AccountRecord, NoneUsable
-from liza.usage.run_account import RunAccount, forget_run_account, write_run_account
+from liza.usage.rules.account_rules import AccountRecord, NoneUsable
+from liza.usage.run_account import RunAccount, forget_run_account, read_run_account, write_run_account
 from liza.usage.secret_source import Secret
 
 _UNUSED = AccountRecord()
@@ -80,7 +83,7 @@ class AccountChooser:
     ) -> None:
         self._preset, self._environ, self._notify = preset, environ, notify
         self._home = home or Path.home()
-        self._records = account_records.records_path(environ, self._home)
+        self._records = account_files.records_path(environ, self._home)
 
     def take(self, now: datetime, preferred: str | None = None) -> SessionAccount:
         """Choose an account, read its secret and record the use. An account without a readable secret is skipped.
@@ -88,7 +91,7 @@ class AccountChooser:
         ``preferred`` is the account of a conversation that the session continues. Raises NoAccount.
         """
         try:
-            file = account_file.read_accounts(self._home)
+            file = account_files.read_accounts(self._home)
             accounts = file.accounts_of(self._preset)
         except UsageError as error:
             # Without the file it is not known which account is allowed: the program's own login may be another's.
@@ -96,7 +99,7 @@ class AccountChooser:
         by_id = {account.id: account for account in accounts}
         unreadable: Records = {}
         while by_id:
-            account = by_id[self._reserve(tuple(by_id), now, file.order, preferred, unreadable)]
+            account = by_id[self._reserve(tuple(by_id), now, preferred, unreadable)]
             try:
                 secret_source.check_directory(account)
                 secret = secret_source.read_secret(account, self._environ, self._home)
@@ -117,13 +120,13 @@ class AccountChooser:
         account = next((account for account in self._read_accounts() if account.id == account_id), None)
         if account is None:
             raise NoAccount(
-                f"account {account_id} is not in {account_file.accounts_path(self._home)}", ACCOUNTS_COMMAND
+                f"account {account_id} is not in {account_files.accounts_path(self._home)}", ACCOUNTS_COMMAND
             )
         return account
 
     def _read_accounts(self) -> tuple[Account, ...]:
         try:
-            return account_file.read_accounts(self._home).accounts_of(self._preset)
+            return account_files.read_accounts(self._home).accounts_of(self._preset)
         except UsageError as error:
             raise NoAccount(error.message, error.hint) from error
 
@@ -135,9 +138,7 @@ class AccountChooser:
         hidden = _credential_variables(self._preset, self._read_accounts())
         return {name: value for name, value in env.items() if name not in hidden}
 
-    def _reserve(
-        self, names: Sequence[str], now: datetime, order: AccountOrder, preferred: str | None, unreadable: Records
-    ) -> str:
+    def _reserve(self, names: Sequence[str], now: datetime, preferred: str | None, unreadable: Records) -> str:
         """Choose an account and record its use in one step, so that two agents see each other. Raises NoAccount.
 
         ``unreadable`` are the records of accounts that were skipped: the file may not have them.
@@ -146,7 +147,7 @@ class AccountChooser:
 
         def change(records: Records) -> Records:
             records = {**records, **unreadable}
-            choice = account_rules.choose_account(names, records, now, order, preferred)
+            choice = account_rules.choose_account(names, records, now, preferred)
             if isinstance(choice, NoneUsable):
                 raise none_usable_error(self._preset.name, choice)
             chosen.append(choice.name)
@@ -154,12 +155,12 @@ class AccountChooser:
             return {**records, choice.name: record}
 
         try:
-            account_records.change_records(self._records, change)
+            account_files.change_records(self._records, change)
         except OSError as error:
             # A read-only home or a full disk: limits are found out by sessions then, and work goes on.
             self._notify(f"! what is known of accounts cannot be written: {error}")
             chosen.clear()
-            change(account_records.read_sound_records(self._records))
+            change(account_files.read_sound_records(self._records))
         return chosen[0]
 
     def _skip(self, account: Account, error: Missing, now: datetime) -> AccountRecord:
@@ -168,7 +169,7 @@ class AccountChooser:
         reason = error.message.removeprefix(f"account {account.id}: ")
         # If this cannot be written, the next choice has reported it.
         with suppress(OSError):
-            account_records.change_record(
+            account_files.change_record(
                 self._records, account.id, lambda record: account_rules.after_unreadable(record, now, reason)
             )
         return account_rules.after_unreadable(_UNUSED, now, reason)
@@ -183,3 +184,65 @@ def describe_wait(program: str, wait: NoneUsable) -> str:
     """Return why no account can be used, and until when."""
     until = "until a person acts" if wait.until is None else f"before {format_time(wait.until)}"
     return f"no account of {program} can be used {until}: {wait.reason}"
+
+
+class AccountObstacle(Value):
+    """The account of an ended session cannot be used now. ``text`` is for a person; ``needs_person``: only one can
+    make it usable again, with the command ``next``."""
+
+    account: str
+    text: str
+    needs_person: bool = False
+    next: str = ACCOUNTS_COMMAND
+
+
+def record_session_end(
+    directory: RunDir,
+    end: SessionEnd,
+    environ: Mapping[str, str],
+    now: datetime,
+    first: float,
+    home: Path | None = None,
+) -> AccountObstacle | None:
+    """Record what the end of a session says about its account. Return the obstacle, if there is one now.
+
+    ``first``: see ``account_rules.after_limit``. Raises OSError, LizaError.
+    """
+    used = read_run_account(directory)
+    if used is None:
+        return None
+    path = account_files.records_path(environ, home or Path.home())
+    reason = redact(end.reason)[: account_files.MAX_REASON]
+    if end.outcome is SessionOutcome.QUOTA:
+        return record_limit(path, used.account, reason, end.retry_at, now, first)
+    if end.login_refused:
+        return record_refusal(path, used.account, reason, now)
+    if end.outcome in (SessionOutcome.FINISHED, SessionOutcome.HANDED_OFF):
+        _note_success(path, used.account)
+    return None
+
+
+def record_refusal(path: Path, account: str, reason: str, now: datetime) -> AccountObstacle:
+    """Record that the model refused the login of an account. Raises OSError, LockTimeout."""
+    account_files.change_record(path, account, lambda record: account_rules.after_refusal(record, now, reason))
+    hint = f"{ACCOUNTS_COMMAND} --clear {account}"
+    return AccountObstacle(account, f"account {account} is set aside: {reason}", True, hint)
+
+
+def record_limit(
+    path: Path, account: str, reason: str, until: datetime | None, now: datetime, first: float
+) -> AccountObstacle:
+    """Record that the usage limit of an account is reached. Raises OSError, LockTimeout."""
+
+    def change(record: AccountRecord) -> AccountRecord:
+        return account_rules.after_limit(record, now, reason, until, first)
+
+    record = account_files.change_record(path, account, change)
+    end = "" if record.until is None else f" until {format_time(record.until)}"
+    return AccountObstacle(account, f"account {account} is not used{end}: {reason}")
+
+
+def _note_success(path: Path, account: str) -> None:
+    """Reset the count of failures. Most sessions have none: then nothing is written."""
+    if account_files.read_sound_records(path).get(account, AccountRecord()).failures:
+        account_files.change_record(path, account, account_rules.after_success)

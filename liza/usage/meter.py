@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
-import glob
-import itertools
-import json
-import re
+import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-from liza.breaker.rules.loop_detection import Progress, ToolCall, add_call, forget_untimed_calls, record_worktree_change
-from liza.briefs.quoting import MESSAGE_PREFIX
+from liza.crew.crew import Crew
+from liza.git import survey
 from liza.model.errors import LizaError, NotRegularFile
-from liza.model.paths import BOXES
+from liza.model.model import Budget, Config, LoopLimits
 from liza.model.spending import TokenUsage, estimate_usage, usage_since
 from liza.model.value_classes import Value, replace
-from liza.programs import usage_report
-from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat, UsageFormat
+from liza.programs import reported_figures
+from liza.programs.call_reader import FinishedCall, ToolCallReader
+from liza.programs.conversation_log import find_log_files, find_subagent_files
+from liza.programs.hooks.turn_phase import TurnPhase
+from liza.programs.presets.preset import Preset
+from liza.programs.reported_figures import (
+    ContextWindows,
+    ConversationUsage,
+    ReportedUsage,
+)
 from liza.programs.session.log_file import parse_object
 from liza.programs.session.reported_health import read_reported_health
-from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
-from liza.programs.usage_report import ReportedUsage, is_id, time_of, usage_of_object, usage_of_request, value_at
+from liza.programs.session.run_directory import HOOK_CALLS_FILE, Gauge, RunDir, RunRecord, Turn
+from liza.system import file_growth
 from liza.system.file_growth import Tail
-from liza.usage.call_digest import digest, summarize_call
-from liza.usage.context_windows import ContextWindows
 from liza.usage.ledger import conversation_usage
+from liza.usage.rules.loop_detection import (
+    Progress,
+    Stuck,
+    ToolCall,
+    add_call,
+    check_progress,
+    forget_untimed_calls,
+    record_worktree_change,
+)
 from liza.usage.rules.telemetry_rules import TelemetrySums, is_at_least
+from liza.usage.run_account import session_environ
 from liza.usage.telemetry_log import TelemetryLog, find_context_usage
 
 FIRST_SEARCH_INTERVAL, LATER_SEARCH_INTERVAL = 1.0, 30.0
 """Seconds between two searches for a conversation log: before one is found, and afterwards, because it may continue
 in another file."""
-MAX_MODEL_LENGTH = 200  # characters
 CALLS_BEFORE_ESTIMATE = 5
 """Tool calls after which a program that has reported no usage counts as one that reports none."""
 
@@ -120,7 +131,7 @@ class Meter:
         self._searched_at, self._subagents_searched_at = None, float("-inf")
         self.measure(0.0)
         with self._lock:
-            reported = usage_report.read_usage(self._preset.usage, self._directory.output_path)
+            reported = reported_figures.read_usage(self._preset.usage, self._directory.output_path)
             return self._best_usage(reported)
 
     @property
@@ -135,7 +146,7 @@ class Meter:
 
     def _metered(self) -> Measurement:
         form = self._preset.usage
-        reported = usage_report.combine_usage(form, self._reported) if self._reported and not form.file else None
+        reported = reported_figures.combine_usage(form, self._reported) if self._reported and not form.file else None
         best = self._best_usage(reported)
         used, models = (None, {}) if best is None else (best.used, best.models)
         return Measurement(self._progress, used, models, self._context_usage())
@@ -193,13 +204,13 @@ class Meter:
         form = self._preset.usage
         for line in self._output.lines():
             if form.form == "text" and form.pattern:
-                self._reported += map(ReportedUsage, usage_report.usages_of_text(form, line))
+                self._reported += map(ReportedUsage, reported_figures.usages_of_text(form, line))
             event = parse_object(line)
             if event is None:
                 continue
-            if form.form == "json-lines" and (used := usage_report.report_of_object(form, event)) is not None:
+            if form.form == "json-lines" and (used := reported_figures.report_of_object(form, event)) is not None:
                 self._reported.append(used)
-            self._conversation = self._conversation or usage_report.find_session_id(form, event)
+            self._conversation = self._conversation or reported_figures.find_session_id(form, event)
             self._windows.read_output(event)
             yield from self._reader.read(event)
 
@@ -276,235 +287,181 @@ def _add_calls(progress: Progress, finished: list[FinishedCall], before: float, 
     return progress
 
 
-SHORT_ID_LENGTH = 8
+MAX_READ_INTERVAL = 2.0  # seconds without growth of the output: a program's journal in another directory may grow
+MIN_READ_INTERVAL = 0.2  # seconds between two reads; output in between is read in one go
+GAUGE_INTERVAL = 1.0  # seconds between two figures for `status`, and for the budget
+WORKTREE_CHECK_INTERVAL = 60.0
+"""Seconds between two checks of the worktree: git has to read all of it."""
+MAX_FINGERPRINT_FILES = 1000  # changed files whose size and time are compared
+TELL_AT = 3
+"""Failed measurements in a row before an alert."""
 
 
-def find_log_files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the files of a conversation; none if the id is invalid."""
-    form = preset.journal
-    if not form.file or conversation is None or not is_id(conversation):
-        return ()
-    config = _find_config_directory(preset, environ)
-    if config is None:
-        return ()
-    values = {"{config}": config, "{id}": conversation, "{short}": conversation[:SHORT_ID_LENGTH]}
-    pattern = form.file
-    for name, value in values.items():
-        pattern = pattern.replace(name, glob.escape(value))
-    # Path.glob does not accept absolute patterns.
-    paths = (Path(path) for path in sorted(glob.glob(pattern)))  # noqa: PTH207
-    return tuple(path for path in paths if not _leads_out_of_box(path))
+class MeasurementChanged(Value):
+    """Event: the session's progress or usage calls for a new decision."""
+
+    run: str
 
 
-def _find_config_directory(preset: Preset, environ: Mapping[str, str]) -> str | None:
-    """Return the program's configuration directory: that of a variable, or the one below HOME."""
-    if own := environ.get(preset.config_dir_env) if preset.config_dir_env else None:
-        return own
-    config = Path("~") / preset.journal.config
-    for row in preset.state:
-        if (named := environ.get(row.variable) if row.variable else None) and config.is_relative_to(row.path):
-            return str(Path(named) / config.relative_to(row.path))
-    home = environ.get("HOME")
-    return None if home is None else str(Path(home) / preset.journal.config)
+class MeterThread:
+    """Measures one session.
 
-
-def _leads_out_of_box(path: Path) -> bool:
-    """Return whether a path leads through a directory of a box that is a link."""
-    boxes = next((parent for parent in path.parents if parent.name == BOXES), None)
-    return boxes is not None and any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(boxes))
-
-
-def find_subagent_files(preset: Preset, log: Path, conversation: str | None) -> tuple[Path, ...]:
-    """Return the files of the sub-agents of a conversation with this log; none if the id is invalid."""
-    form = preset.journal
-    if not form.subagents or conversation is None or not is_id(conversation):
-        return ()
-    pattern = form.subagents.replace("{dir}", glob.escape(str(log.parent))).replace("{id}", glob.escape(conversation))
-    paths = (Path(path) for path in glob.glob(pattern))  # noqa: PTH207
-    return tuple(path for path in paths if not _leads_out_of_box(path))
-
-
-MAX_SUBAGENTS = 1000
-"""Maximum number of sub-agents whose logs are waited for: an agent can write their names."""
-
-
-class ConversationUsage:
-    """Adds up the usage in the lines of a conversation's logs, without those of earlier and later sessions."""
+    ``post`` receives events for what may change a decision. ``end_turn`` is called with the slot and the run after each
+    turn.
+    """
 
     def __init__(
         self,
-        form: ConversationLogFormat,
-        started: datetime,
-        ended: datetime | None = None,
-        windows: ContextWindows | None = None,
+        crew: Crew,
+        preset: Preset,
+        directory: RunDir,
+        record: RunRecord,
+        environ: Mapping[str, str],
+        post: Callable[[object], None] = lambda event: None,
+        end_turn: Callable[[str, str], object] = lambda slot, run: None,
     ) -> None:
-        self._form = form
-        self._windows = windows or ContextWindows(UsageFormat(), form)
-        self._started = started
-        self._end = None if ended is None else ended + timedelta(seconds=1)
-        self._requests: dict[str, tuple[str, TokenUsage]] = {}
-        """Model and usage, by the name of the request, or by file and model for running totals."""
-        self._totals: dict[str, TokenUsage] = {}
-        """The newest running total, by file."""
-        self._models: dict[str, str] = {}
-        """The model that a line has named last, by file."""
-        self._report: ReportedUsage | None = None
-        self.new_subagents: set[str] = set()
-        """Ids of the conversations of sub-agents that were named, and whose logs are not found yet."""
-        self._newest: tuple[int, Any, str] | None = None
-        """Tokens, window and model of the newest request of the conversation itself, as logged."""
-
-    def add(self, event: Any, file: str = "", *, is_subagent: bool = False) -> None:
-        """Add one object of a log."""
-        form = self._form
-        if form.model and isinstance(model := value_at(event, form.model), str):
-            self._models[file] = model[:MAX_MODEL_LENGTH]
-        when = time_of(value_at(event, form.time)) if form.time else None
-        if when is not None and self._end is not None and when >= self._end:
-            return
-        is_older = when is not None and when < self._started
-        if form.subagent_ids and not is_older:
-            names = [
-                name for path in form.subagent_ids for name in _list(value_at(event, path)) if isinstance(name, str)
-            ]
-            self.new_subagents.update(names[: MAX_SUBAGENTS - len(self.new_subagents)])
-        used = usage_of_object(form, event)
-        if used is None:
-            return
-        if form.counts == "conversation":
-            used = self._count_on(used, file)
-        if is_older:
-            return
-        self._put(event, used, file)
-        nested = is_subagent or (form.nested and value_at(event, form.nested))
-        request = usage_of_request(form, event) if form.request.input else None
-        tokens = used.tokens if request is None else request.tokens
-        if tokens and not nested:
-            # A message that the program writes itself has no tokens.
-            window = value_at(event, form.window) if form.window else None
-            self._newest = tokens, window, self._models.get(file, "")
-
-    def _count_on(self, total: TokenUsage, file: str) -> TokenUsage:
-        """Return what a running total adds to the one before."""
-        before = self._totals.get(file, TokenUsage())
-        self._totals[file] = total
-        return usage_since(total, before)
-
-    def _put(self, event: Any, used: TokenUsage, file: str) -> None:
-        model = self._models.get(file, "")
-        is_total = self._form.counts == "conversation"
-        name = value_at(event, self._form.key) if self._form.key and not is_total else None
-        key = f"{file} {model}" if is_total else f" {len(self._requests)}" if name is None else str(name)
-        before = self._requests.get(key)
-        if is_total and before is not None:
-            used = before[1] + used
-        self._requests[key] = model, used
-        if before is None and self._report is not None:
-            # A sum over all requests for each new one would take 40 ms after 10,000.
-            self._report += _report_of(model, used)
-        elif before != (model, used):
-            self._report = None
+        self.crew, self.directory, self.post, self.end_turn = crew, directory, post, end_turn
+        self.slot = Path(record.worktree).name if record.worktree else None
+        self.record = record
+        self.limits = LoopLimits()
+        self.has_budget = False
+        self.board_changes: object = None
+        """The session's changes on the board: they count as progress as well as changes of the worktree."""
+        self.stuck: Stuck | None = None
+        environ = session_environ(directory, preset, environ)
+        self._meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
+        self._latest = Measurement(Progress())
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failed = 0
+        """Failed measurements in a row."""
+        self._gauge_written_at = float("-inf")
+        self._gauge: Gauge | None = None
+        self._posted_tokens: int | None = None
+        self._worktree_fingerprint: object = None
+        self._worktree_checked_at = float("-inf")
+        self._ended_turn: Turn | None = None
 
     @property
-    def report(self) -> ReportedUsage | None:
-        """The usage of all requests; None before the first."""
-        if self._report is None and self._requests:
-            reports = itertools.starmap(_report_of, self._requests.values())
-            self._report = sum(reports, ReportedUsage(TokenUsage()))
-        return self._report
+    def latest(self) -> Measurement:
+        """The last measurement."""
+        return self._latest
 
-    @property
-    def context_usage(self) -> float | None:
-        """The part of the context window that the newest request used, 0 to 1; None if the window is unknown, or cannot
-        be the model's: more is in it."""
-        if self._newest is None:
-            return None
-        tokens, logged, model = self._newest
-        window = self._windows.find(logged, model)
-        return tokens / window if window is not None and tokens <= window else None
+    def configure(self, config: Config) -> None:
+        """Take over the limits of the present board."""
+        self.limits, self.has_budget = config.loop, config.budget != Budget()
 
+    def start(self) -> None:
+        """Start to measure until ``stop``. Idempotent."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, name=f"meter-{self.directory.run}", daemon=True)
+            self._thread.start()
 
-def _report_of(model: str, used: TokenUsage) -> ReportedUsage:
-    return ReportedUsage(used, {model: used} if model and used.tokens else {})
+    def stop(self) -> None:
+        """Stop to measure: the session has ended."""
+        self._stopped.set()
 
+    def measure_once(self) -> None:
+        """Measure once. Raises OSError."""
+        self._latest = self._meter.measure(self.limits.pause)
+        now = self.crew.clock.monotonic()
+        self._note_turn_end()
+        self._check_worktree(now)
+        before, self.stuck = self.stuck, check_progress(self.limits, self._latest.progress, now)
+        is_news = _severity(before) != _severity(self.stuck)
+        if is_news or now - self._gauge_written_at >= GAUGE_INTERVAL:
+            self._gauge_written_at = now
+            self._publish(is_news)
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    def _note_turn_end(self) -> None:
+        """Call ``end_turn`` once after each turn of the session."""
+        turn = self.directory.read_turn()
+        if self.slot is None or turn is None or turn.phase != TurnPhase.IDLE or turn == self._ended_turn:
+            return
+        self._ended_turn = turn
+        self.end_turn(self.slot, self.directory.run)
 
+    def _publish(self, is_news: bool) -> None:
+        """Write the changed gauge for `status`, and post an event if the decision may change."""
+        used = self._latest.used
+        context_usage = self._latest.context_usage
+        gauge = Gauge(
+            calls=self._latest.progress.calls,
+            used=used,
+            models=dict(self._latest.models),
+            stuck=self.stuck.reason if self.stuck else None,
+            context_usage=context_usage,
+        )
+        if gauge == self._gauge:
+            return
+        is_news = is_news or context_usage != (self._gauge.context_usage if self._gauge else None)
+        self._gauge = gauge
+        tokens = used.tokens if used else None
+        if is_news or (self.has_budget and tokens != self._posted_tokens):
+            self._posted_tokens = tokens
+            self.post(MeasurementChanged(self.directory.run))
+        self._note(gauge)
 
-MAX_OPEN_CALLS = 256
-"""Maximum number of calls without an end that are kept, to limit memory: a program may never report the ends."""
-_TIMES = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?\S*|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"
-    r"|\d+(?:\.\d+)? ?(?:ms|µs|s|sec|secs|seconds?|min|minutes?)\b|0x[0-9a-f]{6,}"
-)
-"""Clock times, durations and addresses: they may differ in two equal results."""
+    def _note(self, gauge: Gauge) -> None:
+        # A full disk, or a file of the agent at this path. The gauge is only for display.
+        with suppress(OSError, LizaError):
+            self.directory.write_gauge(gauge)
 
+    def _follow(self) -> None:
+        with file_growth.watch_growth(self.directory.output_path) as wait:
+            while not self._stopped.is_set():
+                self.measure()
+                wait(MAX_READ_INTERVAL)
+                self._stopped.wait(MIN_READ_INTERVAL)
 
-class FinishedCall(Value):
-    """A tool call that has ended: digests of the call and of its result, and a summary for a person."""
+    def measure(self) -> None:
+        """Measure once and catch failures: the next measurement may succeed.
 
-    call: str
-    result: str
-    summary: str
-
-
-class ToolCallReader:
-    """Reads tool calls from the objects of an output, in order."""
-
-    def __init__(self, forms: Sequence[ToolCallFormat]) -> None:
-        self._forms = forms
-        self._open: dict[str, tuple[str, str]] = {}
-        self._last: dict[str, str] = {}
-
-    def read(self, event: Any) -> Iterator[FinishedCall]:
-        """Yield the tool calls that ``event`` reports as ended."""
-        for form in self._forms:
-            within = value_at(event, form.each) if form.each else event
-            for entry in within if isinstance(within, list) else (within,):
-                if isinstance(entry, dict) and _matches(form, event, entry):
-                    yield from self._read_entry(form, entry)
-
-    def _read_entry(self, form: ToolCallFormat, entry: Mapping[str, Any]) -> Iterator[FinishedCall]:
-        name = str(value_at(entry, form.id))
-        if form.call:
-            called = [value_at(entry, path) for path in form.call]
-            self._open[name] = digest(called), summarize_call(called)
-            if len(self._open) > MAX_OPEN_CALLS:
-                del self._open[next(iter(self._open))]
-        if form.result and name in self._open:
-            call, summary = self._open.pop(name)
-            yield FinishedCall(
-                call,
-                self._result(call, [_without_noise(value_at(entry, path), form.noise) for path in form.result]),
-                summary,
-            )
-
-    def _result(self, call: str, texts: list[str]) -> str:
-        """Return the digest of a result.
-
-        If a hook has added a message of Liza's, return the digest of the call's last result: a loop warning must not
-        reset the loop count.
+        The TELL_AT-th failure in a row is reported once: without measurements no loop is detected and no budget
+        applies.
         """
-        if not any(MESSAGE_PREFIX in text for text in texts):
-            self._last.pop(call, None)
-            self._last[call] = digest(texts)
-            if len(self._last) > MAX_OPEN_CALLS:
-                del self._last[next(iter(self._last))]
-        return self._last.get(call) or digest(texts)
+        try:
+            self.measure_once()
+            if self._failed >= TELL_AT:
+                self._note(self._gauge or Gauge())
+            self._failed = 0
+        except Exception as error:  # noqa: BLE001 - the thread must survive: nothing else measures this session
+            self._failed += 1
+            if self._failed == TELL_AT:
+                run, why = self.directory.run, str(error) or type(error).__name__
+                line = f"unmeasured  {run}: its calls and tokens cannot be measured: {why}. Next: liza logs {run}"
+                self._note(replace(self._gauge or Gauge(), unmeasured=why))
+                with suppress(OSError, LizaError):
+                    self.crew.append_alert_log([line])
+
+    def _check_worktree(self, now: float) -> None:
+        """Check whether the worktree changed, if the session made enough tool calls since its last change."""
+        limit, calls = self.limits.unchanged_calls, self._latest.progress.calls_since_change
+        if not limit or calls * 4 < limit or now - self._worktree_checked_at < WORKTREE_CHECK_INTERVAL:
+            return
+        self._worktree_checked_at = now
+        fingerprint = self._fingerprint()
+        if fingerprint is None or fingerprint != self._worktree_fingerprint:
+            self._worktree_fingerprint = fingerprint
+            self._meter.note_worktree_change()
+            self._latest = self._meter.measure(self.limits.pause)
+
+    def _fingerprint(self) -> object:
+        """Return a fingerprint of the worktree and of the session's board changes; None if git fails."""
+        if self.slot is None:
+            return ("no worktree", self.board_changes)
+        try:
+            work_tree = survey.read_work_tree(self.crew.worktrees.open_git(self.slot))
+        except LizaError:
+            return None
+        digest = hashlib.sha1(usedforsecurity=False)
+        for name in work_tree.changed[:MAX_FINGERPRINT_FILES]:
+            with suppress(OSError):
+                state = (self.crew.paths.slot(self.slot) / name).lstat()
+                digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+        return (work_tree.head, work_tree.changed, digest.hexdigest(), self.board_changes)
 
 
-def _matches(form: ToolCallFormat, event: Any, entry: Mapping[str, Any]) -> bool:
-    """Return whether the object, or the entry of its list, has the values that the form requires."""
-    for path, wanted in form.when.items():
-        value = value_at(entry, path) if form.each else None
-        value = value_at(event, path) if value is None else value
-        if not re.fullmatch(wanted, str(value)):
-            return False
-    return True
-
-
-def _without_noise(value: Any, noise: str) -> str:
-    """Return a result without the parts that differ every time."""
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
-    return _TIMES.sub("", re.sub(noise, "", text) if noise else text)
+def _severity(verdict: Stuck | None) -> int:
+    """Return the severity of a verdict, 0 to 2. Its text is not compared: it changes with each tool call."""
+    return 0 if verdict is None else 1 + verdict.final

@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError, Missing, NoCrew, NotRegularFile, UsageError
 from liza.model.paths import Paths, run_id
-from liza.model.value_classes import replace
+from liza.model.value_classes import Value, replace
 from liza.programs.presets import preset_files, preset_table
 from liza.programs.presets.preset_table import Presets
 from liza.programs.run_state import is_session_living
-from liza.recovery.findings import Finding
 from liza.system import wake_up
 from liza.system.clock import SystemClock
 from liza.text.redaction import redact
-from liza.usage import account_file, account_records, secret_source
-from liza.usage.account_file import ACCOUNTS_COMMAND, Account, AccountsFile
+from liza.usage import account_files, secret_source
+from liza.usage.account_files import ACCOUNTS_COMMAND, Account, AccountsFile
 from liza.usage.rules import account_rules
 from liza.usage.rules.account_rules import AccountRecord
 from liza.usage.run_account import read_run_account
@@ -29,7 +28,38 @@ from liza.usage.run_account import read_run_account
 _UNUSED = AccountRecord()
 
 
-def show_accounts(*, clear: str | None = None, check: bool = False) -> dict[str, Any]:
+class AccountState(Value):
+    """An account without its secret: its source, its state, and the living sessions that use it.
+
+    ``until`` and ``reason``: while it cannot be used. ``problem``: why its secret cannot be read. ``checked``: whether
+    the secret was read; None unless that was asked for.
+    """
+
+    id: str
+    program: str
+    name: str
+    source: str
+    sets: str
+    state: str
+    until: datetime | None
+    reason: str | None
+    last_used: datetime | None
+    sessions: int
+    used_by: tuple[str, ...]
+    problem: str | None
+    checked: bool | None = None
+
+
+class AccountReport(Value):
+    """The accounts of the person's file. ``ok``: none has a problem."""
+
+    file: str
+    accounts: tuple[AccountState, ...]
+    ok: bool
+    notices: tuple[str, ...]
+
+
+def show_accounts(*, clear: str | None = None, check: bool = False) -> AccountReport:
     """Return the accounts of all programs, with their state; no secret.
 
     ``clear``: first forget what keeps this account from being used. ``check``: read each secret once and report
@@ -40,26 +70,26 @@ def show_accounts(*, clear: str | None = None, check: bool = False) -> dict[str,
     if crew is not None and (clear is not None or check):
         require_person(crew, planner=False)
     home = Path.home()
-    file = account_file.read_accounts(home)
+    file = account_files.read_accounts(home)
     table = preset_table.load_presets(crew.paths if crew is not None else Paths(Path.cwd()))
     accounts, notices = _accounts(file, table)
-    path = account_records.records_path(os.environ, home)
+    path = account_files.records_path(os.environ, home)
     if clear is not None:
         _clear(path, clear, accounts, crew)
-    records = account_records.read_records(path)
+    records = account_files.read_records(path)
     users, unknown = ({}, ()) if crew is None else _find_users(crew)
-    rows = [_row(account, records.get(account.id, _UNUSED), users.get(account.id, ())) for account in accounts]
+    states = [_state(account, records.get(account.id, _UNUSED), users.get(account.id, ())) for account in accounts]
     if check:
-        for account, row in zip(accounts, rows, strict=True):
-            row["problem"] = _try_secret(account, home)
-            row["checked"] = account.has_secret or bool(account.config_dir)
-    return {
-        "file": str(file.path),
-        "order": file.order.value,
-        "accounts": rows,
-        "ok": all(row["problem"] is None for row in rows),
-        "notices": [*notices, *unknown, *_damage_notice(path)],
-    }
+        states = [
+            replace(state, problem=_try_secret(account, home), checked=account.has_secret or bool(account.config_dir))
+            for account, state in zip(accounts, states, strict=True)
+        ]
+    return AccountReport(
+        file=str(file.path),
+        accounts=tuple(states),
+        ok=all(state.problem is None for state in states),
+        notices=(*notices, *unknown, *_damage_notice(path)),
+    )
 
 
 def _find_crew() -> Crew | None:
@@ -82,21 +112,24 @@ def _accounts(file: AccountsFile, table: Presets) -> tuple[list[Account], list[s
     return accounts, notices
 
 
-def _row(account: Account, record: AccountRecord, users: Sequence[str]) -> dict[str, Any]:
+def _state(account: Account, record: AccountRecord, users: Sequence[str]) -> AccountState:
     now = SystemClock().now()
     is_usable = account_rules.is_usable(record, now)
     obstacle = secret_source.find_obstacle(account, os.environ)
-    return {
-        **account_file.public_fields(account),
-        "id": account.id,
-        "state": account_rules.describe_record(record, now),
-        "until": None if is_usable else record.until,
-        "reason": None if is_usable else redact(record.reason),
-        "last_used": record.last_used,
-        "sessions": record.uses,
-        "used_by": list(users),
-        "problem": None if obstacle is None else obstacle.message,
-    }
+    return AccountState(
+        id=account.id,
+        program=account.program,
+        name=account.name,
+        source=account_files.describe_source(account),
+        sets=account.sets,
+        state=account_rules.describe_record(record, now),
+        until=None if is_usable else record.until,
+        reason=None if is_usable else redact(record.reason),
+        last_used=record.last_used,
+        sessions=record.uses,
+        used_by=tuple(users),
+        problem=None if obstacle is None else obstacle.message,
+    )
 
 
 def _find_users(crew: Crew) -> tuple[Mapping[str, tuple[str, ...]], Sequence[str]]:
@@ -120,7 +153,7 @@ def _clear(path: Path, account: str, accounts: Sequence[Account], crew: Crew | N
     if account not in names:
         suggestion = preset_files.did_you_mean(account, names)
         raise UsageError(f"unknown account {account!r}{suggestion}", ACCOUNTS_COMMAND)
-    account_records.change_record(path, account, account_rules.cleared)
+    account_files.change_record(path, account, account_rules.cleared)
     if crew is not None:
         # Without it the supervisors notice the change after config.poll_interval.
         with suppress(OSError):
@@ -138,38 +171,46 @@ def _try_secret(account: Account, home: Path) -> str | None:
 
 
 def _damage_notice(path: Path) -> list[str]:
-    damaged = account_records.damaged_path(path)
+    damaged = account_files.damaged_path(path)
     if not damaged.exists():
         return []
     return [f"the records of limits were damaged and began anew; the old ones: {damaged}"]
 
 
-def find_account_findings(table: Presets) -> list[Finding]:
-    """Return findings about accounts for `doctor`: what would keep each from being used. No command is run."""
+class AccountCheck(Value):
+    """What `doctor` says of the accounts of a program, or of one of them."""
+
+    text: str
+    ok: bool = True
+    hint: str = ""
+
+
+def check_accounts(table: Presets) -> list[AccountCheck]:
+    """Return what would keep each account from being used. No command is run."""
     home = Path.home()
     try:
-        file = account_file.read_accounts(home)
+        file = account_files.read_accounts(home)
         if not file.rows:
             return []
         accounts, notices = _accounts(file, table)
-        records = account_records.read_records(account_records.records_path(os.environ, home))
+        records = account_files.read_records(account_files.records_path(os.environ, home))
     except (LizaError, NotRegularFile) as error:
-        return [Finding("accounts", error.message, False, error.hint)]
-    findings = [Finding("accounts", notice, hint=f"${{EDITOR:-vi}} {file.path}") for notice in notices]
-    checked = [(account, _finding(account, records.get(account.id, _UNUSED))) for account in accounts]
+        return [AccountCheck(error.message, False, error.hint)]
+    checks = [(account, _check_account(account, records.get(account.id, _UNUSED))) for account in accounts]
     # One that works is enough for the sessions of its program.
-    working = {account.program for account, finding in checked if finding.ok}
-    return [*findings, *(replace(finding, ok=account.program in working) for account, finding in checked)]
+    working = {account.program for account, check in checks if check.ok}
+    unknown = [AccountCheck(notice, hint=f"${{EDITOR:-vi}} {file.path}") for notice in notices]
+    return [*unknown, *(replace(check, ok=account.program in working) for account, check in checks)]
 
 
-def _finding(account: Account, record: AccountRecord) -> Finding:
-    """Finding of one account; not ``ok`` if a person has to act before it can be used."""
+def _check_account(account: Account, record: AccountRecord) -> AccountCheck:
+    """Check one account; not ``ok`` if a person has to act before it can be used."""
     obstacle = secret_source.find_obstacle(account, os.environ)
     if obstacle is not None:
-        return Finding("accounts", obstacle.message, False, obstacle.hint)
+        return AccountCheck(obstacle.message, False, obstacle.hint)
     now = SystemClock().now()
     if account_rules.is_usable(record, now):
-        return Finding("accounts", f"{account.id}: {account_file.describe_source(account)}")
+        return AccountCheck(f"{account.id}: {account_files.describe_source(account)}")
     state, again = account_rules.describe_record(record, now), f"{ACCOUNTS_COMMAND} --clear {account.id}"
     # A limit ends by itself; a refused login does not.
-    return Finding("accounts", f"{account.id} is {state}: {redact(record.reason)}", record.until is not None, again)
+    return AccountCheck(f"{account.id} is {state}: {redact(record.reason)}", record.until is not None, again)

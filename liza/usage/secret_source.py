@@ -18,7 +18,7 @@ from pathlib import Path
 
 from liza.model.errors import Missing
 from liza.system import crash_points, program_path
-from liza.usage.account_file import ACCOUNTS_COMMAND, Account
+from liza.usage.account_files import ACCOUNTS_COMMAND, Account
 
 COMMAND_LIMIT = 10.0
 """Seconds that a credentials command may take."""

@@ -22,7 +22,7 @@ from liza.programs.session import run_directory, session_process, setup_note
 from liza.programs.session.run_directory import RunDir
 from liza.tasks.rules import picking
 from liza.text.redaction import redact
-from liza.usage import usage_summary
+from liza.usage import costs
 
 _KIND_LABELS = {WorkKind.WORK: "working", WorkKind.REVIEW: "reviewing", WorkKind.PLANNING: "planning"}
 REPORTED, OBSERVED = "reported", "observed"
@@ -110,7 +110,7 @@ def gather_facts(crew: Crew, state: State, agent: str, signals: tuple[str, ...])
     """Return the facts about an agent of the board. Raises LizaError, OSError."""
     held = find_current_work(state, agent)
     session = _find_session(crew, state, agent, held)
-    gauge = usage_summary.read_gauge(crew, state, agent)
+    gauge = costs.read_gauge(crew, state, agent)
     is_supervised = crew.is_supervised(agent)
     question = crew.run_dir(session.run).read_question() if session.phase is SessionPhase.READY else None
     return AgentFacts(

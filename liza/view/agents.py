@@ -29,7 +29,7 @@ from liza.tasks.rules import work_record
 from liza.tasks.rules.work_record import ReviewRecord, TaskRecord
 from liza.text.counts import count_noun
 from liza.text.suggestions import did_you_mean
-from liza.usage import usage_summary
+from liza.usage import costs
 from liza.view.rules.picture import agent_line
 from liza.view.rules.structs import AgentLine
 from liza.view.status import agent_row
@@ -173,7 +173,7 @@ def own_record(crew: Crew, state: State, agent: str) -> OwnRecord:
     """Return what an agent did in this crew. Raises LizaError, OSError."""
     archived, unreadable = _read_archived(crew, state)
     tasks = [*state.tasks, *archived]
-    entries = usage_summary.read_usage(crew, state)
+    entries = costs.read_usage(crew, state)
     records = [record for task in tasks if (record := work_record.task_record(task, agent, entries)) is not None]
     commits = [record.merge_commit for record in records if record.merge_commit is not None]
     paths = merge_refs.list_merged_paths(crew.git, commits)

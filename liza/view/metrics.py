@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from liza.board import archived_tasks
+from liza.briefs.inbox import delivery_statistics
 from liza.crew.crew import Crew
 from liza.model import derived, timings
 from liza.model.errors import UsageError
 from liza.model.gates import is_untested
 from liza.model.model import FINAL_STATUSES, State, Status
 from liza.text.suggestions import did_you_mean
-from liza.usage import ledger, otel_export, usage_summary
+from liza.usage import costs
 
 MIN_VERDICTS = 5  # with fewer verdicts the approval rate says nothing
 MAX_APPROVAL_RATE = 0.95  # above this rate reviewers may not look at the work
@@ -31,21 +33,8 @@ def usage_by(crew: Crew, groups: Sequence[str]) -> dict[str, Any]:
             groups_text = f"{', '.join(USAGE_GROUPS)}{did_you_mean(group, USAGE_GROUPS)}"
             raise UsageError(f"unknown group {group!r}; the groups: {groups_text}", "liza metrics --by model")
     state = crew.board.read()
-    totals = usage_summary.usage_breakdown(crew, state)
+    totals = costs.usage_breakdown(crew, state)
     return {"sprint": state.sprint.id, **{f"by_{group}": totals[f"by_{group}"] for group in groups}}
-
-
-def export_usage(crew: Crew) -> dict[str, Any]:
-    """Send the sessions that were not sent before to an OpenTelemetry collector, and the sums of all.
-
-    Raises Missing if the extra is not installed, or no collector is named or accepts the data.
-    """
-    state = crew.board.read()
-    ended = ledger.read_entries(crew.paths)
-    runs = {entry.run for entry in ended}
-    living = [entry for entry in usage_summary.read_usage(crew, state) if entry.run not in runs]
-    sent = otel_export.export_usage(crew.paths.liza, str(crew.paths.root), ended, living, os.environ)
-    return {"result": "exported", "sessions": sent}
 
 
 def metrics(crew: Crew) -> dict[str, Any]:
@@ -80,8 +69,8 @@ def metrics(crew: Crew) -> dict[str, Any]:
         "approval_rate": rate,
         "untested_merges": archived.untested
         + sum(is_untested(task) for task in state.tasks if task.status is Status.MERGED),
-        **usage_summary.usage_breakdown(crew, state),
-        "messages": usage_summary.delivery_statistics(crew, state),
+        **costs.usage_breakdown(crew, state),
+        "messages": asdict(delivery_statistics(crew.paths, state.agents)),
         "anomalies": dict(Counter(anomaly.type for anomaly in state.anomalies)),
         "warnings": [f"reviewers approved {rate:.0%} of {verdicts} submissions: check their reviews"]
         if is_too_high

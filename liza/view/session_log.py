@@ -19,6 +19,7 @@ from liza.programs.rules.session_events import LoggedEvent, Printed, TimeSource
 from liza.programs.session import run_archive
 from liza.programs.session.run_directory import RunRecord
 from liza.programs.terminal import tmux
+from liza.usage.run_account import session_environ
 from liza.view import all_logs, logs
 from liza.view.all_logs import FollowedFiles, OutputLine
 from liza.view.rules.trajectory import Trajectory, build_trajectory
@@ -73,7 +74,7 @@ def _find_followed(crew: Crew, run: str) -> Path | None:
     preset, directory = find_row(crew, run), crew.run_dir(run)
     if preset is None or not preset.journal.events or not (directory.path / tmux.ADDRESS_FILE).exists():
         return directory.output_path
-    return conversation_log.find_log(directory, preset, os.environ)
+    return conversation_log.find_log(directory, preset, session_environ(directory, preset, os.environ))
 
 
 def _decode(data: bytes) -> str:
@@ -114,7 +115,8 @@ def _read_log(crew: Crew, run: str, most: int) -> list[LoggedEvent]:
     record = directory.read_record() if preset is not None else None
     if preset is None or record is None:
         return []
-    read = conversation_log.read_conversation(directory, record, preset, os.environ, most)
+    environ = session_environ(directory, preset, os.environ)
+    read = conversation_log.read_conversation(directory, record, preset, environ, most)
     return session_events.merge_sessions(read)
 
 

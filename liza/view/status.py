@@ -12,7 +12,6 @@ from liza.api import api_server
 from liza.board import signals
 from liza.breaker.rules.board_reports import open_anomalies, open_discoveries
 from liza.breaker.rules.breaker_trips import signal_hint
-from liza.briefs.quoting import quote_line
 from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
 from liza.crew.crew import Crew
@@ -37,8 +36,9 @@ from liza.tasks.rules import picking, planning
 from liza.tasks.rules.picking import Evidence, LimitReached, Pick
 from liza.tasks.rules.planning import is_crew_done
 from liza.tasks.rules.up_command import up_command_for
+from liza.text.quoting import quote_line
 from liza.text.redaction import redact
-from liza.usage import usage_summary
+from liza.usage import costs
 from liza.view import activity
 from liza.view.rules.picture import alarm_rows, build_picture
 from liza.view.rules.structs import AgentRow, Costs, CrewFacts, Picture
@@ -109,7 +109,7 @@ def gather_facts(crew: Crew, state: State) -> CrewFacts:
 
 
 def _costs(crew: Crew, state: State) -> Costs:
-    cost = usage_summary.sprint_cost(crew, state)
+    cost = costs.sprint_cost(crew, state)
     return Costs(text=str(cost.pop("said")), **cost)
 
 
@@ -184,7 +184,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         why = why or _unmeasured(crew, state, name)
     else:
         why = _why_idle(crew, state, name, evidence, signal_names)
-    gauge = usage_summary.read_gauge(crew, state, name)
+    gauge = costs.read_gauge(crew, state, name)
     wait = _read_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None
     if wait is not None:
         shown, why = AgentStatus.WAITING, _describe_wait(wait, agent, holds)
@@ -204,7 +204,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         calls=gauge.calls if gauge else None,
         denials=current_alarms.count_denials(crew, state, name),
         tokens=gauge.used.tokens if gauge and gauge.used else None,
-        unmeasured=usage_summary.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
+        unmeasured=costs.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
         context=agent.context_percent or None if doing["doing"] else None,
         until=None if wait is None else wait.until,
     )
@@ -279,7 +279,7 @@ def _model_silence_reason(crew: Crew, state: State, name: str) -> str | None:
 
 def _unmeasured(crew: Crew, state: State, name: str) -> str | None:
     """Why loops of a working agent cannot be detected and its budget cannot be enforced; None if they can."""
-    gauge = usage_summary.read_gauge(crew, state, name)
+    gauge = costs.read_gauge(crew, state, name)
     if gauge is None or gauge.unmeasured is None:
         return None
     return f"its calls and tokens cannot be measured: {redact(quote_line(gauge.unmeasured, 200))}"

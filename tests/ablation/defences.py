@@ -784,7 +784,7 @@ TABLE: dict[str, Defence] = {
     ),
     "the persons own accounts": Defence(
         "no other user can make Liza run a command as the source of a secret",
-        {"liza.usage.account_file:_check_owner": gives(None)},
+        {"liza.usage.account_files:_check_owner": gives(None)},
         ("tests/edges/test_accounts.py::test_a_file_that_others_may_change_is_refused",),
     ),
     "programs outside the worktrees": Defence(
@@ -867,7 +867,7 @@ TABLE: dict[str, Defence] = {
     ),
     "defused texts": Defence(
         "no text of a task ends a brief or begins one",
-        {"liza.briefs.quoting:sanitize": lambda was: lambda text: text},
+        {"liza.text.quoting:sanitize": lambda was: lambda text: text},
         ("tests/unit/test_programs_brief.py::test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal",),
     ),
     # ── terminals ──
@@ -1021,7 +1021,7 @@ TABLE: dict[str, Defence] = {
     # ── loops and budgets ──
     "endless loop": Defence(
         "a session that calls the same tool without end is noticed",
-        {"liza.breaker.rules.loop_detection:check_progress": gives(None)},
+        {"liza.usage.rules.loop_detection:check_progress": gives(None)},
         (
             "tests/unit/test_looping.py::test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again",
             "tests/unit/test_looping.py::test_quick_cycle_of_any_length_is_found_after_any_start",
@@ -1039,7 +1039,7 @@ TABLE: dict[str, Defence] = {
     ),
     "conversation by name": Defence(
         "what a session calls its conversation leads to no file outside the program's own journals",
-        {"liza.programs.usage_report:_ID": lambda was: re.compile("(?s).*")},
+        {"liza.programs.reported_figures:_ID": lambda was: re.compile("(?s).*")},
         ("tests/unit/test_meter.py::test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else",),
     ),
     "pins of another kind": Defence(

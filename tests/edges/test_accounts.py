@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,12 +21,12 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import AccountWatch
 from liza.system.clock import SystemClock
-from liza.usage import account_file, account_records, secret_source, session_results
+from liza.usage import account_choice, account_files, secret_source
 from liza.usage.account_choice import AccountChooser
-from liza.usage.account_file import Account
-from liza.usage.program_accounts import find_account_findings, show_accounts
+from liza.usage.account_files import Account
+from liza.usage.program_accounts import check_accounts, show_accounts
 from liza.usage.rules import account_rules
-from liza.usage.rules.account_rules import AccountOrder, AccountRecord, Obstacle
+from liza.usage.rules.account_rules import AccountRecord, Obstacle
 from liza.usage.run_account import (
     RunAccount,
     account_of,
@@ -49,7 +48,7 @@ def home() -> Path:
 
 
 def write_file(home: Path, text: str, mode: int = 0o600) -> Path:
-    path = account_file.accounts_path(home)
+    path = account_files.accounts_path(home)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(mode)
@@ -62,7 +61,7 @@ def account(*command: str, variable: str = "", config_dir: str = "") -> Account:
 
 
 def records_of(home: Path) -> dict[str, AccountRecord]:
-    return account_records.read_records(account_records.records_path(os.environ, home))
+    return account_files.read_records(account_files.records_path(os.environ, home))
 
 
 # The file of the person
@@ -72,7 +71,7 @@ def test_accounts_are_read_in_the_order_of_the_file(home: Path) -> None:
     write_file(
         home,
         """
-        order = "spread"
+        order = "listed"
         [accounts.prog.zeta]
         variable = "ZETA"
         [accounts.prog.alpha]
@@ -85,8 +84,7 @@ def test_accounts_are_read_in_the_order_of_the_file(home: Path) -> None:
         login = true
         """,
     )
-    file = account_file.read_accounts(home)
-    assert file.order is AccountOrder.SPREAD
+    file = account_files.read_accounts(home)
     assert file.accounts_of(PRESET) == (
         Account("prog", "zeta", variable="ZETA", sets="PROG_KEY"),
         Account("prog", "alpha", command=("pass", "show", "work key"), sets="OTHER_KEY", valid_seconds=3600),
@@ -97,7 +95,7 @@ def test_accounts_are_read_in_the_order_of_the_file(home: Path) -> None:
 
 
 def test_without_a_file_there_are_no_accounts(home: Path) -> None:
-    assert account_file.read_accounts(home).accounts_of(PRESET) == ()
+    assert account_files.read_accounts(home).accounts_of(PRESET) == ()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +113,7 @@ def test_without_a_file_there_are_no_accounts(home: Path) -> None:
         ("[accounts.prog.a]\ncommand = ''", "command is empty"),
         ("[accounts.prog.a]\nconfig_dir = 'here'", "absolute path"),
         ("[accounts.prog.a]\nvariable = 'A'\nvalid_seconds = 1", ">= 10"),
-        ("order = 'random'", "expected one of listed, spread"),
+        ("order = 'random'", "expected"),
         ("[accounts", "table declaration"),
         ("accounts = 3", "expected a mapping"),
     ],
@@ -123,7 +121,7 @@ def test_without_a_file_there_are_no_accounts(home: Path) -> None:
 def test_a_wrong_file_is_an_error_that_names_the_file_and_the_cause(home: Path, text: str, reason: str) -> None:
     path = write_file(home, text)
     with pytest.raises(UsageError, match=r"accounts\.toml") as raised:
-        account_file.read_accounts(home)
+        account_files.read_accounts(home)
     assert reason in raised.value.message
     assert str(path) in raised.value.hint
 
@@ -131,19 +129,19 @@ def test_a_wrong_file_is_an_error_that_names_the_file_and_the_cause(home: Path, 
 def test_a_file_that_others_may_change_is_refused(home: Path) -> None:
     path = write_file(home, "[accounts.prog.a]\nvariable = 'A'", 0o620)
     with pytest.raises(UsageError, match="0620: other users may change it") as raised:
-        account_file.read_accounts(home)
+        account_files.read_accounts(home)
     assert raised.value.hint == f"chmod 600 {path}"
     path.chmod(0o644)
-    assert account_file.read_accounts(home).accounts_of(PRESET)
+    assert account_files.read_accounts(home).accounts_of(PRESET)
 
 
 def test_an_account_that_the_program_cannot_use_is_an_error(home: Path) -> None:
     write_file(home, "[accounts.prog.a]\nconfig_dir = '/x'")
     with pytest.raises(UsageError, match="no variable for its directory"):
-        account_file.read_accounts(home).accounts_of(BARE)
+        account_files.read_accounts(home).accounts_of(BARE)
     write_file(home, "[accounts.prog.a]\nvariable = 'A'")
     with pytest.raises(UsageError, match='needs sets = "VARIABLE"'):
-        account_file.read_accounts(home).accounts_of(BARE)
+        account_files.read_accounts(home).accounts_of(BARE)
 
 
 # The secret
@@ -254,10 +252,8 @@ def test_a_session_gets_the_credentials_of_its_account_and_of_no_other(home: Pat
     chosen = chooser(home, **outside).take(clock.now())
     assert chosen.apply_to(outside) == {"PROG_KEY": "secret-of-a", "PATH": "/bin"}
     assert records_of(home)["prog/a"].last_used == clock.now()
-    path = account_records.records_path(os.environ, home)
-    account_records.change_record(
-        path, "prog/a", lambda record: account_rules.after_refusal(record, clock.now(), "401")
-    )
+    path = account_files.records_path(os.environ, home)
+    account_files.change_record(path, "prog/a", lambda record: account_rules.after_refusal(record, clock.now(), "401"))
     chosen = chooser(home, **outside).take(clock.now())
     assert chosen.apply_to(outside) == {"PROG_KEY": "secret-of-b", "PATH": "/bin"}
     assert chooser(home).hide_credentials(outside) == {"PATH": "/bin"}
@@ -269,7 +265,7 @@ def test_without_accounts_nothing_changes(home: Path, clock: FakeClock) -> None:
     assert chooser(home).hide_credentials(env) == env
     write_file(home, "[accounts.other.a]\nvariable = 'PROG_KEY'")
     assert chooser(home).take(clock.now()).apply_to(env) == env
-    assert not account_records.records_path(os.environ, home).exists()
+    assert not account_files.records_path(os.environ, home).exists()
 
 
 def test_an_account_with_a_directory_of_its_own_and_the_own_login(home: Path, clock: FakeClock, tmp_path: Path) -> None:
@@ -307,7 +303,7 @@ def test_without_a_usable_account_no_session_starts_and_the_wait_has_an_end(home
 
 def test_records_that_cannot_be_written_stop_no_session(home: Path, clock: FakeClock) -> None:
     write_file(home, TWO)
-    path = account_records.records_path(os.environ, home)
+    path = account_files.records_path(os.environ, home)
     path.parent.parent.mkdir(parents=True)
     path.parent.write_text("a file in place of the directory")
     told: list[str] = []
@@ -331,43 +327,27 @@ def test_a_broken_file_starts_no_session_with_another_login(home: Path, clock: F
     assert watch.find_wait(PRESET, clock.now()) is None
 
 
-def test_agents_that_start_at_once_spread_over_the_accounts(home: Path, clock: FakeClock) -> None:
-    write_file(
-        home, 'order = "spread"\n' + "".join(f"[accounts.prog.a{n}]\ncommand = ['echo', 'k{n}']\n" for n in range(4))
-    )
-    taken: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: taken.append(chooser(home).take(clock.now()).apply_to({})["PROG_KEY"]))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(taken) == ["k0", "k0", "k1", "k1", "k2", "k2", "k3", "k3"]
-
-
 # What is known of the accounts
 
 
 def test_a_damaged_file_of_records_is_kept_aside_and_stops_nothing(home: Path, clock: FakeClock) -> None:
     write_file(home, TWO)
-    path = account_records.records_path(os.environ, home)
+    path = account_files.records_path(os.environ, home)
     path.parent.mkdir(parents=True)
     for damage in (b'{"prog/a": {"until": "neve', b"\xff\xfe", b"[]", b'{"prog/a": {"until": "2026-01-01T00:00:00"}}'):
         path.write_bytes(damage)
         with pytest.raises(LizaError, match="cannot be read"):
-            account_records.read_records(path)
+            account_files.read_records(path)
         assert AccountWatch(os.environ, home).find_wait(PRESET, clock.now()) is None
         assert chooser(home, KEY_A="k").take(clock.now()).apply_to({}) == {"PROG_KEY": "k"}
-        assert account_records.damaged_path(path).read_bytes() == damage
+        assert account_files.damaged_path(path).read_bytes() == damage
     assert set(records_of(home)) == {"prog/a"}
 
 
 def test_the_records_contain_no_secret_and_are_the_users_alone(home: Path, clock: FakeClock) -> None:
     write_file(home, TWO)
     chooser(home, KEY_A=SECRET).take(clock.now())
-    path = account_records.records_path(os.environ, home)
+    path = account_files.records_path(os.environ, home)
     assert path.stat().st_mode & 0o777 == 0o600
     assert json.loads(path.read_text()) == {"prog/a": {"last_used": "2026-01-01T12:00:00Z", "uses": 1}}
 
@@ -389,7 +369,7 @@ def test_a_session_at_its_limit_leaves_its_account_limited(home: Path, clock: Fa
     end = SessionEnd(
         SessionOutcome.QUOTA, f"a usage limit is reached: password={SECRET}", clock.now() + timedelta(hours=2)
     )
-    obstacle = session_results.record_session_end(run, end, os.environ, clock.now(), 5.0)
+    obstacle = account_choice.record_session_end(run, end, os.environ, clock.now(), 5.0)
     assert obstacle is not None
     assert "account prog/a is not used until 2026-01-01T14:00:00Z" in obstacle.text
     assert SECRET not in obstacle.text
@@ -401,7 +381,7 @@ def test_a_session_at_its_limit_leaves_its_account_limited(home: Path, clock: Fa
 def test_a_refused_login_sets_the_account_aside_until_a_person_acts(home: Path, clock: FakeClock, run: RunDir) -> None:
     write_run_account(run, RunAccount(account="prog/a", read=clock.now()))
     end = SessionEnd(SessionOutcome.UNUSABLE, "401", needs_person=True, login_refused=True)
-    obstacle = session_results.record_session_end(run, end, os.environ, clock.now(), 5.0)
+    obstacle = account_choice.record_session_end(run, end, os.environ, clock.now(), 5.0)
     assert obstacle is not None
     assert obstacle.next == "liza programs accounts --clear prog/a"
     clock.advance(1e7)
@@ -418,14 +398,14 @@ def test_a_refused_login_sets_the_account_aside_until_a_person_acts(home: Path, 
 )
 def test_other_ends_leave_the_account_unblamed(home: Path, clock: FakeClock, run: RunDir, end: SessionEnd) -> None:
     write_run_account(run, RunAccount(account="prog/a", read=clock.now()))
-    assert session_results.record_session_end(run, end, os.environ, clock.now(), 5.0) is None
+    assert account_choice.record_session_end(run, end, os.environ, clock.now(), 5.0) is None
     assert records_of(home) == {}
 
 
 def test_a_success_ends_the_count_of_limits(home: Path, clock: FakeClock, run: RunDir) -> None:
     write_run_account(run, RunAccount(account="prog/a", read=clock.now()))
     for end in (SessionEnd(SessionOutcome.QUOTA, "429"), SessionEnd(SessionOutcome.FINISHED)):
-        session_results.record_session_end(run, end, os.environ, clock.now(), 5.0)
+        account_choice.record_session_end(run, end, os.environ, clock.now(), 5.0)
     assert records_of(home)["prog/a"].failures == 0
 
 
@@ -504,26 +484,26 @@ def test_the_accounts_are_shown_with_their_state_and_without_a_secret(
         login = true
         """,
     )
-    path = account_records.records_path(os.environ, home)
+    path = account_files.records_path(os.environ, home)
     later = SystemClock().now() + timedelta(hours=1)
     for name in ("script/a", "script/b"):
-        account_records.change_record(
+        account_files.change_record(
             path, name, lambda record: account_rules.after_limit(record, SystemClock().now(), "429", later, 5.0)
         )
     report = show_accounts()
-    first, second = report["accounts"]
-    assert (first["id"], first["state"], first["until"], first["problem"]) == ("script/a", "limited", later, None)
-    assert second["problem"] == "account script/b: variable KEY_B is not set"
-    assert report["notices"] == [
-        f"{home}/.config/liza/accounts.toml has accounts of an unknown program 'scirpt'; did you mean 'script'?"
-    ]
+    first, second = report.accounts
+    assert (first.id, first.state, first.until, first.problem) == ("script/a", "limited", later, None)
+    assert second.problem == "account script/b: variable KEY_B is not set"
+    assert report.notices == (
+        f"{home}/.config/liza/accounts.toml has accounts of an unknown program 'scirpt'; did you mean 'script'?",
+    )
     monkeypatch.setenv("KEY_B", SECRET)
     checked = show_accounts(check=True, clear="script/a")
-    assert checked["ok"]
-    assert [row["checked"] for row in checked["accounts"]] == [True, True]
+    assert checked.ok
+    assert [row.checked for row in checked.accounts] == [True, True]
     assert [line for line in format_accounts(checked).splitlines() if line.endswith(": its secret can be read")]
     assert "can be read" not in format_accounts(report)
-    assert [row["state"] for row in checked["accounts"]] == ["usable", "limited"]
+    assert [row.state for row in checked.accounts] == ["usable", "limited"]
     assert SECRET not in f"{report} {checked} {format_accounts(report)} {format_accounts(checked)}"
     with pytest.raises(UsageError, match=r"unknown account 'script/z'; did you mean 'script/"):
         show_accounts(clear="script/z")
@@ -533,7 +513,7 @@ def test_doctor_names_what_keeps_an_account_from_being_used_and_runs_no_command(
     home: Path, clock: FakeClock, tmp_path: Path
 ) -> None:
     table = preset_table.load_presets(Paths(tmp_path))
-    assert find_account_findings(table) == []
+    assert check_accounts(table) == []
     touched = tmp_path / "touched"
     write_file(
         home,
@@ -549,7 +529,7 @@ def test_doctor_names_what_keeps_an_account_from_being_used_and_runs_no_command(
         sets = "KEY"
         """,
     )
-    findings = find_account_findings(table)
+    findings = check_accounts(table)
     # One of them works, so the crew can work.
     assert [(finding.ok, finding.hint) for finding in findings] == [
         (True, ""),
@@ -557,18 +537,18 @@ def test_doctor_names_what_keeps_an_account_from_being_used_and_runs_no_command(
         (True, "export KEY_B=…"),
     ]
     assert not touched.exists()
-    path = account_records.records_path(os.environ, home)
-    account_records.change_record(
+    path = account_files.records_path(os.environ, home)
+    account_files.change_record(
         path, "script/runs", lambda record: account_rules.after_refusal(record, clock.now(), "401")
     )
-    findings = find_account_findings(table)
+    findings = check_accounts(table)
     assert [finding.ok for finding in findings] == [False, False, False]
     first = findings[0]
     assert first.text == "script/runs is set aside: 401"
     assert first.hint == "liza programs accounts --clear script/runs"
     path.write_text("{")
-    (finding,) = find_account_findings(table)
+    (finding,) = check_accounts(table)
     assert "cannot be read" in finding.text
     write_file(home, "[accounts.script.a]\nlogin = true", 0o666)
-    (finding,) = find_account_findings(table)
+    (finding,) = check_accounts(table)
     assert finding.hint.startswith("chmod 600 ")

@@ -12,7 +12,7 @@ import pytest
 from liza.api import identity
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.usage import account_file
+from liza.usage import account_files
 from liza.usage.account_choice import AccountChooser
 from liza.usage.run_account import run_account_path
 from tests.conftest import until, variant
@@ -24,7 +24,7 @@ FIRST, SECOND = "xyzzy-first-7c1", "xyzzy-second-9d2"
 
 
 def write_accounts(text: str) -> None:
-    path = account_file.accounts_path(Path(os.environ["HOME"]))
+    path = account_files.accounts_path(Path(os.environ["HOME"]))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o600)

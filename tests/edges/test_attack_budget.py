@@ -9,8 +9,8 @@ from pathlib import Path
 from liza.model.paths import Paths
 from liza.programs.presets.acp_session import CALLS, USAGE
 from liza.programs.presets.preset import Preset
+from liza.programs.reported_figures import ReportedUsage
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.usage_report import ReportedUsage
 from liza.usage.meter import Meter
 from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
 from liza.usage.telemetry_log import TelemetryLog

@@ -28,7 +28,7 @@ from liza.model.value_classes import replace
 from liza.project.init import InitOptions, init
 from liza.system.locks import Lock
 from liza.tasks.pause import checkpoint, pause, resume
-from liza.usage import ledger, usage_summary
+from liza.usage import costs, ledger
 from tests.conftest import FakeClock
 from tests.unit.boards import task
 
@@ -326,13 +326,13 @@ def test_resume_keeps_the_signal_of_a_trip_that_is_recorded_meanwhile(
     crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pause(crew, "lunch")
-    read_budget = usage_summary.crew_over_budget_reason
+    read_budget = costs.crew_over_budget_reason
 
     def trip_meanwhile(crew: Crew, state: State) -> str | None:
         trip(Crew(crew.paths, clock), clock)
         return read_budget(crew, state)
 
-    monkeypatch.setattr(usage_summary, "crew_over_budget_reason", trip_meanwhile)
+    monkeypatch.setattr(costs, "crew_over_budget_reason", trip_meanwhile)
     with pytest.raises(Refused, match="circuit breaker, review_loop"):
         resume(crew)
     assert signals.active_signals(crew.paths) == ("PAUSE",)

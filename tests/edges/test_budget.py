@@ -37,7 +37,7 @@ from liza.tasks.edit import edit
 from liza.tasks.pause import pause, resume
 from liza.tasks.rules import planning
 from liza.usage import ledger
-from liza.usage.metering import TELL_AT, MeterThread
+from liza.usage.meter import TELL_AT, MeterThread
 from liza.view.status import look, status
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock

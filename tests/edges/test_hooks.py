@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from liza.api.hook import MOST_CALLS, Hook
 from liza.briefs import inbox
-from liza.briefs.quoting import BLOCK_BEGIN, BLOCK_END
 from liza.briefs.rules.message_rules import Message
 from liza.commands import hook as hook_command
 from liza.model.paths import Paths
@@ -30,6 +29,7 @@ from liza.programs.presets.preset import HookSettings, Preset
 from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord
 from liza.text.brief_marks import strip_blocks
+from liza.text.quoting import BLOCK_BEGIN, BLOCK_END
 from liza.usage.meter import Meter
 from tests.conftest import FakeClock
 

@@ -14,13 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from liza.briefs import delivery_log, inbox
+from liza.briefs.inbox import delivery_statistics
 from liza.briefs.note import send_note
 from liza.briefs.rules.message_rules import DeliveryEvent, MessageChannel, MessageStage
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError, NotRegularFile, UsageError
 from liza.model.model import Agent
 from liza.model.paths import Paths
-from liza.usage.usage_summary import delivery_statistics
 from tests.campaign import forks
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -47,7 +47,7 @@ def test_a_message_waits_until_read_and_records_its_channel(paths: Paths) -> Non
 def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gone(paths: Paths) -> None:
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     said = (
-        "from pathlib import Path; from datetime import datetime, UTC; from liza.programs.messages import inbox;"
+        "from pathlib import Path; from datetime import datetime, UTC; from liza.briefs import inbox;"
         "from liza.briefs.rules.message_rules import MessageChannel;"
         "from liza.model.paths import Paths;"
         f"inbox.acknowledge(Paths(Path({str(paths.root)!r})), 'coder-1', ({one.id!r},), 'coder-1.1', 'hook',"
@@ -126,15 +126,15 @@ def test_a_log_of_deliveries_that_cannot_be_written_stops_no_delivery(
 def test_the_averages_count_what_was_read(paths: Paths, clock: FakeClock) -> None:
     crew = Crew(paths, clock)
     crew.board.create(FIRST)
-    empty = delivery_statistics(crew, crew.board.read())
-    assert (empty["average_attempts"], empty["average_seconds"], empty["median_seconds"]) == (None, None, None)
+    empty = delivery_statistics(paths, ["coder-1"])
+    assert (empty.average_attempts, empty.average_seconds, empty.median_seconds) == (None, None, None)
     for tries, seconds in ((1, 1), (1, 2), (4, 9)):
         message = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
         inbox.update_message(paths, "coder-1", replace(message, attempts=tries))
         then = NOW + timedelta(seconds=seconds)
         inbox.acknowledge(paths, "coder-1", (message.id,), "coder-1.1", "hook", then, MessageChannel.HOOK)
-    found = delivery_statistics(crew, crew.board.read())
-    assert (found["average_attempts"], found["average_seconds"], found["median_seconds"]) == (2.0, 4.0, 2.0)
+    found = delivery_statistics(paths, ["coder-1"])
+    assert (found.average_attempts, found.average_seconds, found.median_seconds) == (2.0, 4.0, 2.0)
 
 
 def test_words_that_are_none_are_refused(paths: Paths) -> None:
@@ -164,9 +164,11 @@ def test_messages_that_were_escalated_or_failed_stay_counted_when_they_were_read
         return message.id
 
     def counts() -> tuple[int, ...]:
-        found = delivery_statistics(crew, crew.board.read())
-        assert found["unreadable"] == []
-        return tuple(found[name] for name in ("attempted", "first_try", "escalated_to_brief", "failed", "waiting"))
+        found = delivery_statistics(paths, ["coder-1"])
+        assert found.unreadable == ()
+        return tuple(
+            getattr(found, name) for name in ("attempted", "first_try", "escalated_to_brief", "failed", "waiting")
+        )
 
     filed, told = put("human", stage=MessageStage.FILED), put("human", stage=MessageStage.TOLD, attempts=3)
     put("liza", stage=MessageStage.TOLD, attempts=3)

@@ -15,7 +15,7 @@ from liza.model.errors import LizaError, NotRegularFile, UsageError
 from liza.model.paths import Paths
 from liza.model.session_ends import SessionOutcome
 from liza.model.spending import LedgerEntry
-from liza.programs import usage_report
+from liza.programs import reported_figures
 from liza.programs.presets import preset_files, preset_table
 from liza.programs.presets.preset import UsageFormat as Form
 from liza.programs.session.run_directory import RunDir, RunRecord
@@ -104,7 +104,7 @@ def test_non_files_in_place_of_output_or_screen_are_ignored(paths: Paths, lay: C
     assert told is not None
     assert told.startswith(f"{run.output_path} cannot be read: ")
     assert (run.output_tail(), run.last_output()) == ("", "")
-    assert usage_report.read_usage(Form(form="text", pattern="(?P<input>[0-9]+)"), run.output_path) is None
+    assert reported_figures.read_usage(Form(form="text", pattern="(?P<input>[0-9]+)"), run.output_path) is None
     run.last_output_time()
     run.output_path.rename(run.screen_path)
     assert run.last_output() == ""

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from liza.model.paths import BoxPaths, Paths
+from liza.programs.conversation_log import find_log_files
 from liza.programs.presets.preset import Preset, StateDirectory
 from liza.programs.session import private_state
 from liza.programs.session.private_state import PrivateDirectory
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.usage.meter import find_log_files
 from tests.conftest import FakeClock
 
 LOGIN = {"account": "ann", "oauth": {"access": "a1", "refresh": "r1", "expires": 1, "scopes": ["x"]}}

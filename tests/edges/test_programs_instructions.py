@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from liza.briefs.instructions_file import remove_block, write_block
-from liza.briefs.quoting import BLOCK_BEGIN, BLOCK_END, render_block
 from liza.model.paths import Paths
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.text.quoting import BLOCK_BEGIN, BLOCK_END, render_block
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PRESET = Preset(name="x", instructions=("AGENTS.override.md", "AGENTS.md", "CLAUDE.md"), creates="AGENTS.md")

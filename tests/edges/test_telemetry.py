@@ -125,7 +125,7 @@ def test_a_rotated_file_is_bounded_and_a_repeated_turn_of_the_one_before_is_stil
 @pytest.mark.parametrize("point", ["telemetry.rotated", "synced.telemetry.jsonl", "telemetry.appended"])
 def test_killed_while_it_stores_a_turn_the_next_writer_counts_it_once(tmp_path: Path, point: str) -> None:
     code = (
-        "import sys; from pathlib import Path; from liza.programs.usage import telemetry_log as t\n"
+        "import sys; from pathlib import Path; from liza.usage import telemetry_log as t\n"
         "from tests.edges.test_telemetry import turn\n"
         f"t.MAX_BYTES = 4000; log = t.TelemetryLog(Path({str(tmp_path)!r}))\n"
         "for number in range(100): log.append([turn(number)])\n"

@@ -19,7 +19,7 @@ from liza.printing.render_metrics import format_usage
 from liza.programs.session.run_directory import Gauge, RunRecord
 from liza.programs.session.session_process import RunningSession
 from liza.system import atomic, processes
-from liza.usage import ledger, usage_summary
+from liza.usage import costs, ledger
 from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
 from liza.usage.run_account import RunAccount, write_run_account
 from liza.usage.telemetry_log import TelemetryLog
@@ -167,6 +167,6 @@ def test_what_an_agent_names_cannot_add_a_line(clock: FakeClock) -> None:
 
 
 def _samples(crew: Crew) -> dict[str, str]:
-    text = format_families(usage_families(usage_summary.read_usage(crew, crew.board.read())))
+    text = format_families(usage_families(costs.read_usage(crew, crew.board.read())))
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in lines}

@@ -17,7 +17,7 @@ from liza.model.paths import Paths
 from liza.model.spending import TokenUsage
 from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.usage import account_file, account_records
+from liza.usage import account_files
 from liza.usage.account_choice import AccountChooser
 from liza.usage.rules import account_rules
 from liza.usage.rules.telemetry_rules import TelemetryEvent, TurnUsage
@@ -47,7 +47,7 @@ def crew(tmp_path: Path, clock: FakeClock) -> Crew:
 
 
 def write_accounts(text: str) -> None:
-    path = account_file.accounts_path(Path.home())
+    path = account_files.accounts_path(Path.home())
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o600)
@@ -134,8 +134,8 @@ def test_each_account_of_a_worker_has_its_own_usage(crew: Crew, clock: FakeClock
 def test_the_limit_of_another_session_changes_the_account_of_a_living_worker(crew: Crew) -> None:
     write_accounts(TWO)
     run = start(crew)
-    path = account_records.records_path(os.environ, Path.home())
-    account_records.change_record(
+    path = account_files.records_path(os.environ, Path.home())
+    account_files.change_record(
         path, "script/a", lambda record: account_rules.after_limit(record, crew.clock.now(), "429", None, 5.0)
     )
     (event,) = list_rotated(crew, run)
@@ -218,7 +218,7 @@ def test_a_secret_that_cannot_be_read_is_an_error_of_that_request_only(crew: Cre
     write_accounts("[accounts.script.other]\nlogin = true")
     with pytest.raises(NoAccount, match="script/a is not in"):
         current_credentials(crew, run)
-    path = account_records.records_path(os.environ, Path.home())
+    path = account_files.records_path(os.environ, Path.home())
     path.write_text("{damaged")
     assert list_rotated(crew, run) == ()
 

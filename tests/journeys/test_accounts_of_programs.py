@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.usage import account_file
+from liza.usage import account_files
 from tests.journeys.crews import WORK, Crew, bytes_of_files, bytes_of_history, bytes_of_processes
 
 ROW = """\
@@ -57,7 +57,7 @@ def short_hash(key: str) -> str:
 
 
 def write_accounts(text: str) -> Path:
-    path = account_file.accounts_path(Path(os.environ["HOME"]))
+    path = account_files.accounts_path(Path(os.environ["HOME"]))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o600)

@@ -32,7 +32,7 @@ from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.tasks.rules.narration import LIZA, find_news
 from liza.usage import ledger
-from liza.usage.usage_summary import task_cost_text
+from liza.usage.costs import task_cost_text
 from liza.view.history import recall_events
 from liza.view.logs import find_newest_run
 from liza.view.metrics import metrics

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.usage.rules import account_rules
-from liza.usage.rules.account_rules import AccountOrder, AccountRecord, Chosen, Lifetime, NoneUsable, Obstacle
+from liza.usage.rules.account_rules import AccountRecord, Chosen, Lifetime, NoneUsable, Obstacle
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
@@ -21,38 +21,29 @@ USED_EARLIER = AccountRecord(last_used=EARLIER, uses=9)
 
 
 def test_the_table_of_choices() -> None:
-    listed, spread = AccountOrder.LISTED, AccountOrder.SPREAD
     table = [
-        # what is known, the order, the account of the conversation, the choice
-        ({}, listed, None, "a"),
-        ({"a": USED}, listed, None, "a"),
-        ({"a": LIMITED}, listed, None, "b"),
-        ({"a": REFUSED}, listed, None, "b"),
-        ({"a": OVER}, listed, None, "a"),
-        ({"a": LIMITED, "b": REFUSED}, listed, None, "c"),
-        ({}, spread, None, "a"),
-        ({"a": USED}, spread, None, "b"),
-        ({"a": USED, "b": USED, "c": USED_EARLIER}, spread, None, "c"),
-        ({"a": USED, "b": AccountRecord(last_used=NOW, uses=5), "c": USED}, spread, None, "a"),
-        ({"a": USED, "b": USED, "c": LIMITED}, spread, None, "a"),
+        # what is known, the account of the conversation, the choice
+        ({}, None, "a"),
+        ({"a": USED}, None, "a"),
+        ({"a": LIMITED}, None, "b"),
+        ({"a": REFUSED}, None, "b"),
+        ({"a": OVER}, None, "a"),
+        ({"a": LIMITED, "b": REFUSED}, None, "c"),
         # a conversation keeps its account, unless it cannot be used
-        ({}, listed, "c", "c"),
-        ({"c": USED}, spread, "c", "c"),
-        ({"c": LIMITED}, listed, "c", "a"),
-        ({}, listed, "gone", "a"),
+        ({}, "c", "c"),
+        ({"c": LIMITED}, "c", "a"),
+        ({}, "gone", "a"),
     ]
-    for records, order, preferred, expected in table:
-        choice = account_rules.choose_account(("a", "b", "c"), records, NOW, order, preferred)
-        assert choice == Chosen(expected), (records, order, preferred)
+    for records, preferred, expected in table:
+        choice = account_rules.choose_account(("a", "b", "c"), records, NOW, preferred)
+        assert choice == Chosen(expected), (records, preferred)
 
 
 def test_without_a_usable_account_the_earliest_end_counts_and_each_reason_is_named() -> None:
     soon = account_rules.after_limit(AccountRecord(), NOW, "429", NOW + timedelta(minutes=5), 5.0)
-    choice = account_rules.choose_account(
-        ("a", "b", "c"), {"a": LIMITED, "b": soon, "c": REFUSED}, NOW, AccountOrder.LISTED
-    )
+    choice = account_rules.choose_account(("a", "b", "c"), {"a": LIMITED, "b": soon, "c": REFUSED}, NOW)
     assert choice == NoneUsable(NOW + timedelta(minutes=5), "a: limit; b: 429; c: 401")
-    assert account_rules.choose_account(("c",), {"c": REFUSED}, NOW, AccountOrder.SPREAD) == NoneUsable(None, "c: 401")
+    assert account_rules.choose_account(("c",), {"c": REFUSED}, NOW) == NoneUsable(None, "c: 401")
 
 
 def test_a_limit_without_an_end_grows_until_a_session_succeeds() -> None:
@@ -114,11 +105,11 @@ RECORDS = st.dictionaries(
 )
 
 
-@given(RECORDS, st.sampled_from(list(AccountOrder)), st.none() | st.sampled_from([*NAMES, "gone"]))
+@given(RECORDS, st.none() | st.sampled_from([*NAMES, "gone"]))
 def test_the_choice_is_always_usable_and_a_wait_ends_with_a_usable_account(
-    records: dict[str, AccountRecord], order: AccountOrder, preferred: str | None
+    records: dict[str, AccountRecord], preferred: str | None
 ) -> None:
-    choice = account_rules.choose_account(NAMES, records, NOW, order, preferred)
+    choice = account_rules.choose_account(NAMES, records, NOW, preferred)
     usable = [name for name in NAMES if account_rules.is_usable(records.get(name, AccountRecord()), NOW)]
     if isinstance(choice, Chosen):
         assert choice.name in usable
@@ -127,26 +118,24 @@ def test_the_choice_is_always_usable_and_a_wait_ends_with_a_usable_account(
     assert not usable
     if choice.until is not None:
         assert choice.until > NOW
-        after = account_rules.choose_account(NAMES, records, choice.until, order)
+        after = account_rules.choose_account(NAMES, records, choice.until)
         assert isinstance(after, Chosen)
 
 
 @given(st.lists(st.sampled_from(["limit", "refusal", "unreadable", "success", "clear"]), max_size=8))
-def test_spread_sessions_use_every_account_and_never_one_with_an_obstacle(ends: list[str]) -> None:
+def test_sessions_use_the_first_account_without_an_obstacle(ends: list[str]) -> None:
     records: dict[str, AccountRecord] = {}
     now = NOW
     for end in [*ends, *["success"] * len(NAMES)]:
         now += timedelta(seconds=1)
-        choice = account_rules.choose_account(NAMES, records, now, AccountOrder.SPREAD)
+        choice = account_rules.choose_account(NAMES, records, now)
         if isinstance(choice, NoneUsable):
             records = {name: account_rules.cleared(record) for name, record in records.items()}
             continue
         record = records.get(choice.name, AccountRecord())
         assert account_rules.is_usable(record, now)
-        oldest = min(
-            (r.last_used for r in records.values() if account_rules.is_usable(r, now) and r.last_used), default=now
-        )
-        assert record.last_used is None or record.last_used <= oldest
+        earlier = NAMES[: NAMES.index(choice.name)]
+        assert not any(account_rules.is_usable(records.get(name, AccountRecord()), now) for name in earlier)
         record = account_rules.after_start(record, now)
         records[choice.name] = _after_end(end, record, now)
 
@@ -221,5 +210,4 @@ def test_a_credential_is_renewed_five_minutes_before_its_end_and_a_short_one_a_f
 
 
 def test_the_words_of_the_accounts_file_are_fixed() -> None:
-    assert list(AccountOrder) == ["listed", "spread"]
     assert list(Obstacle) == ["limit", "login", "source"]

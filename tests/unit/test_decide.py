@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.breaker.rules.loop_detection import Stuck
 from liza.model import rests
 from liza.model.backoff import backoff
 from liza.model.model import BreakerTrip, CircuitBreaker, Discovery, Event, MergeInProgress, State, Status, Task
@@ -16,6 +15,7 @@ from liza.tasks.rules import claims, coding
 from liza.tasks.rules.coding import SubmittedWork
 from liza.tasks.rules.picking import Evidence
 from liza.tasks.rules.planning import claim_planning, end_planning, find_triggers, next_trigger, undo_planning_claim
+from liza.usage.rules.loop_detection import Stuck
 from tests.unit.boards import HEAD, NOW, agents, board, claimed, submitted, task, under_review, with_config
 from tests.unit.situations import living, situation
 

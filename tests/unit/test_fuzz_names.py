@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.briefs import brief_writer, quoting
-from liza.briefs.quoting import sanitize, truncate_text
+from liza.briefs import brief_writer
 from liza.model.errors import UsageError
 from liza.model.paths import agent_of, branch_of, check_task_id, parse_agent_id
+from liza.text import quoting
 from liza.text.brief_marks import strip_blocks
+from liza.text.quoting import sanitize, truncate_text
 from tests.conftest import KEY, hidden_block
 from tests.unit.test_programs_brief import TASK, context
 

@@ -22,7 +22,6 @@ REASONS = {
     "liza.project._import_log": "a module of the project that may be missing",
     "liza.git.git_start": "50 ms, and most commands start no git",
     "liza.programs.session._shim": "a session outside of a box has no socket",
-    "liza.usage.otel_export": "an optional package",
 }
 """The modules with imports inside functions."""
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.breaker.rules import loop_detection
-from liza.breaker.rules.loop_detection import Progress, Stuck, ToolCall, check_progress
 from liza.model.model import LoopLimits
+from liza.usage.rules import loop_detection
+from liza.usage.rules.loop_detection import Progress, Stuck, ToolCall, check_progress
 
 LIMITS = LoopLimits()
 N = LIMITS.same_calls

@@ -15,15 +15,18 @@ from msgspec.structs import replace
 
 from liza.model import spending
 from liza.model.paths import Paths
-from liza.model.spending import TokenUsage
+from liza.model.spending import MAX_NAMES, TokenUsage
+from liza.programs import reported_figures
+from liza.programs.call_reader import FinishedCall, ToolCallReader
+from liza.programs.conversation_log import find_log_files
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import ConversationLogFormat, ModelUsageFormat, Preset, ToolCallFormat, UsageFormat
+from liza.programs.reported_figures import ContextWindows, ConversationUsage
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn
 from liza.system.file_growth import Tail
 from liza.usage import meter
-from liza.usage.context_windows import ContextWindows
-from liza.usage.meter import ConversationUsage, FinishedCall, Meter, ToolCallReader, find_log_files
-from liza.usage.rules.telemetry_rules import MAX_NAMES, TelemetryEvent, TurnUsage
+from liza.usage.meter import Meter
+from liza.usage.rules.telemetry_rules import TelemetryEvent, TurnUsage
 from liza.usage.telemetry_log import TelemetryLog
 from tests.conftest import FakeClock
 
@@ -239,12 +242,12 @@ def test_an_agent_cannot_make_the_names_of_models_and_subagents_grow_without_end
     log = ConversationUsage(FORM, BEFORE)
     for number in range(3 * MAX_NAMES):
         log.add({"name": str(number), "model": f"m-{number}" + "x" * 5000, "in": 1, "started": [f"s-{number}"] * 9})
-    log.add({"started": [f"t-{number}" for number in range(5 * meter.MAX_SUBAGENTS)]})
+    log.add({"started": [f"t-{number}" for number in range(5 * reported_figures.MAX_SUBAGENTS)]})
     assert log.report is not None
     assert log.report.used == TokenUsage(input=3 * MAX_NAMES)
     assert len(log.report.models) <= MAX_NAMES + 1
-    assert max(map(len, log.report.models)) <= meter.MAX_MODEL_LENGTH
-    assert len(log.new_subagents) <= meter.MAX_SUBAGENTS
+    assert max(map(len, log.report.models)) <= reported_figures.MAX_MODEL_LENGTH
+    assert len(log.new_subagents) <= reported_figures.MAX_SUBAGENTS
 
 
 def test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ PLACES = {
     "apprise": ("alarms/apprise_child.py",),
     "filelock": ("system/locks.py",),
     "git": ("git/git_start.py",),
-    "opentelemetry": ("usage/otel_export.py",),
     "ruamel": ("board/text",),
     "starlette": ("api/application.py",),
     "tree_sitter": ("guards/bash_grammar.py",),

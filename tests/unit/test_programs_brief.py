@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.briefs import brief_writer
-from liza.briefs.quoting import TRUNCATED, sanitize, truncate_text
 from liza.model.model import (
     Agent,
     AlignmentNote,
@@ -34,6 +33,7 @@ from liza.model.model import (
     Task,
 )
 from liza.model.paths import Paths
+from liza.text.quoting import TRUNCATED, sanitize, truncate_text
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROOT = Path("/home/p/shop")

@@ -19,8 +19,8 @@ import pytest
 from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage, usage_since
 from liza.programs.presets import preset_table
+from liza.programs.reported_figures import ReportedUsage
 from liza.programs.session.run_directory import RunDir
-from liza.programs.usage_report import ReportedUsage
 from liza.usage import ledger
 from liza.usage.meter import LATER_SEARCH_INTERVAL, Meter
 from tests.conftest import FakeClock

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.briefs.quoting import render_block
 from liza.git.hiding import _filter
 from liza.text.brief_marks import begin_mark, end_mark, strip_blocks
+from liza.text.quoting import render_block
 from tests.conftest import KEY, hidden_block
 
 BLOCK = hidden_block("coder-1.7")

@@ -11,14 +11,14 @@ from liza.model.model import Budget, ProcessIdentity
 from liza.model.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason
 from liza.model.spending import LedgerEntry, TokenUsage, over_budget_reason, seconds_left, sum_usage
 from liza.model.value_classes import replace
-from liza.programs import usage_report
+from liza.programs import reported_figures
 from liza.programs.presets.preset import FailurePattern, UsageFormat
+from liza.programs.reported_figures import ReportedUsage
 from liza.programs.session import log_file, outcomes
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import StopNote
 from liza.programs.session.session_process import EndedSession, VanishedSession
-from liza.programs.usage_report import ReportedUsage
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TURNS = """not an event
@@ -54,14 +54,14 @@ def test_figures_of_the_events_that_count_are_added_up_or_the_last_or_the_larges
         output=("usage.output_tokens",),
         session=("thread_id",),
     )
-    assert usage_report.read_usage(form, printed(tmp_path, TURNS)) == ReportedUsage(wanted)
-    assert usage_report.read_session_id(form, tmp_path / "output.log") == "t-1"
+    assert reported_figures.read_usage(form, printed(tmp_path, TURNS)) == ReportedUsage(wanted)
+    assert reported_figures.read_session_id(form, tmp_path / "output.log") == "t-1"
 
 
 def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path) -> None:
     form = UsageFormat(form="json", input=("stats.models.*.tokens.prompt",), output=("stats.models.*.tokens.out",))
     document = '{"stats": {"models": {"a": {"tokens": {"prompt": 5, "out": 1}}, "b": {"tokens": {"prompt": 7}}}}}'
-    assert usage_report.read_usage(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == ReportedUsage(
+    assert reported_figures.read_usage(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == ReportedUsage(
         TokenUsage(input=12, output=1)
     )
     text = UsageFormat(
@@ -69,7 +69,7 @@ def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path
         pattern=r"Tokens: (?P<input>[\d.,k]+) sent, (?P<output>[\d.,k]+) received. Cost: \$(?P<cost>[\d.]+)",
     )
     said = "Tokens: 1.2k sent, 300 received. Cost: $0.01\nTokens: 2k sent, 1,000 received. Cost: $0.02\n"
-    found = usage_report.read_usage(text, printed(tmp_path, said))
+    found = reported_figures.read_usage(text, printed(tmp_path, said))
     assert found is not None
     assert (found.used.input, found.used.output, round(found.used.cost or 0, 2)) == (3200, 1300, 0.03)
 
@@ -77,25 +77,25 @@ def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path
 def test_documents_inside_a_document_are_not_documents_of_their_own(tmp_path: Path) -> None:
     form = UsageFormat(form="json", input=("used",), combine="sum")
     whole = '{"used": 5, "last":\n{"used": 3}\n}\n'
-    assert usage_report.read_usage(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == ReportedUsage(
+    assert reported_figures.read_usage(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == ReportedUsage(
         TokenUsage(input=10)
     )
 
 
 def test_an_unreported_value_is_none_and_not_zero(tmp_path: Path) -> None:
     form = UsageFormat(when={"type": "result"}, input=("usage.input_tokens",))
-    assert usage_report.read_usage(form, printed(tmp_path, TURNS)) is None
-    assert usage_report.read_usage(form, tmp_path / "nowhere") is None
-    assert usage_report.read_usage(UsageFormat(), printed(tmp_path, TURNS)) is None
+    assert reported_figures.read_usage(form, printed(tmp_path, TURNS)) is None
+    assert reported_figures.read_usage(form, tmp_path / "nowhere") is None
+    assert reported_figures.read_usage(UsageFormat(), printed(tmp_path, TURNS)) is None
 
 
 def test_a_program_that_reports_in_a_file_is_read_there(tmp_path: Path) -> None:
     form = UsageFormat(file="export/export.json", form="json", input=("usage.in",), output=("usage.out",), cost="cost")
     output = printed(tmp_path, "nothing of that\n")
-    assert usage_report.read_usage(form, output) is None
+    assert reported_figures.read_usage(form, output) is None
     (output.parent / "export").mkdir()
     (output.parent / "export" / "export.json").write_text('{\n "usage": {"in": 7, "out": 2}, "cost": 0.5\n}\n')
-    assert usage_report.read_usage(form, output) == ReportedUsage(TokenUsage(input=7, output=2, cost=0.5))
+    assert reported_figures.read_usage(form, output) == ReportedUsage(TokenUsage(input=7, output=2, cost=0.5))
     silent = LedgerEntry(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=3)
     assert (sum_usage([silent]).silent, sum_usage([silent]).unpriced) == (1, 1)
     found = sum_usage(
@@ -322,7 +322,7 @@ def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> Non
 )
 def test_no_output_prevents_the_conclusion_of_a_session(tmp_path: Path, line: str) -> None:
     form = UsageFormat(when={"type": "turn.completed"}, input=("usage.input_tokens",), output=("usage.output_tokens",))
-    found = usage_report.read_usage(form, printed(tmp_path, line))
+    found = reported_figures.read_usage(form, printed(tmp_path, line))
     assert found is None or found.tokens >= 0
     assert isinstance("".join(log_file.extract_lines(line)).encode(), bytes)
     assert find_failure(ROW, f"{line}\n", NOW) is None
@@ -330,6 +330,6 @@ def test_no_output_prevents_the_conclusion_of_a_session(tmp_path: Path, line: st
 
 def test_a_figure_that_is_none_is_none_in_text_as_well(tmp_path: Path) -> None:
     form = UsageFormat(form="text", pattern=r"(?P<input>\S+) in, (?P<output>\S+) out, \$(?P<cost>\S+)")
-    assert usage_report.read_usage(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == ReportedUsage(
+    assert reported_figures.read_usage(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == ReportedUsage(
         TokenUsage(output=5)
     )

@@ -8,12 +8,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from liza.briefs import inbox
-from liza.briefs.quoting import NOTE_PREFIX, quote_lines
 from liza.briefs.rules.message_rules import LIZA, DeliveryEvent, Message, MessageChannel
 from liza.briefs.rules.prompt_rules import PromptPriority
 from liza.model.value_classes import Value, replace
 from liza.programs.session.run_directory import RunDir
 from liza.system import crash_points, file_growth
+from liza.text.quoting import NOTE_PREFIX, quote_lines
 
 POLL_SECONDS = 1.0
 """Longest time until a new message is noticed if the system has no inotify."""

@@ -35,7 +35,7 @@ from liza.model.errors import LizaError
 from liza.model.session_ends import SilenceKind
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import Value
-from liza.programs import usage_report
+from liza.programs import reported_figures
 from liza.programs.presets.acp_settings import AcpUsage
 from liza.programs.presets.preset import UsageFormat
 from liza.programs.presets.sidecar_order import SidecarOrder
@@ -394,7 +394,7 @@ class UsageUpdates:
         """Take over what an update of the session reports. Return whether the context's usage has changed."""
         if turn is not None and self._settings.source == IN_UPDATES:
             turn.used = add_counts(turn.used, self._counts(update))
-        cost = usage_report.value_at(update, self._settings.cost) if self._settings.cost else None
+        cost = reported_figures.value_at(update, self._settings.cost) if self._settings.cost else None
         if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0:
             self._cost = float(cost)
             if not self._has_begun and turn is None:
@@ -421,5 +421,5 @@ class UsageUpdates:
         return reported
 
     def _counts(self, event: dict[str, Any]) -> UsageCounts:
-        used = usage_report.usage_of_object(self._form, event)
+        used = reported_figures.usage_of_object(self._form, event)
         return UsageCounts() if used is None else UsageCounts(used.input, used.cached, used.output)

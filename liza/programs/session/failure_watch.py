@@ -11,7 +11,7 @@ from pathlib import Path
 
 from liza.model.errors import NotRegularFile
 from liza.model.session_ends import SilenceKind
-from liza.programs import usage_report
+from liza.programs import reported_figures
 from liza.programs.presets.preset import Preset
 from liza.programs.rules.model_silence import MAX_REFUSALS, MAX_RETRIES
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, update_failure
@@ -103,6 +103,6 @@ def _parse_session_id(row: Preset, line: str) -> str | None:
     if not line.startswith("{"):
         return None
     try:
-        return usage_report.find_session_id(row.usage, json.loads(line))
+        return reported_figures.find_session_id(row.usage, json.loads(line))
     except (ValueError, RecursionError):
         return None

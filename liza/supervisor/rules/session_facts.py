@@ -8,12 +8,12 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from liza.breaker.rules.loop_detection import Stuck
 from liza.briefs.rules.message_rules import DeliveryStep
 from liza.model.model import State
 from liza.model.value_classes import Value, replace
 from liza.programs.rules.model_silence import ModelSilence
 from liza.tasks.rules.picking import Evidence
+from liza.usage.rules.loop_detection import Stuck
 
 _NO_EVIDENCE = Evidence()
 

@@ -20,15 +20,6 @@ EXPIRY_MARGIN = timedelta(minutes=5)
 """How long before its end a credential is replaced; at most a fifth of its life."""
 
 
-class AccountOrder(StrEnum):
-    """The order in which usable accounts are used."""
-
-    LISTED = "listed"
-    """The first usable one in the order of the file: the others are a reserve."""
-    SPREAD = "spread"
-    """The one whose last use is oldest."""
-
-
 class Obstacle(StrEnum):
     """Why an account cannot be used."""
 
@@ -88,10 +79,9 @@ def choose_account(
     names: Sequence[str],
     records: Mapping[str, AccountRecord],
     now: datetime,
-    order: AccountOrder,
     preferred: str | None = None,
 ) -> Chosen | NoneUsable:
-    """Return the account for the next session. ``names`` is not empty.
+    """Return the account for the next session: the first usable one. ``names`` is not empty, in the order of the file.
 
     ``preferred`` is the account of a conversation that the session continues: it is kept while it is usable.
     """
@@ -100,14 +90,7 @@ def choose_account(
         return _none_usable(names, records)
     if preferred in usable:
         return Chosen(preferred)
-    if order is AccountOrder.LISTED:
-        return Chosen(usable[0])
-    return Chosen(min(usable, key=lambda name: _last_use(records.get(name, _UNUSED))))
-
-
-def _last_use(record: AccountRecord) -> tuple[float, int]:
-    # Times have whole seconds: of two accounts used in the same second, the one with fewer uses is first.
-    return (float("-inf") if record.last_used is None else record.last_used.timestamp(), record.uses)
+    return Chosen(usable[0])
 
 
 def _none_usable(names: Sequence[str], records: Mapping[str, AccountRecord]) -> NoneUsable:

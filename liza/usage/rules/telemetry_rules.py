@@ -7,13 +7,10 @@ from typing import Annotated
 import msgspec
 
 from liza.model.model import AwareDatetime, FrozenStruct
-from liza.model.spending import TokenUsage, ToolTotal
+from liza.model.spending import TokenUsage, ToolTotal, limited_name
 
 Label = Annotated[str, msgspec.Meta(max_length=200)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
-MAX_NAMES = 200
-"""Maximum number of models, and of tools, that are summed by name; further ones are summed as OTHER."""
-OTHER = "other"
 
 
 class TelemetryStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,8 +104,3 @@ def is_at_least(used: TokenUsage, before: TokenUsage) -> bool:
         and used.output >= before.output
         and (used.cost or 0) >= (before.cost or 0)
     )
-
-
-def limited_name(totals: dict[str, TokenUsage] | dict[str, ToolTotal], name: str) -> str:
-    """Return the key under which a name is summed. An agent chooses names, so their number is limited."""
-    return name if name in totals or len(totals) < MAX_NAMES else OTHER

@@ -11,19 +11,21 @@ import re
 import shlex
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from liza.model.errors import UsageError
+from liza.model.errors import LizaError, NotRegularFile, UsageError
 from liza.model.model import FrozenStruct
+from liza.model.paths import state_directory
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import Value, decodable
 from liza.programs.presets.preset import Preset
-from liza.system import untrusted_files
-from liza.usage.rules.account_rules import AccountOrder
+from liza.system import atomic, crash_points, untrusted_files
+from liza.system.locks import lock_path
+from liza.usage.rules.account_rules import AccountRecord
 
 ACCOUNTS_COMMAND = "liza programs accounts"
 _MAX_SIZE = 1 << 20  # bytes
@@ -52,7 +54,7 @@ class AccountRow(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class _Document(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    order: AccountOrder = AccountOrder.LISTED
+    order: Literal["listed"] = "listed"  # files of earlier versions have it
     accounts: dict[str, dict[str, dict[str, Any]]] = msgspec.field(default_factory=dict)
 
 
@@ -79,10 +81,9 @@ class Account(Value):
 
 
 class AccountsFile(Value):
-    """The accounts of all programs, in the order of the file, and the order in which they are used."""
+    """The accounts of all programs, in the order of the file, which is the order of their use."""
 
     path: Path
-    order: AccountOrder = AccountOrder.LISTED
     rows: Mapping[str, Mapping[str, AccountRow]] = {}
 
     def accounts_of(self, preset: Preset) -> tuple[Account, ...]:
@@ -128,7 +129,7 @@ def read_accounts(home: Path) -> AccountsFile:
         program: {name: _read_row(path, f"[accounts.{program}.{name}]", name, fields) for name, fields in named.items()}
         for program, named in document.accounts.items()
     }
-    return AccountsFile(path, document.order, rows)
+    return AccountsFile(path, rows)
 
 
 def _read_row(path: Path, where: str, name: str, fields: Mapping[str, Any]) -> AccountRow:
@@ -194,11 +195,6 @@ def _error(path: Path, reason: str) -> UsageError:
     return UsageError(f"{path}: {reason}", f"${{EDITOR:-vi}} {shlex.quote(str(path))}")
 
 
-def public_fields(account: Account) -> dict[str, Any]:
-    """Return what may be shown of an account: everything but a secret."""
-    return {"program": account.program, "name": account.name, "source": describe_source(account), "sets": account.sets}
-
-
 def describe_source(account: Account) -> str:
     """Return where the secret comes from, for a person. A command is shown by its program only: see ``has_secret``."""
     parts = []
@@ -209,3 +205,71 @@ def describe_source(account: Account) -> str:
     if account.config_dir:
         parts.append(f"directory {account.config_dir}")
     return ", ".join(parts) or "the program's own login"
+
+
+Records = dict[str, AccountRecord]
+LOCK_LIMIT = 10.0
+"""Seconds to wait for the lock. It is held for one read and one write."""
+MAX_REASON = 300  # characters
+_UNUSED = AccountRecord()
+
+
+def records_path(environ: Mapping[str, str], home: Path) -> Path:
+    """Return the path of the file."""
+    return state_directory(environ, home) / "accounts.json"
+
+
+def read_records(path: Path) -> Records:
+    """Return the records by account id; none if there is no file. Raises LizaError if it is damaged."""
+    data = untrusted_files.read_if_exists(path, untrusted_files.MAX_RECORD_SIZE)
+    if data is None:
+        return {}
+    try:
+        return msgspec.json.decode(data, type=decodable(Records))
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        raise LizaError(f"{path} cannot be read: {describe_decode_error(error, Records)}", f"rm {path}") from error
+
+
+def read_sound_records(path: Path) -> Records:
+    """Return the records as ``read_records`` does, and none from a damaged file: the next change repairs it.
+
+    For decisions that go on without them: at worst a session starts with an account at its limit.
+    """
+    try:
+        return read_records(path)
+    except (LizaError, NotRegularFile):
+        return {}
+
+
+def change_records(path: Path, change: Callable[[Records], Records]) -> Records:
+    """Replace the records by ``change`` of them, under the lock; return the new ones.
+
+    A damaged file is kept as ``accounts.json.damaged``, and the records begin anew: each limit is found out again, at
+    the price of one session. Raises OSError, LockTimeout.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with lock_path(path.with_name(f"{path.name}.lock"), LOCK_LIMIT, 0o600):
+        try:
+            before = read_records(path)
+        except (LizaError, NotRegularFile):
+            path.replace(damaged_path(path))
+            crash_points.point("renamed", "damaged-accounts")
+            before = {}
+        after = change(dict(before))
+        if after != before:
+            atomic.write(path, msgspec.json.encode(after) + b"\n")
+        return after
+
+
+def change_record(path: Path, account: str, change: Callable[[AccountRecord], AccountRecord]) -> AccountRecord:
+    """Replace the record of one account; return the new one. Raises OSError, LockTimeout."""
+
+    def changed(records: Records) -> Records:
+        return {**records, account: change(records.get(account, _UNUSED))}
+
+    return change_records(path, changed)[account]
+
+
+def damaged_path(path: Path) -> Path:
+    """Return the path under which a damaged file is kept."""
+    return path.with_name(f"{path.name}.damaged")

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from liza.briefs import inbox
-from liza.briefs.rules.message_rules import MessageStage
 from liza.crew.crew import Crew
 from liza.model import spending
-from liza.model.errors import LizaError
+from liza.model.errors import LizaError, LockTimeout, NotRegularFile
 from liza.model.model import Budget, State
 from liza.model.owned_work import find_current_work
 from liza.model.paths import agent_of, run_id
+from liza.model.session_ends import SessionOutcome
 from liza.model.spending import LedgerEntry, TokenUsage, ToolTotal, UsageTotal
-from liza.model.statuses import WakeTrigger
+from liza.model.statuses import WorkKind
 from liza.model.value_classes import replace
 from liza.programs import run_state
 from liza.programs.presets import command_line, preset_table
-from liza.programs.session.run_directory import Gauge
-from liza.tasks.rules.retrospective import SprintEnd
+from liza.programs.presets.preset import Preset
+from liza.programs.reported_figures import ReportedUsage
+from liza.programs.session import session_process
+from liza.programs.session.run_directory import Gauge, RunDir, RunRecord
 from liza.usage import ledger
-from liza.usage.run_account import account_of, account_parts
+from liza.usage.meter import Meter
+from liza.usage.run_account import account_of, account_parts, session_environ
 from liza.usage.telemetry_log import TelemetryLog
 
 _NO_FIGURES = "its program reports neither tool calls nor tokens: loops are not detected, only time limits apply"
@@ -52,14 +55,6 @@ def sprint_cost(crew: Crew, state: State) -> dict[str, Any]:
         "said": unreadable or _cost_text(total, state.config.budget),
         "budget": {name: getattr(state.config.budget, name) for name in state.config.budget.__struct_fields__},
     }
-
-
-def sprint_end(crew: Crew, state: State) -> SprintEnd | None:
-    """Return the time and the usage for the retrospective; None if no planner may complete the sprint now."""
-    if state.planning.trigger != WakeTrigger.SPRINT_COMPLETE:
-        return None
-
-    return SprintEnd(crew.clock.now(), str(sprint_cost(crew, state)["said"]))
 
 
 def _cost_text(total: UsageTotal, budget: Budget) -> str:
@@ -263,28 +258,84 @@ def _total_row(total: UsageTotal) -> dict[str, Any]:
     }
 
 
-def delivery_statistics(crew: Crew, state: State) -> dict[str, Any]:
-    """Statistics of message delivery: first try, after a retry, by the brief, failed; and the time to the
-    acknowledgement in seconds, of all messages that were read.
+def trusted_record(crew: Crew, state: State, directory: RunDir) -> RunRecord | None:
+    """Return what a run is for, or None if that is unknown.
 
-    A failed attempt stays counted if the message was read later or withdrawn.
+    The board overrides the run's own record while the run has a claim: an agent can write to the record.
     """
-    done = [message for agent in state.agents for message in inbox.list_done(crew.paths, agent)]
-    read = [message for message in done if message.acknowledged is not None]
-    waiting = [message for agent in state.agents for message in inbox.list_pending(crew.paths, agent)]
-    attempts = [message.attempts for message in read]
-    seconds = sorted(
-        (message.acknowledged - message.created).total_seconds() for message in read if message.acknowledged
+    try:
+        record = directory.read_record()
+    except LizaError:
+        record = None
+    work = find_current_work(state, directory.agent)
+    if work is None or work.run != directory.run:
+        return record
+    task = state.task(work.task) if work.task else None
+    slot = task.worktree if task is not None and work.kind == WorkKind.WORK else directory.agent
+    base = record or RunRecord(agent=directory.agent, run=directory.run, kind=work.kind, started=crew.clock.now())
+    worktree = str(crew.paths.slot(slot)) if slot else ""
+    return replace(base, kind=work.kind, task=work.task, worktree=worktree)
+
+
+def record_usage(
+    crew: Crew,
+    directory: RunDir,
+    record: RunRecord,
+    preset: Preset,
+    environ: Mapping[str, str],
+    outcome: SessionOutcome,
+) -> None:
+    """Append the usage of an ended session to the ledger. Raises LizaError, OSError."""
+    process_state = session_process.read_state(directory.path)
+    ended = process_state.time if isinstance(process_state, session_process.EndedSession) else crew.clock.now()
+    own_environ = session_environ(directory, preset, environ)
+    meter = Meter(preset, directory, record.started, own_environ, crew.clock.monotonic, ended)
+    report = _read_usage(meter)
+    used = report.used if report else None
+    entry = LedgerEntry(
+        run=record.run,
+        time=ended,
+        kind=record.kind,
+        program=record.spec or record.program,
+        outcome=outcome,
+        seconds=max(0.0, (ended - record.started).total_seconds()),
+        task=record.task,
+        sprint=crew.board.read().sprint.id,
+        used=used,
+        account=account_of(directory),
+        accounts=account_parts(directory, used),
+        conversation=meter.conversation,
+        models=dict(report.models) if report else {},
+        tools=meter.telemetry.tools if meter.telemetry else {},
     )
-    return {
-        "attempted": len(done) + sum(message.is_started for message in waiting),
-        "first_try": sum(message.attempts == 1 and message.stage is MessageStage.QUEUED for message in read),
-        "after_retry": sum(message.attempts > 1 and message.stage is MessageStage.QUEUED for message in read),
-        "escalated_to_brief": sum(message.stage is not MessageStage.QUEUED for message in [*done, *waiting]),
-        "failed": sum(message.stage is MessageStage.TOLD for message in [*done, *waiting]),
-        "waiting": len(waiting),
-        "unreadable": [str(message) for agent in state.agents for message in inbox.list_unreadable(crew.paths, agent)],
-        "average_attempts": round(sum(attempts) / len(attempts), 2) if attempts else None,
-        "average_seconds": round(sum(seconds) / len(seconds), 1) if seconds else None,
-        "median_seconds": seconds[len(seconds) // 2] if seconds else None,
-    }
+    ledger.append_entry(crew.paths, entry)
+
+
+def _read_usage(meter: Meter) -> ReportedUsage | None:
+    """Return what the session used, or None if its files cannot be read."""
+    try:
+        return meter.final_usage()
+    except (OSError, NotRegularFile, LockTimeout):
+        return None
+
+
+def record_unconcluded_usage(crew: Crew, run: str) -> bool:
+    """Record the usage of an ended session that no supervisor has concluded, if the ledger does not have it.
+
+    The agent's next supervisor concludes it, and replaces the entry. Return whether it was recorded. An unreadable
+    ledger has an alarm of its own, and must not prevent the repair or the claim that calls this.
+    """
+    with suppress(LizaError, OSError):
+        return _record_unconcluded(crew, crew.run_dir(run))
+    return False
+
+
+def _record_unconcluded(crew: Crew, directory: RunDir) -> bool:
+    if not directory.exists() or directory.is_concluded() or run_state.is_session_living(directory):
+        return False
+    record = trusted_record(crew, crew.board.read(), directory)
+    if record is None or any(entry.run == directory.run for entry in ledger.read_entries(crew.paths)):
+        return False
+    preset = preset_table.load_presets(crew.paths).resolve(record.spec or record.program)
+    record_usage(crew, directory, record, preset, os.environ, SessionOutcome.STOPPED)
+    return True
