@@ -51,7 +51,7 @@ def _run_blocks(page: Path, directory: Path, **variables: str) -> str:
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 FILES = (
     "contracts/CORE.md",
     "contracts/MULTI_AGENT_MODE.md",
+    "docs/reference/accounts.md",
     "examples/listing_model.py",
     "examples/worker.py",
     "specs/architecture/roles.md",
