@@ -142,3 +142,18 @@ def test_the_row_that_the_page_about_programs_gives_as_an_example_is_one(tmp_pat
 def test_the_list_of_how_to_pages_has_every_page() -> None:
     pages = {page.name for page in (ROOT / "docs" / "howto").glob("*.md")} - {"index.md"}
     assert set(re.findall(r"\]\((.+?)\)", (ROOT / "docs" / "howto" / "index.md").read_text())) == pages
+
+
+def test_every_setting_that_a_page_for_users_names_exists() -> None:
+    settings = re.findall(
+        r"^\| `([a-z_.]+)` \|", (ROOT / "specs" / "commands.md").read_text().partition("## Settings")[2], re.M
+    )
+    known = {*settings, *(name.partition(".")[0] for name in settings)}
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(r"\b(?:config\.|liza config [gs]et )([a-z_]+(?:\.[a-z_]+)?)", page.read_text())
+    }
+    assert len(named) > 40
+    assert sorted((page, name) for page, name in named if name not in known) == []
