@@ -73,6 +73,7 @@ def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
         yield made
 
 
+@pytest.mark.sample(1)
 @BOTH_WAYS
 def test_an_agent_works_from_claim_to_submit_and_the_ledger_has_its_usage(scene: Scene) -> None:
     usage = {"update": {"sessionUpdate": "usage_update", "used": 300, "size": 1000}}
@@ -133,6 +134,7 @@ def test_the_successor_of_a_killed_supervisor_goes_on_with_the_session(scene: Sc
     assert scene.crew.living() == []
 
 
+@pytest.mark.sample(1)
 @BOTH_WAYS
 def test_a_stopped_and_a_killed_session_go_on_with_their_conversation(scene: Scene) -> None:
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}], [{"say": "I wait."}, {"wait": "never"}], [SUBMIT])
@@ -227,6 +229,7 @@ def test_the_model_learns_why_a_guard_blocks_a_command(scene: Scene) -> None:
     assert supervisor.stop() == 0
 
 
+@pytest.mark.sample(1)
 @BOTH_WAYS
 def test_down_leaves_no_process_of_a_session_over_acp(scene: Scene) -> None:
     scene.script([{"shell": "sleep 600"}], ignore_end=True, deaf_to_cancel=True)

@@ -136,6 +136,7 @@ def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_acc
     assert "is already at integration of origin" in crew.liza("land", "--pr")
 
 
+@pytest.mark.sample(1)
 def test_history_goes_through_the_pager_that_git_would_use_in_colour(crew: Crew) -> None:
     crew.add("t1")
     pager = f'echo "LESS=$LESS" > {crew.notes}/paged; tee -a {crew.notes}/paged'
@@ -190,6 +191,7 @@ def test_purge_names_the_sessions_it_ended(crew: Crew) -> None:
     assert told.startswith("ended first: coder-1, coder-1.1\n")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [24, 5])
 def test_a_watched_status_is_repainted_within_the_rows_of_the_terminal_and_stays(crew: Crew, rows: int) -> None:
     crew.add(*(f"task-{number}" for number in range(8)))

@@ -222,6 +222,7 @@ def test_every_verb_without_sessions_environment_is_refused_or_the_sessions(crew
     assert crew.state().tasks == before.tasks
 
 
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("way")
 def test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets(crew: Crew) -> None:
     crew.add("task-1")
@@ -235,6 +236,7 @@ def test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets(cre
     assert "hunter2secret" not in crew.paths.state.read_text()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("way")
 def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over(crew: Crew) -> None:
     said = crew.notes / "said"

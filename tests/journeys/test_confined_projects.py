@@ -141,6 +141,7 @@ def test_a_test_that_attacks_the_crew_changes_nothing(shop: Crew) -> None:
     assert shop.git("branch", "--list", "mine") == ""
 
 
+@pytest.mark.campaign
 def test_a_test_that_kills_every_process_ends_only_itself(shop: Crew) -> None:
     before = _read_outside(shop)
     _approve(shop, "kill", {"test_kill.py": KILL})
@@ -150,6 +151,7 @@ def test_a_test_that_kills_every_process_ends_only_itself(shop: Crew) -> None:
     assert shop.living() == []
 
 
+@pytest.mark.campaign
 def test_a_confined_agent_and_its_merge_use_the_set_up(shop: Crew) -> None:
     """The set-up runs in the box of the slot, and its results are there for the agent and for the tests."""
     shop.add("hello")

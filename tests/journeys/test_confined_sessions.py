@@ -50,6 +50,7 @@ done
 """
 
 
+@pytest.mark.campaign
 def test_a_hook_that_a_session_writes_into_its_settings_never_runs_for_the_person(confined: Crew) -> None:
     home = Path(os.environ["HOME"])
     for name in (".agent", ".agent-data"):
@@ -79,6 +80,7 @@ sleep 100
 """
 
 
+@pytest.mark.campaign
 def test_git_in_a_box_sees_no_brief_also_when_a_message_is_added(confined: Crew) -> None:
     (confined.root / "AGENTS.md").write_text("# Rules\n")
     confined.git("add", "-A")
@@ -117,6 +119,7 @@ def test_a_confined_program_that_ignores_term_is_killed_with_all_that_it_started
     assert processes_of(confined.root) == []
 
 
+@pytest.mark.campaign
 def test_a_killed_shim_ends_the_box(confined: Crew) -> None:
     confined.add("one")
     supervisor = confined.agent("coder-1", confined.script("coder.sh", SAVES))
@@ -126,6 +129,7 @@ def test_a_killed_shim_ends_the_box(confined: Crew) -> None:
     until(lambda: processes_of(confined.root) == [], "the box has ended")
 
 
+@pytest.mark.campaign
 def test_a_confined_program_that_a_signal_ends_is_reported_so(confined: Crew) -> None:
     confined.add("one")
     supervisor = confined.agent("coder-1", confined.script("coder.sh", "kill -KILL $$\n"))
@@ -160,6 +164,7 @@ def test_a_confined_session_submits_after_its_supervisor_was_killed(confined: Cr
     assert confined.heard("one") == ["add", "claim", "submit"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("point", "is_on_branch", "status"),
     [
@@ -212,6 +217,7 @@ def test_a_confined_session_edits_the_board_and_calls_what_its_guards_name(confi
     assert "liza up is for a person, who types it outside of every session" in refused
 
 
+@pytest.mark.campaign
 @pytest.mark.needs("tmux")
 def test_a_confined_session_at_a_terminal_submits_through_its_socket(confined: Crew) -> None:
     confined.add("one")

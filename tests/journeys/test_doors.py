@@ -154,6 +154,7 @@ NOT_THERE = [
 ]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("words", "code", "kind", "says"), NOT_THERE, ids=[" ".join(case[0]) for case in NOT_THERE])
 def test_a_bad_word_gets_a_sentence_an_exit_code_and_the_board_as_it_was(
     crew: Path, here: Here, words: list[str], code: int, kind: str, says: str
@@ -186,6 +187,7 @@ BAD_TASKS = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("words", "stdin", "code", "says"), BAD_TASKS)
 def test_a_bad_task_leaves_no_trace_of_itself_nor_of_the_good_ones_beside_it(
     crew: Path, here: Here, words: list[str], stdin: str, code: int, says: str
@@ -232,6 +234,7 @@ OUTSIDE_A_RUN = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", OUTSIDE_A_RUN, ids=" ".join)
 def test_an_agents_word_outside_a_run_is_refused(crew: Path, here: Here, words: list[str]) -> None:
     before = board(crew)
@@ -333,6 +336,7 @@ def test_validate_in_a_crew_ends_as_every_command_does_where_the_board_cannot_be
     assert "next: liza restore --last-good" in done.stderr
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 def test_a_closed_standard_stream_changes_no_file_and_is_no_bug(crew: Path, closed: str) -> None:
     """The number of a closed stream goes to the next file that is opened, and output would be written into it."""
@@ -694,6 +698,7 @@ HELD_UP = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("error", "code", "noted"), HELD_UP, ids=[type(case[0]).__name__ for case in HELD_UP])
 def test_a_verb_that_the_board_prevented_is_repeated_without_blame(
     error: Exception, code: int, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -721,6 +726,7 @@ def test_a_verb_that_the_board_prevented_is_repeated_without_blame(
     assert run.read_postponed() is None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("run", ["", "merge", "coder-1.9", "../../x"])
 def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused(
     run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], usual_path: str

@@ -54,6 +54,7 @@ def listed(crew: Crew, ref: str, task: str) -> list[str]:
     return [line for line in crew.git("show", f"{ref}:{task}.txt").splitlines() if not line.startswith("#")]
 
 
+@pytest.mark.campaign
 @pytest.mark.needs("bwrap")
 def test_a_confined_crew_of_examples_merges_its_tasks_through_the_sockets_of_its_sessions(
     deep: Crew,

@@ -26,6 +26,7 @@ def crew(repo: Path, tmp_path: Path) -> Crew:
     return crew
 
 
+@pytest.mark.campaign
 def test_large_files_are_whole_in_worktrees_tests_and_the_checkout(crew: Crew) -> None:
     crew.git("switch", "-q", "integration")
     crew.add("task-1")

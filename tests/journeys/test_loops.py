@@ -109,6 +109,7 @@ def test_status_shows_every_limit_before_anything_is_spent(
         assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("rounds", [1, variant(3)])
 def test_a_planner_that_always_adds_a_task_stops_at_a_checkpoint(tmp_path: Path, rounds: int) -> None:
     def is_stopped(state: State) -> bool:

@@ -368,6 +368,7 @@ SITUATIONS = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("alternative", [0, variant(1)])
 @pytest.mark.parametrize("name", [name if name in USUAL else variant(name) for name in SITUATIONS])
 def test_the_next_steps_of_a_refusal_lead_out(tmp_path: Path, name: str, alternative: int) -> None:

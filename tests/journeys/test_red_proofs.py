@@ -38,6 +38,7 @@ def test_a_missing_module_above_a_long_report_is_named_and_the_proof_names_its_l
     assert "Cannot find module 'mods'" in (crew.root / log).read_text()
 
 
+@pytest.mark.campaign
 def test_an_idle_crew_proves_changed_tests_again(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     for name, text in {"lib.sh": "echo 1\n", "t": '#!/bin/sh\n[ "$(sh lib.sh)" = 1 ]\n'}.items():

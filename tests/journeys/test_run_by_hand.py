@@ -59,6 +59,7 @@ def files(crew: Crew) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in (*paths, info / "exclude", info / "attributes") if path.exists()}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tracked", [True, False])
 def test_in_checkout_the_context_is_removed_from_the_file_afterwards(crew: Crew, tracked: bool) -> None:
     program(crew, "exit 7")

@@ -119,6 +119,7 @@ def test_logs_show_calls_of_programs_own_log_and_unknown_forms(crew: Crew) -> No
     assert "next: liza logs coder-1.1 --raw" in shown.stderr
 
 
+@pytest.mark.campaign
 @pytest.mark.needs("tmux")
 def test_of_a_session_in_a_terminal_the_programs_own_log_is_shown_and_followed(crew: Crew) -> None:
     crew.add("t1")
@@ -146,6 +147,7 @@ def test_of_a_session_in_a_terminal_the_programs_own_log_is_shown_and_followed(c
             child.send_signal(signal.SIGINT)
 
 
+@pytest.mark.campaign
 def test_unknown_output_is_reported_with_the_program_and_raw_output(crew: Crew) -> None:
     crew.add("t1")
     renamed = "\n".join(json.dumps({"kind": "thought", "n": number}) for number in range(5))

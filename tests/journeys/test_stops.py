@@ -51,6 +51,7 @@ def test_tasks_that_crash_keep_no_coder_from_the_untried_ones(crew: Crew) -> Non
     supervisor.stop()
 
 
+@pytest.mark.campaign
 def test_crashes_of_different_tasks_stop_the_supervisor(crew: Crew) -> None:
     crew.add("task-1", "task-2", "task-3")
     program = crew.script("coder", 'echo "cannot import name shop" >&2; exit 3\n')

@@ -37,6 +37,7 @@ def reading(crew: Crew, work: str) -> str:
     return f"script:{sys.executable} {place}"
 
 
+@pytest.mark.sample(1)
 def test_a_program_at_its_prompt_is_asked_to_begin(crew_both_ways: Crew) -> None:
     crew = crew_both_ways
     crew.add("task-1")

@@ -242,6 +242,7 @@ sys.exit(answer != b"hi")
 }
 
 
+@pytest.mark.campaign
 def test_merges_wait_while_the_tests_would_ask_a_server_of_the_checkout(tmp_path: Path, servers: Servers) -> None:
     crew = begun(tmp_path, SERVER)
     port = str(choose_port())

@@ -49,6 +49,7 @@ def test_gates_and_sessions_run_with_ci(tmp_path: Path) -> None:
     assert (tmp_path / "seen").read_text().split() == ["true", "true"]
 
 
+@pytest.mark.campaign
 def test_tests_that_are_red_with_ci_go_on_without_it(tmp_path: Path) -> None:
     crew, said = begun(tmp_path, WANTS_TOKEN)
     assert "variables the tests are red with CI=true: gates and sessions go without (config.gate_environment)" in said
