@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import git
 from tests.journeys.crews import APPROVE, WORK, Crew
 
