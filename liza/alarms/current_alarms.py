@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
-from liza.alarms import confinement, deliveries
+from liza.alarms import confinement, notices
 from liza.alarms.rules import alarms
 from liza.alarms.rules.alarms import AlarmFacts, StoppedProcesses
 from liza.alarms.rules.drift_alarms import RepositoryDrift
@@ -203,7 +203,7 @@ def _history_alarms(crew: Crew) -> Iterator[Alarm]:
 def _notice_alarms(crew: Crew) -> Iterator[Alarm]:
     """The alarms for targets that could not be notified."""
     if crew.paths.notices.exists():
-        yield from deliveries.failure_alarms(crew.paths, crew.clock.now())
+        yield from notices.failure_alarms(crew.paths, crew.clock.now())
 
 
 def _find_stopped(crew: Crew, state: State) -> StoppedProcesses:

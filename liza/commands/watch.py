@@ -41,7 +41,7 @@ def watch(
     ] = None,
     quiet: Annotated[
         str | None,
-        typer.Option("--quiet", metavar="HOURS", help="Send nothing at 22:00-07:00 local time, and a digest after it."),
+        typer.Option("--quiet", metavar="HOURS", help="Send nothing at 22:00-07:00 local time."),
     ] = None,
     try_: Annotated[bool, typer.Option("--try", help="Send a test to each target, and exit.")] = False,
     as_json: JsonOption = False,
@@ -81,10 +81,12 @@ def _notifying_alarms(
     crew: Crew, wanted: tuple[list[str], str | None, str | None], is_trial: bool
 ) -> Iterator[verbs.AlarmChange]:
     """Yield the changes and send the alarms. With ``is_trial``: send a test, and yield nothing."""
-    plan = verbs.open_targets(crew, *wanted)
+    senders = verbs.open_targets(crew, *wanted, is_trial=is_trial)
     if is_trial:
-        for line in verbs.send_trial(crew, plan):
+        for line in senders.run_trial():
             printing.print_now(line)
         return
-    with verbs.start_senders(crew, plan) as senders:
-        yield from verbs.watch(crew, senders.update)
+    with senders:
+        for change in verbs.watch(crew):
+            senders.keep()
+            yield change

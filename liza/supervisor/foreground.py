@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from liza.alarms import current_alarms
-from liza.alarms.crew_notices import CrewNotices
 from liza.api import api_server
 from liza.board import events
 from liza.crew import layout
@@ -106,8 +105,6 @@ def _stay(
     threading.Thread(target=_watch_goal, args=(crew, options, up_events, merge_lines), daemon=True).start()
     request_poll = RequestPoll(crew, feed)
     request_poll.start()
-    notices = CrewNotices(crew, feed)
-    notices.start()
 
     exit_watch = ExitWatch(
         crew, [*agents, *(agent for agent in options.agents() if agent not in options.first_agents())]
@@ -152,7 +149,6 @@ def _stay(
     was_asked = SupervisorWait(children, programs, calls).wait(up_events)
     keeper.close()
     request_poll.stop()
-    notices.stop()
     if was_asked:
         # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.
         end_unsupervised_sessions(crew)

@@ -2,7 +2,7 @@
 
 ``python -m liza.supervisor.keeper_process ROOT AGENT…``: the agents whose supervisors run at its start.
 
-It starts supervisors again that died, ends left-over sessions, and sends alarms. `liza up -d` starts it, or a
+It starts supervisors again that died and ends left-over sessions. `liza up -d` starts it, or a
 supervisor whose `liza up` was killed. It ends after `liza down`, or when no supervisor of the crew runs. A crew has
 one: a second one ends. If it is killed, a supervisor starts it again.
 """
@@ -17,7 +17,6 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from liza.alarms.crew_notices import CrewNotices
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError
 from liza.model.model import State
@@ -41,10 +40,7 @@ def main(root: Path, agents: Collection[str]) -> int:
     except LizaError:
         return 0
     crew.paths.keeper_mark.touch(0o600)
-    notices = CrewNotices(crew, lambda agent, text: None)
-    notices.start()
     Keeper(crew, agents).watch(stopping)
-    notices.stop()
     # Not after an exception: then a supervisor starts it again, as after a kill.
     crew.paths.keeper_mark.unlink(missing_ok=True)
     lock.release()

@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from liza.alarms import notices
 from liza.alarms.alarm_log import check_alarms
 from liza.alarms.rules.alarms import BY_HAND_HINT, restart_hint
 from liza.board import events, recorder
@@ -48,6 +49,7 @@ FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds
 NEXT_TRY_TIME = 5.0  # seconds that a try may take before `status` forgets why the last one failed
 RECORD_RETRY_DELAY = 2.0  # seconds to the next look at a spool that another supervisor is recording
+NOTICE_START_INTERVAL = 10.0  # seconds between two starts of the process that sends notices
 MAX_EXIT_TRIES = 3  # failed passes in a row while leaving
 NARRATED_KINDS = ("blocked", "budget_used", "integration_failed")
 MAX_EVIDENCE = 100  # bytes
@@ -104,6 +106,7 @@ class Supervisor:
         self.location = RepositoryLocation(crew, agent)
         self.environ = environ
         self.branch_pusher: BranchPusher | None = None
+        self.notice_process = notices.NoticeProcess(crew.paths, environ)
         self.wake_up_path = wake_up.wake_directory(crew.paths).resolve()
         integration = f"refs/heads/{self.last_state.config.integration_branch}"
         refs_path = (git_dirs(crew.git)[1] / integration).parent.resolve()
@@ -124,6 +127,7 @@ class Supervisor:
                     return exit_action
         finally:
             self.watch.close()
+            self.notice_process.stop()
             if self.branch_pusher is not None:
                 self.branch_pusher.close()
             if self.memory.job is not None:
@@ -310,9 +314,20 @@ class Supervisor:
         self.past.alarms_due_at = self.crew.clock.monotonic() + delay
         for text in news.released:
             self.notify(f"{LIZA}  {text}")
+        self._keep_notices()
         for alarm in news.alarms:
             if alarm.kind not in NARRATED_KINDS:
                 self.notify(f"! {alarm.message}")
+
+    def _keep_notices(self) -> None:
+        """Have a process send alarms to the targets of config.notify, if no other supervisor has started it."""
+        settings, now = self.last_state.config.notify, self.crew.clock.monotonic()
+        if not settings.is_wanted or now < self.past.notices_due_at or notices.is_sent_for_board(self.crew.paths):
+            return
+        self.past.notices_due_at = now + NOTICE_START_INTERVAL
+        self.notice_process.keep()
+        labels = [target.label for target in notices.configured_plan(settings).targets]
+        self._notify_once(f"alarms that need you are sent to {', '.join(labels)}")
 
     def _push_branches(self) -> None:
         """Start a push of the branches of tasks if one is due. A failure concerns no task: it is only reported."""

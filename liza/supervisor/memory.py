@@ -107,13 +107,15 @@ class LoopMemory(Mutable):
     """What the loop of a supervisor remembers between two passes.
 
     ``failed_passes``: passes in a row that failed. ``repository_changed_at``: when a change of the repository was last
-    noticed. ``alarms_due_at``: when to check for alarms without an event. ``ready_run``, ``waiting_run``,
+    noticed. ``alarms_due_at``: when to check for alarms without an event. ``notices_due_at``: no process that sends
+    notices is started before. ``ready_run``, ``waiting_run``,
     ``end_watched_run`` and ``output_run``: the run that was reported as ready, as ready by its screen alone, whose end
     is awaited, and whose output is watched.
     """
 
     repository_changed_at: float
     alarms_due_at: float = float("inf")
+    notices_due_at: float = 0.0
     last_notice: str = ""
     failed_passes: int = 0
     last_action: tuple[object, int] | None = None

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.alarms import deliveries
-from liza.alarms.notice_targets import NoticeTarget
+from liza.alarms import notices
+from liza.alarms.notices import NoticeTarget
 from liza.system import lock_holders
 from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of
@@ -92,7 +92,7 @@ def test_a_detached_crew_sends_too_and_nothing_is_left_when_it_ends(crew: Crew, 
     crew.add("t1")
     crew.liza("up", "-d", *ALONE, "--program", crew.script("agent", BLOCKS))
     wait_received(crew, receiver, 1)
-    lock = crew.paths.keeper_lock
+    lock = notices.board_lock(crew.paths)
     assert is_flock_held(lock)
     crew.liza("down")
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
@@ -106,12 +106,10 @@ def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew:
     wait_received(crew, receiver, 1)
     # A kill before the record of the delivery would repeat it.
     key = NoticeTarget(target).key
-    crew.wait(lambda _: deliveries.read_notice_record(crew.paths, key).sent, "the record of the first message")
-    lock = crew.paths.keeper_lock
+    crew.wait(lambda _: notices.read_notice_record(crew.paths, key).sent, "the record of the first message")
+    lock = notices.board_lock(crew.paths)
     pid = lock_holders.find_holder(lock)
     assert pid is not None
-    # As if it had been started long ago.
-    os.utime(crew.paths.keeper_mark, (0, 0))
     os.kill(pid, signal.SIGKILL)
     crew.add("t2")
     wait_received(crew, receiver, 2)
@@ -119,7 +117,6 @@ def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew:
     crew.liza("down")
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
     assert receiver.count == 2
-    assert not crew.paths.keeper_mark.exists()
 
 
 def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm(

@@ -11,7 +11,7 @@ from tests.unit.sources import module_nodes
 
 PACKAGE = Path(__file__).parents[2] / "liza"
 PLACES = {
-    "apprise": ("alarms/apprise_child.py",),
+    "apprise": ("alarms/notice_process.py",),
     "filelock": ("system/locks.py",),
     "git": ("git/git_start.py",),
     "ruamel": ("board/text",),
