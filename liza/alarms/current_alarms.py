@@ -22,7 +22,7 @@ from liza.git import ref_names
 from liza.git.slots import relocate, slot_records, stuck_slots
 from liza.guards import guard_files, session_guards
 from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_TOML
-from liza.landing import backup_record, sync_failures
+from liza.landing import branch_backup, sync_failures
 from liza.landing.rules import backup_rules, poll_rules
 from liza.merging import epic_branches, merge_blocker
 from liza.model.alarm_kinds import Alarm, AlarmKind
@@ -188,7 +188,7 @@ def _request_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
 def _backup_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     """The alarm for branches that could not be pushed to origin."""
     if state.config.push == "auto" and crew.paths.push_failure.exists():
-        yield from backup_rules.backup_alarms(state, backup_record.read_failure(crew))
+        yield from backup_rules.backup_alarms(state, branch_backup.read_failure(crew.paths))
 
 
 def _history_alarms(crew: Crew) -> Iterator[Alarm]:

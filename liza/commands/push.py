@@ -8,7 +8,7 @@ import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
-from liza.landing.push import push_tasks
+from liza.landing.branch_backup import push_tasks
 from liza.printing import printing
 
 app = create_app()

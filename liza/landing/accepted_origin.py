@@ -11,7 +11,7 @@ import msgspec
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
 from liza.git.rules.remote_urls import find_forge_repository
-from liza.landing import backup_record, remote_branches
+from liza.landing import remote_branches
 from liza.landing.remote_branches import Remote
 from liza.landing.rules import push_address
 from liza.landing.rules.push_address import LAND_COMMAND, PUSH_COMMAND, PushAddress
@@ -81,7 +81,8 @@ def accept_origin(crew: Crew, url: str, base: str | None = None) -> None:
     if base is None and accepted is not None:
         address = replace(address, project=accepted.project)
     _record(crew, address)
-    backup_record.clear_failure(crew)
+    # A person has changed what failed: it is tried again at once.
+    crew.paths.push_failure.unlink(missing_ok=True)
     wake_up.wake_watchers(crew.paths, "origin")
 
 

@@ -1,27 +1,48 @@
-"""Push the branches of tasks to ``origin``, as a backup. The board is only read, and no lock of it is held.
+"""Push the branches of tasks to ``origin``, as a backup: `liza push`, and a child of a supervisor that runs it.
 
-``refs/liza/pushed/origin/task/ID`` is the commit that was pushed last. ``refs/liza/pushing/origin/task/ID`` is written
-before a push: after a crash it tells that the commit at the remote is this crew's.
+The board is only read, and no lock of it is held. ``refs/liza/pushed/origin/task/ID`` is the commit that was pushed
+last. ``refs/liza/pushing/origin/task/ID`` is written before a push: after a crash it tells that the commit at the
+remote is this crew's.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+import signal
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
 
+import msgspec
+
+from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.result import Result
 from liza.git import ref_names
 from liza.git.merge import merge_refs
-from liza.landing import accepted_origin, backup_record
+from liza.git.runner import Git
+from liza.landing import accepted_origin
 from liza.landing.remote_branches import REMOTE, BranchPush, Remote
 from liza.landing.rules import backup_rules
-from liza.landing.rules.backup_rules import TaskTips
+from liza.landing.rules.backup_rules import BackupFailure, TaskTips
 from liza.landing.rules.push_rules import PushFacts, PushStep, decide_push
 from liza.model.errors import LizaError, Refused
 from liza.model.model import State
-from liza.model.paths import branch_of
+from liza.model.paths import Paths, branch_of
 from liza.model.value_classes import Value
+from liza.programs.session.run_directory import read_struct
+from liza.system import atomic, crash_points
+from liza.system.liza_path import liza_argv
+from liza.system.locks import Lock, is_flock_held
+from liza.tasks.rules import claims
+from liza.text.counts import count_noun
+from liza.text.redaction import redact
 
+LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another push
+FINISH_LIMIT: Final = 2.0
+"""Seconds from the end of the supervisor to SIGINT: a push that works is over by then."""
+STOP_LIMIT: Final = 5.0  # seconds from SIGINT to SIGKILL
 _LOCAL = "refs/heads/task/"
 _PUSHED = f"refs/liza/pushed/{REMOTE}/task/"
 _BEGUN = f"refs/liza/pushing/{REMOTE}/task/"
@@ -35,24 +56,80 @@ class BackupOutcome(Value):
     failed: Mapping[str, LizaError]
 
 
-def find_due_tasks(crew: Crew, state: State) -> tuple[str, ...]:
-    """Return the tasks whose branches are to be pushed now. Runs one git. Raises GitFailed."""
-    return backup_rules.find_due(state, read_tips(crew), backup_record.read_failure(crew), crew.clock.now())
+def push_tasks(crew: Crew, tasks: Sequence[str] = (), origin: str | None = None) -> Result:
+    """Push the branches of these tasks, by default of all that have commits which were not pushed.
 
-
-def find_unpushed_tasks(crew: Crew, state: State) -> tuple[str, ...]:
-    """Return all tasks on the board whose branches were not pushed, also those whose last push failed. Raises
-    GitFailed.
+    ``origin``: the URL of origin that the person accepts; None: the one that was accepted. No branch is overwritten
+    that others pushed. Raises Refused if any branch could not be pushed, LockTimeout while another push runs,
+    UsageError, UnknownId, Missing, GitFailed.
     """
-    failure = backup_record.read_failure(crew)
-    failed = () if failure is None else failure.tasks
-    unpushed = backup_rules.find_unpushed(state, read_tips(crew))
-    return tuple(dict.fromkeys((*unpushed, *(task for task in failed if state.task(task)))))
+    require_person(crew, planner=False)
+    if origin is not None:
+        accepted_origin.accept_origin(crew, origin)
+    state = crew.board.read()
+    chosen = tuple(claims.get_task(state, task).id for task in tasks)
+    with Lock(crew.paths.push_lock).acquire(LOCK_TIMEOUT):
+        if not chosen:
+            failure, tips = read_failure(crew.paths), read_tips(crew.git)
+            chosen = backup_rules.find_unpushed(state, tips, failure)
+        if not chosen:
+            message = "no branch of an open task has commits that are not at origin"
+            return Result("unchanged", None, None, "liza status", {"pushed": []}, message)
+        outcome = push_and_record(crew, chosen)
+    if outcome.failed:
+        error = next(iter(outcome.failed.values()))
+        others = f" (and {len(outcome.failed) - 1} more)" if len(outcome.failed) > 1 else ""
+        raise Refused(f"{error.message}{others}", error.hint)
+    details = {"pushed": list(outcome.saved), "remote": outcome.address}
+    message = f"{count_noun(len(outcome.saved), 'branch', 'branches')} at {outcome.address}: {', '.join(outcome.saved)}"
+    return Result("changed", None, None, "liza status", details, message)
 
 
-def read_tips(crew: Crew) -> TaskTips:
+def push_and_record(crew: Crew, tasks: Sequence[str]) -> BackupOutcome:
+    """Push the branches of ``tasks``, and record why it failed. A branch that others pushed is not overwritten.
+
+    Raises Refused for an address that no person has accepted, Missing, GitFailed: then no branch was pushed.
+    """
+    before = read_failure(crew.paths)
+    left = {*(before.tasks if before is not None else ())} - {*tasks}
+    try:
+        outcome = _push(crew.git, accepted_origin.find_accepted_origin(crew), tasks)
+    except LizaError as error:
+        _record(crew, before, error, left | {*tasks})
+        raise
+    if outcome.failed:
+        _record(crew, before, next(iter(outcome.failed.values())), left | outcome.failed.keys())
+    elif not left:
+        with suppress(OSError):
+            crew.paths.push_failure.unlink()
+    return outcome
+
+
+def _record(crew: Crew, before: BackupFailure | None, error: LizaError, tasks: Collection[str]) -> None:
+    """Record a failure for all supervisors. A write error is ignored: a disk that is full has an alarm of its own."""
+    now = crew.clock.now()
+    failure = BackupFailure(
+        reason=redact(error.message)[: backup_rules.MAX_REASON],
+        next=error.hint,
+        tasks=tuple(sorted(tasks)),
+        since=before.since if before is not None else now,
+        last=now,
+    )
+    with suppress(LizaError, OSError):
+        atomic.make_directory(crew.paths.root, crew.paths.runs)
+        atomic.write(crew.paths.push_failure, msgspec.json.encode(failure) + b"\n", sync=False)
+
+
+def read_failure(paths: Paths) -> BackupFailure | None:
+    """Return the failure; None if the last push succeeded, or if the record cannot be read: then it is tried again."""
+    with suppress(LizaError, OSError):
+        return read_struct(paths.push_failure, BackupFailure)
+    return None
+
+
+def read_tips(git: Git) -> TaskTips:
     """Return the commits of the branches of all tasks. Raises GitFailed."""
-    rows = crew.git.lines("for-each-ref", "--format=%(refname) %(objectname)", _LOCAL, _PUSHED, _BEGUN)
+    rows = git.lines("for-each-ref", "--format=%(refname) %(objectname)", _LOCAL, _PUSHED, _BEGUN)
     tips: dict[str, dict[str, str]] = {prefix: {} for prefix in (_LOCAL, _PUSHED, _BEGUN)}
     for ref, commit in (row.split(" ", 1) for row in rows):
         prefix = next(prefix for prefix in tips if ref.startswith(prefix))
@@ -60,25 +137,8 @@ def read_tips(crew: Crew) -> TaskTips:
     return TaskTips(tips[_LOCAL], tips[_PUSHED], tips[_BEGUN])
 
 
-def push_tasks(crew: Crew, tasks: Sequence[str]) -> BackupOutcome:
-    """Push the branches of ``tasks``, and record the result. A branch that others pushed is not overwritten.
-
-    Raises Refused for an address that no person has accepted, Missing, GitFailed: then no branch was pushed.
-    """
-    try:
-        outcome = _push(crew, accepted_origin.find_accepted_origin(crew), tasks)
-    except LizaError as error:
-        backup_record.record_failure(crew, error, tasks, is_general=True)
-        raise
-    backup_record.record_success(crew, {*tasks} - outcome.failed.keys())
-    if outcome.failed:
-        first = next(iter(outcome.failed.values()))
-        backup_record.record_failure(crew, first, outcome.failed.keys(), is_general=False)
-    return outcome
-
-
-def _push(crew: Crew, remote: Remote, tasks: Sequence[str]) -> BackupOutcome:
-    tips = read_tips(crew)
+def _push(git: Git, remote: Remote, tasks: Sequence[str]) -> BackupOutcome:
+    tips = read_tips(git)
     remote_tips = remote.read_branches(*(branch_of(task) for task in tasks))
     saved: dict[str, str] = {}
     failed: dict[str, LizaError] = {}
@@ -87,7 +147,7 @@ def _push(crew: Crew, remote: Remote, tasks: Sequence[str]) -> BackupOutcome:
         tip, remote_tip = tips.local.get(task), remote_tips.get(branch_of(task))
         if tip is None:
             continue
-        match _decide(crew, tips, task, remote_tip):
+        match _decide(git, tips, task, remote_tip):
             case PushStep.NOTHING:
                 saved[task] = tip
             case PushStep.REFUSE:
@@ -96,17 +156,17 @@ def _push(crew: Crew, remote: Remote, tasks: Sequence[str]) -> BackupOutcome:
                 failed[task] = _excluded(remote, branch_of(task), other, remote_tips)
             case PushStep.PUSH:
                 pushes[task] = BranchPush(branch_of(task), tip, remote_tip)
-    _write_refs(crew, _BEGUN, {task: push.commit for task, push in pushes.items()})
+    _write_refs(git, _BEGUN, {task: push.commit for task, push in pushes.items()})
     errors = remote.push_branches(tuple(pushes.values())) if pushes else {}
     failed |= {task: errors[push.branch] for task, push in pushes.items() if push.branch in errors}
     saved |= {task: push.commit for task, push in pushes.items() if task not in failed}
-    _write_refs(crew, _PUSHED, saved)
+    _write_refs(git, _PUSHED, saved)
     return BackupOutcome(remote.address, tuple(sorted(saved)), failed)
 
 
-def _decide(crew: Crew, tips: TaskTips, task: str, remote_tip: str | None) -> PushStep:
+def _decide(git: Git, tips: TaskTips, task: str, remote_tip: str | None) -> PushStep:
     tip = tips.local[task]
-    is_contained = remote_tip is not None and merge_refs.is_contained(crew.git, remote_tip, tip)
+    is_contained = remote_tip is not None and merge_refs.is_contained(git, remote_tip, tip)
     return decide_push(PushFacts(tip, remote_tip, tips.own_tip(task, remote_tip), is_contained))
 
 
@@ -124,7 +184,70 @@ def _excluded(remote: Remote, branch: str, other: str, remote_tips: Mapping[str,
     return Refused(message, f"{fetch} && {push} && {shlex.join(['git', 'push', remote.name, f':refs/heads/{other}'])}")
 
 
-def _write_refs(crew: Crew, prefix: str, commits: Mapping[str, str]) -> None:
+def _write_refs(git: Git, prefix: str, commits: Mapping[str, str]) -> None:
     if commits:
         lines = (f"update {prefix}{task} {commit}\n" for task, commit in commits.items())
-        crew.git.out("update-ref", "--stdin", stdin="".join(lines))
+        git.out("update-ref", "--stdin", stdin="".join(lines))
+
+
+class BranchPusher:
+    """Starts `liza push` for tasks that are due, while `config.push` is `auto`; the supervisor does not wait for it."""
+
+    def __init__(self, crew: Crew, environ: Mapping[str, str]) -> None:
+        self._crew, self._environ = crew, environ
+        self._child: subprocess.Popen[bytes] | None = None
+        self._revision: int | None = None
+        self._pushed: tuple[str, ...] = ()
+        self._held_until = 0.0
+
+    def look(self, state: State) -> None:
+        """Start a push if a task is due and no other supervisor pushes. Raises GitFailed, OSError."""
+        now = self._crew.clock.monotonic()
+        if state.config.push != "auto" or self._is_pushing(now):
+            return
+        if state.revision == self._revision or is_flock_held(self._crew.paths.push_lock):
+            return
+        failure = read_failure(self._crew.paths)
+        if backup_rules.is_waiting(failure, self._crew.clock.now()):
+            return
+        due = backup_rules.find_due(state, read_tips(self._crew.git), failure)
+        if due and due == self._pushed and now < self._held_until:
+            return
+        self._revision = state.revision
+        if due:
+            self._pushed = due
+            self._child = subprocess.Popen(
+                [*liza_argv(), "push", *due, "--json"],
+                cwd=self._crew.paths.root,
+                env=dict(self._environ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            crash_points.point("spawned", "push")
+
+    def close(self) -> None:
+        """Wait a moment for a push that runs, then end it, with git and its children."""
+        if self._child is None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(FINISH_LIMIT)
+            return
+        # SIGINT and not SIGTERM: the child then kills its git, which has a session of its own.
+        self._child.send_signal(signal.SIGINT)
+        try:
+            self._child.wait(STOP_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+    def _is_pushing(self, now: float) -> bool:
+        """Return whether the child runs. After its end the next look reads the branches. What a push left that died
+        without a record is not pushed again at once.
+        """
+        if self._child is not None and self._child.poll() is not None:
+            if self._child.returncode != 0 and not self._crew.paths.push_failure.exists():
+                self._held_until = now + backup_rules.RETRY_AFTER
+            self._child = self._revision = None
+        return self._child is not None

@@ -281,11 +281,6 @@ class Paths(Value):
         return self.locks / "keeper.started"
 
     @property
-    def push_turn(self) -> Path:
-        """Held by the child of a supervisor that pushes the branches of tasks."""
-        return self.locks / "push-turn.lock"
-
-    @property
     def push_lock(self) -> Path:
         """Held while the branches of tasks are pushed."""
         return self.locks / "push.lock"

@@ -19,7 +19,7 @@ from liza.board import events, recorder
 from liza.briefs.beacon_topics import CONTINUED_TOPICS
 from liza.crew.crew import Crew
 from liza.git.git_config import git_dirs
-from liza.landing.branch_pusher import BranchPusher
+from liza.landing.branch_backup import BranchPusher
 from liza.model.backoff import backoff
 from liza.model.errors import LizaError, Refused, TakenMeanwhile
 from liza.model.model import State
@@ -72,10 +72,6 @@ class SessionOver(Value):
     """Event: the session of ``run`` has ended."""
 
     run: str
-
-
-class PushEnded(Value):
-    """Event: a push of branches has ended."""
 
 
 class Supervisor:
@@ -335,7 +331,7 @@ class Supervisor:
             if self.last_state.config.push != "auto":
                 return
 
-            self.branch_pusher = BranchPusher(self.crew, self.environ, lambda: self.events.put(PushEnded()))
+            self.branch_pusher = BranchPusher(self.crew, self.environ)
         try:
             self.branch_pusher.look(self.last_state)
         except (LizaError, OSError) as error:

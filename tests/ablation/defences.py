@@ -1344,7 +1344,7 @@ TABLE: dict[str, Defence] = {
     ),
     "push repeats": Defence(
         "a push that dies without a record is not started again at once",
-        {"liza.landing.branch_pusher:BranchPusher._has_repeated": gives(False)},
+        {"liza.landing.rules.backup_rules:RETRY_AFTER": lambda was: 0.0},
         (f"{BACKUP}test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died",),
     ),
     "tasks of a request": Defence(

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from liza.landing import backup_record, remote_branches
+from liza.landing import branch_backup, remote_branches
 from liza.landing.accepted_origin import accept_origin, find_accepted_origin
-from liza.landing.branch_backup import find_due_tasks
-from liza.landing.branch_pusher import BranchPusher
-from liza.landing.push import push_tasks
+from liza.landing.branch_backup import BranchPusher, push_tasks
 from liza.landing.remote_branches import BranchPush
+from liza.landing.rules import backup_rules
 from liza.model.errors import LizaError
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
@@ -55,7 +54,10 @@ def at_origin(crew: Merges) -> dict[str, str]:
 
 
 def due(crew: Merges) -> tuple[str, ...]:
-    return find_due_tasks(crew.crew, crew.crew.board.read())
+    tips, failure = branch_backup.read_tips(crew.crew.git), branch_backup.read_failure(crew.crew.paths)
+    if backup_rules.is_waiting(failure, crew.crew.clock.now()):
+        return ()
+    return backup_rules.find_due(crew.crew.board.read(), tips, failure)
 
 
 def failure(crew: Merges) -> str:
@@ -107,7 +109,7 @@ def test_a_rebased_branch_replaces_its_own_push_and_no_commit_of_others(crew: Me
     git(crew.crew.paths.task_link("a").resolve(), "pull", "-q", "--no-rebase", "--no-edit", str(bare(crew)), "task/a")
     push_tasks(crew.crew)
     assert at_origin(crew) == {"task/a": crew.tip("task/a")}
-    assert backup_record.read_failure(crew.crew) is None
+    assert branch_backup.read_failure(crew.crew.paths) is None
 
 
 @pytest.mark.campaign
@@ -143,7 +145,7 @@ def test_an_origin_that_rejects_one_branch_has_the_others(crew: Merges) -> None:
     assert at_origin(crew) == {"task/b": crew.tip("task/b")}
     assert due(crew) == (), "a delay runs"
     crew.submitted(crew.claimed("c", "coder-3"))
-    assert due(crew) == ("c",), "the delay is that of a"
+    assert due(crew) == ()
     hook(crew, "update", "#!/bin/sh\n")
     push_tasks(crew.crew)
     assert at_origin(crew).keys() == {"task/a", "task/b", "task/c"}
@@ -155,9 +157,9 @@ def test_an_origin_that_is_gone_is_tried_again_after_a_delay_and_stops_no_task(c
     bare(crew).rename(bare(crew).with_name("moved.git"))
     assert failure(crew).endswith("→ git ls-remote origin")
     assert failure(crew)
-    record = backup_record.read_failure(crew.crew)
+    record = branch_backup.read_failure(crew.crew.paths)
     assert record is not None
-    assert (record.tasks, record.is_general, record.count) == (("a",), True, 2)
+    assert record.tasks == ("a",)
     crew.submitted(crew.claimed("b", "coder-2"))
     assert due(crew) == ()
     verdict(crew.crew, "approve", "fine", task_id="a")
@@ -180,7 +182,7 @@ def test_origin_that_asks_for_a_password_is_reported_at_once(
     assert failure(crew).endswith("→ liza push --origin git@host.example:acme/shop.git")
     assert not (tmp_path / "bin" / "ssh.calls").exists(), "nothing is sent before a person has accepted the address"
     accept_origin(crew.crew, "git@host.example:acme/shop.git")
-    assert (backup_record.read_failure(crew.crew), due(crew)) == (None, ("a",))
+    assert (branch_backup.read_failure(crew.crew.paths), due(crew)) == (None, ("a",))
     assert "it asks for a login" in failure(crew)
     assert "-oBatchMode=yes" in (tmp_path / "bin" / "ssh.calls").read_text()
 
@@ -191,7 +193,7 @@ def test_a_setting_that_an_agent_wrote_pushes_nothing(crew: Merges) -> None:
     state.write_text(state.read_text().replace("\nconfig:\n", "\nconfig:\n  push: auto\n"))
     assert crew.crew.board.read().config.push == "never"
     assert crew.alarms()["unconfirmed_setting"].endswith("→ liza doctor --accept push")
-    pusher = BranchPusher(crew.crew, os.environ, lambda: None)
+    pusher = BranchPusher(crew.crew, os.environ)
     pusher.look(crew.crew.board.read())
     pusher.close()
     assert at_origin(crew) == {}
@@ -226,7 +228,7 @@ def test_a_push_killed_anywhere_is_completed_by_the_next_one(crew: Merges, tmp_p
         assert at_origin(crew)["task/a"] in (before, tip), point
         push_tasks(crew.crew)
         assert at_origin(crew) == {"task/a": tip}, point
-        assert backup_record.read_failure(crew.crew) is None, point
+        assert branch_backup.read_failure(crew.crew.paths) is None, point
     print(f"{killed} of {len(points)} points")
     assert killed >= 6
 
@@ -234,20 +236,18 @@ def test_a_push_killed_anywhere_is_completed_by_the_next_one(crew: Merges, tmp_p
 @pytest.mark.campaign
 def test_a_hanging_origin_delays_no_supervisor_and_ends_with_it(crew: Merges) -> None:
     hook(crew, "pre-receive", f"#!/bin/sh\necho $$ > {bare(crew)}/hook.pid\nexec sleep 600\n")
-    woken: list[None] = []
-    pusher = BranchPusher(crew.crew, os.environ, lambda: woken.append(None))
+    pusher = BranchPusher(crew.crew, os.environ)
     begun = time.monotonic()
     pusher.look(crew.crew.board.read())
     assert time.monotonic() - begun < 1, "the push runs as a child"
     until((bare(crew) / "hook.pid").exists, "a push")
     crew.submitted(crew.claimed("b", "coder-2"))
-    other = BranchPusher(crew.crew, os.environ, lambda: None)
+    other = BranchPusher(crew.crew, os.environ)
     other.look(crew.crew.board.read())
-    assert other._child is None, "another supervisor has the turn"
+    assert other._child is None, "another supervisor pushes"
     hanging = Path("/proc") / (bare(crew) / "hook.pid").read_text().strip()
     pusher.close()
     until(lambda: not hanging.exists(), "the end of the hook")
-    until(lambda: woken, "the wake-up")
 
 
 @pytest.mark.parametrize("limit", [variant(1.0)])
@@ -263,19 +263,18 @@ def test_a_hanging_origin_is_given_up_after_a_time_limit(
 
 
 @pytest.mark.campaign
-def test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died(
-    crew: Merges, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    woken: list[None] = []
-    pusher = BranchPusher(crew.crew, {**os.environ, "LIZA_FAULT": "git.ls-remote"}, lambda: woken.append(None))
-    state = crew.crew.board.read()
-    pusher.look(state)
-    until(lambda: woken, "the end of the push that was killed")
+def test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died(crew: Merges) -> None:
+    def push(pusher: BranchPusher) -> None:
+        pusher.look(state)
+        assert pusher._child is not None
+        pusher._child.wait()
+
+    pusher, state = BranchPusher(crew.crew, {**os.environ, "LIZA_FAULT": "git.ls-remote"}), crew.crew.board.read()
+    push(pusher)
     pusher.look(state)
     assert (pusher._child, at_origin(crew)) == (None, {}), "no second push at once"
-    healthy = BranchPusher(crew.crew, os.environ, lambda: woken.append(None))
-    healthy.look(state)
-    until(lambda: len(woken) == 2, "the end of the push")
+    healthy = BranchPusher(crew.crew, os.environ)
+    push(healthy)
     assert at_origin(crew) == {"task/a": crew.tip("task/a")}
     healthy.look(state)
     assert healthy._child is None

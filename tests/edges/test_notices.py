@@ -165,9 +165,7 @@ def test_a_command_gets_the_alarm_in_its_environment_and_on_stdin_and_never_as_s
     assert not (tmp_path / "planted").exists()
 
 
-def test_a_command_that_fails_says_why_and_one_that_hangs_is_ended_with_its_children(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_command_gives_a_reason_and_a_hanging_one_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_once("echo no route >&2; exit 3", ASKS, tmp_path) == "the command failed with exit status 3: no route"
     assert run_once("echo \0", ASKS, tmp_path) == "the sender could not be started: a text has a NUL"
     assert run_once("kill -9 $$", ASKS, tmp_path) == "the command was ended by signal 9"
@@ -270,7 +268,7 @@ def test_notify_send_gets_the_text_as_arguments_without_markup(tmp_path: Path, m
     )
 
 
-def test_without_a_desktop_the_error_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_desktop_the_error_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Missing, match="notify-send is not installed"):
         require_target(NoticeTarget("desktop"), {})

@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from liza.landing.rules.backup_rules import (
+    RETRY_AFTER,
     BackupFailure,
     TaskTips,
     backup_alarms,
     find_due,
     find_unpushed,
-    retry_delay,
-    seconds_to_retry,
+    is_waiting,
 )
 from liza.landing.rules.push_rules import parse_ref_results
 from liza.model.model import Config, Event, Goal, State, Status, Task
@@ -24,14 +24,10 @@ FAILED = BackupFailure(
     reason="gone",
     next="liza push",
     tasks=("t",),
-    is_general=False,
-    count=1,
     since=NOW,
-    last=NOW - timedelta(seconds=29),
+    last=NOW - timedelta(seconds=RETRY_AFTER - 1),
 )
-GENERAL = replace(FAILED, is_general=True)
 OTHERS = replace(FAILED, tasks=("other",))
-LATER = timedelta(seconds=5)
 
 
 def board(status: Status, last: str = "submit", push: str = "auto") -> State:
@@ -54,39 +50,31 @@ def board(status: Status, last: str = "submit", push: str = "auto") -> State:
         (Status.REJECTED, "reject", "tip", None, None, True),
         (Status.BLOCKED, "block", "tip", None, None, True),
         (Status.MERGED, "merge", "tip", None, None, False),
-        (Status.MERGED, "merge", "tip", None, replace(FAILED, last=NOW - timedelta(hours=1)), True),
+        (Status.MERGED, "merge", "tip", None, FAILED, True),
+        (Status.MERGED, "merge", "tip", None, OTHERS, False),
         (Status.ABANDONED, "drop", "tip", None, None, False),
-        (Status.READY_FOR_REVIEW, "submit", "tip", None, FAILED, False),
         (Status.READY_FOR_REVIEW, "submit", "tip", None, OTHERS, True),
-        (Status.READY_FOR_REVIEW, "submit", "tip", None, replace(OTHERS, is_general=True), False),
     ],
 )
 def test_a_task_is_pushed_when_no_session_writes_and_no_delay_runs(
     status: Status, last: str, tip: str | None, pushed: str | None, failure: BackupFailure | None, is_due: bool
 ) -> None:
     tips = TaskTips({"t": tip} if tip else {}, {"t": pushed} if pushed else {}, {})
-    assert find_due(board(status, last), tips, failure, NOW) == (("t",) if is_due else ())
+    assert find_due(board(status, last), tips, failure) == (("t",) if is_due else ())
 
 
 @pytest.mark.parametrize(("begun", "is_due"), [("tip", True), ("before the rebase", False)])
 def test_a_merged_task_whose_push_was_killed_is_due(begun: str, is_due: bool) -> None:
     tips = TaskTips({"t": "tip"}, {"t": "old"}, {"t": begun})
-    assert find_due(board(Status.MERGED), tips, None, NOW) == (("t",) if is_due else ())
-    assert find_due(board(Status.MERGED), TaskTips({"t": "tip"}, {"t": "tip"}, {"t": begun}), None, NOW) == ()
+    assert find_due(board(Status.MERGED), tips, None) == (("t",) if is_due else ())
+    assert find_due(board(Status.MERGED), TaskTips({"t": "tip"}, {"t": "tip"}, {"t": begun}), None) == ()
 
 
-@pytest.mark.parametrize("failure", [FAILED, GENERAL])
-def test_a_failed_push_is_due_again_after_its_delay(failure: BackupFailure) -> None:
-    tips = TaskTips({"t": "tip"}, {}, {})
-    assert find_due(board(Status.READY_FOR_REVIEW), tips, failure, NOW) == ()
-    assert find_due(board(Status.READY_FOR_REVIEW), tips, failure, NOW + LATER) == ("t",)
-
-
-def test_delays_grow_to_an_hour_and_a_clock_that_was_set_back_delays_nothing() -> None:
-    assert [retry_delay(count) for count in (0, 1, 2, 3, 7, 8, 10_000)] == [0, 30, 60, 120, 1920, 3600, 3600]
-    assert seconds_to_retry(None, NOW) == 0
-    assert seconds_to_retry(replace(FAILED, last=NOW), NOW) == 30
-    assert seconds_to_retry(replace(FAILED, last=NOW + timedelta(days=1)), NOW) == 0
+def test_a_failed_push_waits_five_minutes_and_a_clock_that_was_set_back_delays_nothing() -> None:
+    assert is_waiting(FAILED, NOW)
+    assert not is_waiting(FAILED, NOW + timedelta(seconds=1))
+    assert not is_waiting(replace(FAILED, last=NOW + timedelta(days=1)), NOW)
+    assert not is_waiting(None, NOW)
 
 
 @pytest.mark.parametrize(
@@ -153,15 +141,9 @@ def test_a_branch_is_unpushed_while_its_own_commits_are_nowhere_else(
     assert find_unpushed(board(status), tips) == (("t",) if is_told else ())
 
 
-def test_a_delay_runs_from_the_last_failure_and_is_bounded() -> None:
-    assert [retry_delay(count) for count in (-1, 4, 5, 6)] == [0, 240, 480, 960]
-    assert seconds_to_retry(replace(FAILED, last=NOW - timedelta(seconds=10), count=2), NOW) == 50
-    assert seconds_to_retry(replace(FAILED, last=NOW - timedelta(seconds=90)), NOW) == 0
-
-
 def test_a_claimed_task_without_a_history_is_not_at_rest() -> None:
     state = board(Status.CLAIMED)
     new = replace(state, tasks=(replace(state.tasks[0], history=()),))
-    assert find_due(new, TaskTips({"t": "tip"}, {}, {}), None, NOW) == ()
+    assert find_due(new, TaskTips({"t": "tip"}, {}, {}), None) == ()
     for event in ("stop", "held up", "quota", "ended"):
-        assert find_due(board(Status.CLAIMED, event), TaskTips({"t": "tip"}, {}, {}), None, NOW) == ("t",)
+        assert find_due(board(Status.CLAIMED, event), TaskTips({"t": "tip"}, {}, {}), None) == ("t",)

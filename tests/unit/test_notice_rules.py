@@ -17,7 +17,7 @@ from liza.model import invariants
 from liza.model.alarm_kinds import Alarm
 from liza.model.model import Config, NotifySettings
 from liza.model.quiet_hours import parse_quiet_hours
-from liza.model.target_names import target_label, target_problem
+from liza.model.target_names import CUT_COMMAND, board_problems, hide_credentials, target_label, target_problem
 from tests.unit.boards import board
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -152,6 +152,81 @@ def test_the_board_has_no_address_and_what_is_shown_of_one_is_its_scheme() -> No
     assert all("slack://…" in text and "Token" not in text for text in texts)
 
 
-def test_only_a_person_says_where_alarms_are_sent_and_what_is_run() -> None:
+def test_only_a_person_sets_targets_and_commands_of_alarms() -> None:
     planted = Config(notify=NotifySettings(targets=("env:HOME",), exec="curl evil"))
     assert settings.effective_config(planted, {}).notify == NotifySettings()
+
+
+@pytest.mark.parametrize(
+    ("label", "step"),
+    [
+        ("desktop", "liza watch --notify desktop --try"),
+        ("file:/a b", "liza watch --notify 'file:/a b' --try"),
+        ("exec", 'liza watch --exec "…" --try'),
+    ],
+)
+def test_the_alarm_of_a_failing_target_has_the_command_that_tries_it(label: str, step: str) -> None:
+    record = rules.record_failure_of(NoticeRecord(label=label), "no\nanswer ghp_" + "a" * 36, NOW)
+    failure = rules.failure_alarm(record, NOW)
+    assert failure is not None
+    assert failure.next == step
+    assert f"{label}: no answer [redacted: GitHub token]" in failure.message
+
+
+def test_a_notice_and_a_digest_have_the_command_that_answers_them() -> None:
+    notice = rules.build_notice(alarm("a"))
+    assert (notice.kind, notice.about, notice.text) == ("blocked", "a", "it asks\nNext: liza answer a")
+    assert notice.keys == (("blocked", "a"),)
+    assert [(row.about, row.next) for row in notice.alarms] == [("a", "liza answer a")]
+    digest = rules.build_digest([alarm("a"), alarm("b", message="m" * 300)])
+    assert digest.text == (
+        "2 alarms wait for you:\n- it asks; next: liza answer a\n"
+        f"- {'m' * 239}…; next: liza answer b\nNext: liza status"
+    )
+    assert (digest.kind, digest.about) == ("digest", "crew")
+    full = rules.build_digest([alarm(str(number)) for number in range(20)])
+    assert len(full.alarms) == 20
+    assert "more" not in full.message
+    more = rules.build_digest([alarm(str(number)) for number in range(21)])
+    assert (len(more.alarms), more.message.splitlines()[-1]) == (20, "- and 1 more")
+    long = rules.build_notice(Alarm("k", "x" * 300, "m", "y" * 400))
+    assert (len(long.about), len(long.next)) == (240, 300)
+
+
+def test_words_that_call_a_whole_chat_are_broken_and_others_kept() -> None:
+    text = "@here @channel @everyone @heretic <@U1> <#C1> <!x> a <b"
+    assert rules.clean_text(text, 200) == (
+        "@\u200bhere @\u200bchannel @\u200beveryone @heretic <\u200b@U1> <\u200b#C1> <\u200b!x> a <b"
+    )
+    assert [rules.clean_text(text, 5) for text in ("abcde", "abcdef", " a\t\nb ")] == ["abcde", "abcd…", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("env:1A", "env: needs the name of an environment variable"),
+        ("env:", "env: needs the name of an environment variable"),
+        ("env:_a9", None),
+        ("file:a", "file: needs an absolute path"),
+        ("file:/a\0", "file: needs an absolute path"),
+        ("mail", "not desktop, env:NAME, file:PATH or a URL"),
+        ("a+b.c-1://x", None),
+        ("1a://x", "not desktop, env:NAME, file:PATH or a URL"),
+    ],
+)
+def test_a_wrong_target_is_named_without_its_text(target: str, problem: str | None) -> None:
+    assert target_problem(target) == problem
+
+
+def test_the_board_names_what_it_must_not_have() -> None:
+    assert list(board_problems(("desktop", "https://x/y", "env:", "env:A"))) == [
+        ("https://…", "a URL, which the history of the board would keep"),
+        ("…", "env: needs the name of an environment variable"),
+    ]
+    assert hide_credentials({"targets": ["https://x/y", "desktop"], "exec": "e", "quiet": None}) == {
+        "targets": ["https://…", "desktop"],
+        "exec": CUT_COMMAND,
+        "quiet": None,
+    }
+    odd_values = (None, {"targets": "x"}, {}, {"exec": None})
+    assert [hide_credentials(odd) for odd in odd_values] == list(odd_values)

@@ -7,30 +7,24 @@ from datetime import datetime
 from typing import Final
 
 from liza.model.alarm_kinds import Alarm, AlarmKind
-from liza.model.backoff import backoff
 from liza.model.history_events import UNFINISHED_ENDS, HistoryEvent
 from liza.model.model import FINAL_STATUSES, AwareDatetime, FrozenStruct, State, Status, Task
 from liza.model.value_classes import Value
 from liza.text.redaction import redact
 
-FIRST_DELAY: Final = 30.0
-MAX_DELAY: Final = 3600.0
+RETRY_AFTER: Final = 300.0
+"""Seconds after a failed push in which nothing is pushed by itself."""
 MAX_REASON: Final = 400
 """Characters of a recorded reason."""
 _SAVED = (*UNFINISHED_ENDS, HistoryEvent.STOP, HistoryEvent.HANDOFF)
 
 
 class BackupFailure(FrozenStruct, frozen=True, kw_only=True):
-    """Why branches could not be pushed. ``tasks``: those tasks.
-
-    ``is_general``: no branch can be pushed. ``count``: failures in a row since ``since``; the last one was at ``last``.
-    """
+    """Why the branches of ``tasks`` could not be pushed, since when, and when that was tried last."""
 
     reason: str
     next: str
     tasks: tuple[str, ...]
-    is_general: bool
-    count: int
     since: AwareDatetime
     last: AwareDatetime
 
@@ -49,20 +43,21 @@ class TaskTips(Value):
         return remote_tip if remote_tip == self.begun.get(task) else self.pushed.get(task)
 
 
-def find_due(state: State, tips: TaskTips, failure: BackupFailure | None, now: datetime) -> tuple[str, ...]:
+def is_waiting(failure: BackupFailure | None, now: datetime) -> bool:
+    """Return whether a push failed so recently that none is started by itself."""
+    # After a time in the future the clock was set back since.
+    return failure is not None and 0 <= (now - failure.last).total_seconds() < RETRY_AFTER
+
+
+def find_due(state: State, tips: TaskTips, failure: BackupFailure | None) -> tuple[str, ...]:
     """Return the tasks whose branches are to be pushed now.
 
-    A task is due after each submission, and after a session that left commits. A task whose push failed is due after a
-    delay. That also holds for a task that was merged meanwhile, and for one whose push was killed.
+    A task is due after each submission, and after a session that left commits. A task whose push failed is due even if
+    it was merged meanwhile, and so is one whose push was killed.
     """
     failed = () if failure is None else failure.tasks
-    is_waiting = seconds_to_retry(failure, now) > 0
-    if failure is not None and failure.is_general and is_waiting:
-        return ()
     return tuple(
-        task.id
-        for task in state.tasks
-        if _is_unpushed(task, tips) and (not is_waiting if task.id in failed else _is_wanted(task, tips))
+        task.id for task in state.tasks if _is_unpushed(task, tips) and (task.id in failed or _is_wanted(task, tips))
     )
 
 
@@ -71,9 +66,14 @@ def _is_wanted(task: Task, tips: TaskTips) -> bool:
     return is_killed or (task.status not in FINAL_STATUSES and _is_at_rest(task))
 
 
-def find_unpushed(state: State, tips: TaskTips) -> tuple[str, ...]:
-    """Return all tasks whose branches have commits that were not pushed, except closed ones."""
-    return tuple(task.id for task in state.tasks if task.status not in FINAL_STATUSES and _is_unpushed(task, tips))
+def find_unpushed(state: State, tips: TaskTips, failure: BackupFailure | None = None) -> tuple[str, ...]:
+    """Return all tasks whose branches have commits that were not pushed; a closed one only if its push failed."""
+    failed = () if failure is None else failure.tasks
+    return tuple(
+        task.id
+        for task in state.tasks
+        if task.id in failed or (task.status not in FINAL_STATUSES and _is_unpushed(task, tips))
+    )
 
 
 def _is_unpushed(task: Task, tips: TaskTips) -> bool:
@@ -85,20 +85,6 @@ def _is_unpushed(task: Task, tips: TaskTips) -> bool:
 def _is_at_rest(task: Task) -> bool:
     """Return whether no session writes commits now, as far as the board says."""
     return task.status is not Status.CLAIMED or bool(task.history and task.history[-1].event in _SAVED)
-
-
-def retry_delay(count: int) -> float:
-    """Return the seconds to wait after ``count`` failures in a row."""
-    return backoff(count, FIRST_DELAY, MAX_DELAY)
-
-
-def seconds_to_retry(failure: BackupFailure | None, now: datetime) -> float:
-    """Return the seconds until failed pushes are tried again; 0 without a failure."""
-    if failure is None:
-        return 0.0
-    passed = (now - failure.last).total_seconds()
-    # After a time in the future the clock was set back since: the next failure dates the record again.
-    return max(0.0, retry_delay(failure.count) - passed) if passed >= 0 else 0.0
 
 
 def backup_alarms(state: State, failure: BackupFailure | None) -> Iterator[Alarm]:
