@@ -23,8 +23,8 @@ from benchmarks.projects import commit_work, project, recorded_elsewhere
 from benchmarks.rows import Row, summarize
 from benchmarks.running_crews import process_cpu, resident_memory
 from benchmarks.timing import BARE, run_process
-from liza.board.recorder import record_history
 from liza.crew.crew import find_crew
+from liza.crew.recorder import record_history
 from liza.system import server_control
 from tests.journeys.crews import BIN, Crew
 

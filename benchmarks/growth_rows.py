@@ -15,12 +15,12 @@ from benchmarks.running_crews import RunningCrew, resident_memory
 from benchmarks.sample_boards import TASK, flip
 from benchmarks.timing import BARE, milliseconds, run_process
 from liza.board import revision_journal
-from liza.board.archive_moves import archive_closed
-from liza.board.recorder import record_history
 from liza.board.revision_journal import RevisionRecord
 from liza.crew.crew import find_crew
+from liza.crew.recorder import record_history
 from liza.git import board_history
 from liza.git.board_history import NewRevision
+from liza.tasks.archive import archive_closed
 from tests.journeys.crews import BIN, Crew
 
 GROUP = "growth"
@@ -168,7 +168,7 @@ def _append_records(journal: Path, batch: list[NewRevision]) -> None:
 
 def measure_archive(options: Options) -> Iterator[Row]:
     """`status --json` and `task show` beside ever more archived tasks, and the cost of archiving one."""
-    total, batch = (200, 100) if options.quick else (100_000, 5_000)
+    total, batch = (200, 100) if options.quick else (5_000, 1_000)
     taken = []
     with project(options) as crew:
         for first in range(0, total, batch):

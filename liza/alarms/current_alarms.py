@@ -14,9 +14,9 @@ from liza.alarms.rules import alarms
 from liza.alarms.rules.alarms import AlarmFacts, StoppedProcesses
 from liza.alarms.rules.drift_alarms import RepositoryDrift
 from liza.alarms.rules.sprint_alarms import is_checkpoint_due
-from liza.board import archive_damage, recorded_archive, recorder, revision_journal, signals
+from liza.board import archive_files, revision_journal, signals
 from liza.config import confirmed_settings
-from liza.crew import deleted_parts
+from liza.crew import deleted_parts, recorder
 from liza.crew.crew import Crew
 from liza.git import ref_names
 from liza.git.slots import relocate, slot_records, stuck_slots
@@ -130,9 +130,10 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
             yield merge_alarm
         yield from merge_blocker.find_unwritable(crew, state)
     yield from lost_worktrees.worktree_alarms(crew, state)
-    # A board that was edited may count no archived tasks.
-    if crew.paths.archive.exists() or crew.paths.archive_recorded.exists():
-        yield from _archive_alarms(crew)
+    damage = archive_files.find_damage(crew.paths, state)
+    if damage is not None:
+        message = f".liza/{damage.entry}: {damage.actual}; its tasks are not shown, and no task can be added"
+        yield Alarm(AlarmKind.ARCHIVE_DAMAGED, damage.entry, message, damage.next)
     # A board without the records of a crew, such as a sample board, never had pins.
     if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which settings were confirmed"
@@ -163,18 +164,6 @@ def _disk_alarms(crew: Crew) -> Iterator[Alarm]:
                 faults.setdefault(path.stat().st_dev, fault)
     for reason, command in faults.values():
         yield Alarm(AlarmKind.DISK_FULL, "disk", f"{reason}; sessions and merges wait for it", command)
-
-
-def _archive_alarms(crew: Crew) -> Iterator[Alarm]:
-    """Alarms for archive files that lost entries which the history has."""
-    damaged, cost = {}, "its tasks are not shown, and no task can be added"
-    try:
-        damaged = recorded_archive.find_damaged(crew)
-    except LizaError as error:
-        yield Alarm(AlarmKind.ARCHIVE_DAMAGED, "archive", f"{error.message}: {cost}", error.hint)
-    for name, loss in sorted(damaged.items()):
-        message = f".liza/archive/{name}: {loss.reason}; {cost}"
-        yield Alarm(AlarmKind.ARCHIVE_DAMAGED, name, message, archive_damage.mending_command(crew, name, loss))
 
 
 def _request_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:

@@ -18,12 +18,12 @@ from liza.api import api_server, identity, listener, server_failure, sockets
 from liza.api.application import ApiServer, make_application
 from liza.api.operation_table import OPERATIONS
 from liza.board import events
-from liza.board.recorder import record_if_unsupervised
 from liza.board.store import Board
 from liza.config import confirmed_settings
 from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.recorder import record_if_unsupervised
 from liza.model.errors import LizaError, LockTimeout, Refused, TokenRefused
 from liza.model.model import State
 from liza.model.paths import run_id

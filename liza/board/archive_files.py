@@ -1,17 +1,16 @@
-"""The files of archived tasks: `.liza/archive/YYYY-MM.yaml`, entries appended as they were on the board.
+"""The files of archived tasks: `.liza/archive/YYYY-MM.yaml`, with the entries as they were on the board.
 
-A move is written ahead: first the intent with the text to append, then the append with fsync, then the commit of the
-board, then the intent is deleted. What the board has is not archived, whatever the files say. So a task is in one place
-at any moment, and `repair_move` can finish or undo a move that a crash interrupted.
+A move replaces the file of the month in one step before the board without the tasks is written. What the board has is
+not archived, whatever the files say, so a task is in one place at any moment, also after a crash between the two steps.
+Of several entries of a task the last one counts.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
@@ -20,20 +19,24 @@ from typing import Final
 
 import msgspec
 
+from liza.board.rules import archiving
+from liza.board.rules.archiving import ArchiveTotals
 from liza.board.text import document
 from liza.board.text.document import Document, Part
 from liza.board.text.parse import NeedsSlowPath, Unparsable
 from liza.board.text.splitter import Piece, PieceKind, entry_indent
 from liza.model.errors import BoardInconsistent, NotRegularFile, Refused
-from liza.model.model import State, Task
+from liza.model.model import FINAL_STATUSES, State, Task
 from liza.model.paths import Paths
 from liza.model.value_classes import decodable
 from liza.system import atomic, crash_points, files, untrusted_files
+from liza.text.counts import count_noun
 
 MAX_FILE_SIZE: Final = 1 << 20
 """Bytes of a file to which entries are appended; a longer month has more files: 2026-11.yaml, 2026-11.2.yaml, …"""
 MAX_READ: Final = 2 * files.MAX_BOARD_SIZE
-"""Bytes of an archive file or an intent that is read. One move can be as large as a board."""
+"""Bytes of an archive file that is read. One move can be as large as a board."""
+REPAIR: Final = "liza archive --repair"
 INDENT: Final = 2
 HEAD: Final = (
     "# Closed tasks that left the board, in the order in which they left. `liza task show ID` shows one of them.\n"
@@ -41,6 +44,13 @@ HEAD: Final = (
     "tasks:\n"
 )
 _NAME: Final = re.compile(r"(\d{4}-\d\d)(?:\.([1-9]\d{0,5}))?\.yaml")
+_ENTRY: Final = re.compile(rf"\n {{{INDENT}}}-(?=[ \n])")
+_BODY: Final = re.compile(r"^tasks:[ \t]*(?:#.*)?$", re.MULTILINE)
+_ID: Final = re.compile(r"^(?:  - | {4})id:[ ]*[\"']?([\w.-]+)", re.MULTILINE)
+_MERGE: Final = re.compile(r"merge_commit[\"']?:[ ]*[\"']?([0-9a-f]{40,64})")
+_FORMER_COPY: Final = re.compile(r"^# A former copy of ([\w.-]+);", re.MULTILINE)
+"""Above an entry that version 0.1 turned into a comment, since a later one of the task counts."""
+_COMMENTED_ID: Final = re.compile(r"^[ ]*#[# -]*id:[ ]*[\"']?([\w.-]+)", re.MULTILINE)
 
 
 class ArchiveMove(msgspec.Struct, frozen=True):
@@ -51,42 +61,39 @@ class ArchiveMove(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
 
 
-class ArchiveIntent(msgspec.Struct, frozen=True):
-    """A move under way: ``text`` with the tasks ``ids`` is appended to the file ``name`` of ``size`` bytes."""
+class ArchivedEntry(msgspec.Struct, frozen=True):
+    """An entry of an archive file: its id and its task, or the reason why it cannot be read or does not count."""
 
-    name: str
-    size: int
-    text: str
-    ids: tuple[str, ...]
+    id: str
+    task: Task | None
+    error: str = ""
+
+
+class ArchiveFault(msgspec.Struct, frozen=True):
+    """Something wrong with the archive: the entry, the value found, the value expected, and the ``next`` command.
+
+    ``field`` is what of the entry is meant.
+    """
+
+    entry: str
+    actual: str
+    expected: str
+    next: str
+    field: str = "the value"
+
+
+# ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def list_names(paths: Paths) -> list[str]:
     """Return the names of the archive files, the oldest first. Raises BoardInconsistent if they cannot be read."""
     try:
-        names = [name for name in os.listdir(paths.archive) if _NAME.fullmatch(name)]  # noqa: PTH208 - one call
+        return sorted((path.name for path in paths.archive.iterdir() if is_archive_name(path.name)), key=_order)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise BoardInconsistent(
-            f"{paths.archive} cannot be read: {error.strerror}", _move_away_command(paths.archive)
-        ) from None
-    return sorted(names, key=_order)
-
-
-def _move_away_command(path: Path) -> str:
-    """Return the command that moves a path away. `liza archive --repair` writes the files again then."""
-    return shlex.join(["mv", str(path), f"{path}.odd"])
-
-
-def sort_key(name: str) -> str:
-    """Return a text by which the names of archive files sort in the order in which they were written."""
-    month, number = _order(name)
-    return f"{month}.{number:06d}"
-
-
-def _order(name: str) -> tuple[str, int]:
-    match = _NAME.fullmatch(name)
-    return (match[1], int(match[2] or 1)) if match else (name, 0)
+        command = move_away_command(paths.archive)
+        raise BoardInconsistent(f"{paths.archive} cannot be read: {error.strerror}", command) from None
 
 
 def is_archive_name(name: str) -> bool:
@@ -94,19 +101,35 @@ def is_archive_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def choose_name(names: Iterable[str], sizes: dict[str, int], now: datetime, length: int) -> str:
-    """Return the file to append ``length`` bytes to: the last one of this month, or a new one if that is full.
+def move_away_command(path: Path) -> str:
+    """Return the command that moves a path away. `liza archive --repair` writes the files again then."""
+    return shlex.join(["mv", str(path), f"{path}.odd"])
 
-    ``sizes`` has the files that can be appended to.
+
+def _order(name: str) -> tuple[str, int]:
+    match = _NAME.fullmatch(name)
+    return (match[1], int(match[2] or 1)) if match else (name, 0)
+
+
+def choose_name(paths: Paths, now: datetime, length: int) -> str:
+    """Return the file to append ``length`` bytes to: the last one of this month, or a new one if that is full or
+    cannot be read. Raises BoardInconsistent, Refused if no reader would find the new one.
     """
     month = f"{now:%Y-%m}"
-    parts = [name for name in names if _order(name)[0] == month]
+    parts = [(name, text) for name, text in _read_all(paths).items() if _order(name)[0] == month]
     if not parts:
         return f"{month}.yaml"
-    size = sizes.get(parts[-1])
-    if size is not None and (size + length <= MAX_FILE_SIZE or size <= len(HEAD)):
-        return parts[-1]
-    return f"{month}.{_order(parts[-1])[1] + 1}.yaml"
+    name, text = parts[-1]
+    size = len(text.text.encode())
+    if not text.error and (size + length <= MAX_FILE_SIZE or size <= len(HEAD)):
+        return name
+    following = f"{month}.{_order(name)[1] + 1}.yaml"
+    if not is_archive_name(following):
+        raise Refused(f"the archive cannot have a file {following}", f"ls -l {paths.archive}")
+    return following
+
+
+# ── the move ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def movable_texts(board: Document, ids: Iterable[str]) -> dict[str, str]:
@@ -129,12 +152,9 @@ def _shifted(part: Part) -> str | None:
     lines = part.text.replace("\r\n", "\n").rstrip("\n").split("\n")
     shift = INDENT - entry_indent(part.text)
     text = "".join(_shift_line(line, shift) + "\n" for line in lines)
-    try:
-        moved = document.parse_piece(Piece(PieceKind.ITEM, part.section, text))
-        if moved.value == part.value:
+    with suppress(NeedsSlowPath, Unparsable):
+        if document.parse_piece(Piece(PieceKind.ITEM, part.section, text)).value == part.value:
             return text
-    except (NeedsSlowPath, Unparsable):
-        pass
     return None
 
 
@@ -144,255 +164,255 @@ def _shift_line(line: str, shift: int) -> str:
     return " " * shift + line if shift >= 0 else line.removeprefix(" " * -shift)
 
 
-# ── the move ─────────────────────────────────────────────────────────────────────────────────────────────────────
+def append_entries(paths: Paths, move: ArchiveMove) -> None:
+    """Append entries to an archive file. The caller holds the lock and then writes the board without the tasks.
 
-
-def begin_move(paths: Paths, move: ArchiveMove) -> None:
-    """Append entries to an archive file, with the intent written ahead. The caller holds the lock of the board.
-
-    Raises Refused, WriteFailed, NotRegularFile.
+    Entries of these tasks that the file has already, of a move that failed or of a board that was restored, go.
+    Raises Refused, BoardInconsistent, WriteFailed.
     """
-    path = paths.archive / move.name
-    if not is_archive_name(move.name):
-        # Readers would not find it: a planted file has the highest number of the month.
-        raise Refused(f"the archive cannot have a file {move.name}", f"ls -l {paths.archive}")
     refuse_link(paths)
+    before = read_text(paths, move.name) if move.name in list_names(paths) else HEAD
+    kept = before if before.endswith("\n") else before + "\n"
+    pieces = split_text(kept)
+    if any(piece_id in move.ids for piece_id, _ in pieces):
+        head = kept[: len(kept) - sum(len(piece) for _, piece in pieces)]
+        kept = head + "".join(piece for piece_id, piece in pieces if piece_id not in move.ids)
+    write_file(paths, move.name, kept + move.text)
+
+
+def write_file(paths: Paths, name: str, text: str) -> None:
+    """Replace an archive file in one step, with fsync. The caller holds the lock of the board. Raises WriteFailed."""
+    path = paths.archive / name
     with files.convert_os_errors():
+        is_new = not paths.archive.exists()
         paths.archive.mkdir(mode=0o755, exist_ok=True)
-        current = untrusted_files.read_if_exists(path, MAX_READ)
-    data = current or b""
-    lead = HEAD if not data else "" if data.endswith(b"\n") else "\n"
-    intent = ArchiveIntent(move.name, len(data), lead + move.text, move.ids)
-    files.write_synced(paths.tx / "archive.next", msgspec.json.encode(intent))
-    with files.convert_os_errors():
-        (paths.tx / "archive.next").rename(paths.archive_intent)
-        crash_points.point("renamed", "archive-intent")
-    files.fsync_directory(paths.tx)
-    files.append_synced(path, intent.text.encode())
-    if current is None:
-        files.fsync_directory(paths.archive)
+        source = path if path.exists() else paths.archive
+        atomic.write_from(paths.tx, path, text.encode(), source.stat().st_mode & 0o666)
+    files.fsync_directory(paths.archive)
+    if is_new:
         files.fsync_directory(paths.liza)
 
 
 def refuse_link(paths: Paths) -> None:
     """Raise Refused if the directory is a link: tasks would leave the project, and a purge would not find them."""
     if paths.archive.is_symlink():
-        raise Refused(
-            f"{paths.archive} is a link; the archive is a directory of its own", _move_away_command(paths.archive)
-        )
+        command = move_away_command(paths.archive)
+        raise Refused(f"{paths.archive} is a link; the archive is a directory of its own", command)
 
 
-def end_move(paths: Paths) -> None:
-    """Delete the intent after the commit of the board. If that fails, `repair_move` does it."""
-    with suppress(OSError):
-        paths.archive_intent.unlink(missing_ok=True)
-        crash_points.point("unlinked", "archive-intent")
+class _EarlierIntent(msgspec.Struct):
+    """The file `tx/archive` of version 0.1: a move under way, which appends ``text`` to a file of ``size`` bytes."""
+
+    name: str
+    size: int
+    text: str
 
 
-def read_intent(paths: Paths) -> ArchiveIntent | None:
-    """Return the intent of a move under way; None without one. Raises BoardInconsistent if it cannot be read."""
-    try:
-        data = untrusted_files.read_if_exists(paths.archive_intent, MAX_READ)
-        return None if data is None else msgspec.json.decode(data, type=decodable(ArchiveIntent))
-    except (OSError, NotRegularFile, ValueError, RecursionError) as error:
-        raise BoardInconsistent(
-            f"{paths.archive_intent} cannot be read: {error}", f"mv {paths.archive_intent} {paths.archive_intent}.odd"
-        ) from None
+def finish_earlier_move(paths: Paths) -> None:
+    """Complete the file of a move that version 0.1 was killed in. The caller holds the lock.
 
-
-def repair_move(paths: Paths, state: State) -> None:
-    """Finish or undo a move that a crash interrupted. The caller holds the lock; ``state`` is the repaired board.
-
-    If the board still has all moved tasks, the commit failed: what was appended is removed. Else the file must have
-    the text: what is missing is appended. A board with some of them was edited since: the others are nowhere else.
-    A file that was edited since is left as it is, if it has the tasks. Raises WriteFailed, BoardInconsistent.
+    If the board still has the tasks, the entries in the file do not count. Raises LizaError.
     """
-    if not paths.archive_intent.exists():
-        return
-    intent = read_intent(paths)
-    if intent is None:
-        return
-    is_on_board = {task.id for task in state.tasks}.issuperset(intent.ids)
-    _undo_append(paths, intent) if is_on_board else _finish_append(paths, intent)
-    end_move(paths)
-
-
-@files.convert_os_errors()
-def _undo_append(paths: Paths, intent: ArchiveIntent) -> None:
-    path, text = paths.archive / intent.name, intent.text.encode()
-    data = untrusted_files.read_if_exists(path, MAX_READ)
-    tail = None if data is None else data[intent.size :]
-    # Only bytes of this move are removed, in whole or torn.
-    if tail is None or not text.startswith(tail):
-        return
-    if intent.size == 0:
-        # In one step: an empty file would be reported as a file that lost its entries.
-        path.unlink()
-        crash_points.point("unlinked", intent.name)
-        files.fsync_directory(paths.archive)
-    elif tail:
-        _truncate(path, intent.size)
-
-
-def _truncate(path: Path, size: int) -> None:
-    descriptor = untrusted_files.open_regular(path, os.O_RDWR)
-    try:
-        os.ftruncate(descriptor, size)
-        os.fsync(descriptor)
-        crash_points.point("truncated", path.name)
-    finally:
-        os.close(descriptor)
-
-
-def _finish_append(paths: Paths, intent: ArchiveIntent) -> None:
-    path, text = paths.archive / intent.name, intent.text.encode()
     with files.convert_os_errors():
-        paths.archive.mkdir(mode=0o755, exist_ok=True)
-        data = untrusted_files.read_if_exists(path, MAX_READ) or b""
-    tail = data[intent.size :]
-    if tail.startswith(text):
-        return
-    # The board is committed and the file lacks the end, or the file is gone: its text is still in the intent.
-    if len(data) >= intent.size and text.startswith(tail):
-        missing = text[len(tail) :]
-    elif set(intent.ids) <= set(_ID.findall(data.decode(errors="replace"))):
-        return
-    else:
-        # An edit of a copy from before the move: at worst a task is there twice, which is reported.
-        lead = HEAD if not data else "" if data.endswith(b"\n") else "\n"
-        missing = lead.encode() + text.removeprefix(HEAD.encode())
-    files.append_synced(path, missing)
-    files.fsync_directory(paths.archive)
+        data = untrusted_files.read_if_exists(paths.archive_intent, MAX_READ)
+    with suppress(ValueError, RecursionError):
+        intent = msgspec.json.decode(data or b"", type=decodable(_EarlierIntent))
+        if is_archive_name(intent.name):
+            with files.convert_os_errors():
+                present = untrusted_files.read_if_exists(paths.archive / intent.name, MAX_READ) or b""
+            if intent.text.encode().startswith(present[intent.size :]):
+                write_file(paths, intent.name, (present[: intent.size] + intent.text.encode()).decode())
+    with files.convert_os_errors():
+        paths.archive_intent.unlink(missing_ok=True)
+    crash_points.point("unlinked", "archive-intent")
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class ArchivedEntry(msgspec.Struct, frozen=True):
-    """An entry in an archive file: its id, its place in bytes, and its task, or the reason why it cannot be read."""
+class _ArchiveText:
+    """A file as it was read: its entries as text by position, and those that were parsed. ``error``: it has none."""
 
-    id: str
-    offset: int
-    length: int
-    task: Task | None
-    error: str = ""
+    def __init__(self, stamp: files.Stamp | None, text: str, error: str = "") -> None:
+        self.stamp, self.text, self.error = stamp, text, error
+        self.pieces: list[tuple[str, str]] = []
+        if not error:
+            try:
+                self.pieces = split_text(text)
+            except NeedsSlowPath as fault:
+                self.error = str(fault)
+        self._entries: dict[int, ArchivedEntry] = {}
+
+    def entry(self, index: int) -> ArchivedEntry:
+        """Return an entry, parsed once."""
+        if index not in self._entries:
+            self._entries[index] = _parse_entry(*self.pieces[index])
+        return self._entries[index]
 
 
-_ENTRY: Final = re.compile(rf"^ {{{INDENT}}}-(?=[ \n]|$)", re.MULTILINE)
-_ID: Final = re.compile(r"^[ -]*id:[ ]*[\"']?([\w.-]+)", re.MULTILINE)
-_BODY: Final = re.compile(r"^tasks:[ \t]*(?:#.*)?$", re.MULTILINE)
+_texts: dict[Path, _ArchiveText] = {}
+"""Cache: the files that this process has read, each as long as its stamp is the same."""
 
 
-def split_file(data: bytes, start: int = 0) -> list[ArchivedEntry]:
-    """Return the entries of a file from the byte ``start``, where an entry begins, or 0. Each is parsed alone.
+def _read_all(paths: Paths) -> dict[str, _ArchiveText]:
+    """Return all files by name, the oldest first. Only those that changed are read. Raises BoardInconsistent."""
+    texts = {}
+    for name in list_names(paths):
+        path = paths.archive / name
+        with files.convert_os_errors():
+            stamp = files.read_stamp(path)
+        known = _texts.get(path)
+        if known is None or known.stamp != stamp:
+            try:
+                known = _ArchiveText(stamp, read_text(paths, name))
+            except BoardInconsistent as error:
+                known = _ArchiveText(stamp, "", error.message)
+            _texts[path] = known
+        texts[name] = known
+    return texts
 
-    Raises NeedsSlowPath if the bytes are no file of archived tasks.
-    """
+
+def read_files(paths: Paths) -> dict[str, bytes]:
+    """Return the content of the files by name. Raises BoardInconsistent."""
+    return {name: text.text.encode() for name, text in _read_all(paths).items()}
+
+
+def read_text(paths: Paths, name: str) -> str:
+    """Return the text of an archive file. Raises BoardInconsistent if it cannot be read."""
+    path = paths.archive / name
     try:
-        text = data[start:].decode()
+        return untrusted_files.read(path, MAX_READ).decode()
     except UnicodeDecodeError as error:
-        raise NeedsSlowPath(f"it is not UTF-8: {error.reason}") from None
-    lowest = 0
-    if start == 0:
-        body = _BODY.search(text)
-        if body is None:
-            raise NeedsSlowPath("it has no line `tasks:`")
-        lowest = body.end() + 1
-    starts = [match.start() for match in _ENTRY.finditer(text, lowest)]
-    if _is_content(text[lowest : starts[0] if starts else len(text)]):
+        raise BoardInconsistent(f".liza/archive/{name} is not UTF-8: {error.reason}", f"$EDITOR {path}") from None
+    except (OSError, NotRegularFile) as error:
+        raise BoardInconsistent(f".liza/archive/{name} cannot be read: {error}", f"ls -l {path}") from None
+
+
+def split_text(text: str) -> list[tuple[str, str]]:
+    """Return the entries of a file with their ids, each with the comments directly above it. They end the text.
+
+    Raises NeedsSlowPath if the text is no file of archived tasks.
+    """
+    body = _BODY.search(text)
+    if body is None:
+        raise NeedsSlowPath("it has no line `tasks:`")
+    lowest = body.end()
+    starts = [match.start() + 1 for match in _ENTRY.finditer(text, lowest)]
+    between = text[lowest : starts[0] if starts else len(text)]
+    if any(line.strip() and not line.lstrip().startswith("#") for line in between.split("\n")):
         raise NeedsSlowPath("it has something other than entries that begin with two spaces and a dash")
-    edges = [
-        lowest if start and number == 0 else _comment_start(text, edge, lowest) for number, edge in enumerate(starts)
-    ]
-    offset = start + len(text[: edges[0] if edges else 0].encode())
-    entries = []
-    for first, last in pairwise([*edges, len(text)]):
-        entries.append(parse_entry(text[first:last], offset))
-        offset += entries[-1].length
-    return entries
-
-
-def _is_content(text: str) -> bool:
-    return any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
+    edges = [_comment_start(text, edge, lowest + 1) for edge in starts]
+    return [(_find_id(text[first:last]), text[first:last]) for first, last in pairwise([*edges, len(text)])]
 
 
 def _comment_start(text: str, edge: int, lowest: int) -> int:
     """Return the begin of the comments directly above an entry."""
     while edge > lowest:
         above = text.rfind("\n", 0, edge - 1) + 1
-        if above < lowest or not text[above:edge].startswith(" " * INDENT + "#"):
+        if above < lowest or not text.startswith(" " * INDENT + "#", above):
             return edge
         edge = above
     return edge
 
 
-def parse_entry(piece: str, offset: int) -> ArchivedEntry:
-    """Return the entry in ``piece``, which begins at the byte ``offset`` of its file."""
-    length = len(piece.encode())
+def _find_id(piece: str) -> str:
+    """Return the id of an entry; an empty text if it has none."""
+    match = _ID.search(piece)
+    return match[1] if match else _parse_entry("", piece).id
+
+
+def _parse_entry(task_id: str, piece: str) -> ArchivedEntry:
+    """Return the entry in ``piece``. One that a person made open again is reported, and does not count."""
     try:
         part = document.parse_piece(Piece(PieceKind.ITEM, "tasks", piece))
-        return ArchivedEntry(part.key, offset, length, part.value)
     except (NeedsSlowPath, Unparsable) as error:
-        match = _ID.search(piece)
-        return ArchivedEntry(match[1] if match else "", offset, length, None, str(error) or "it cannot be parsed")
+        return ArchivedEntry(task_id, None, str(error) or "it cannot be parsed")
+    task: Task = part.value
+    is_closed = task.status in FINAL_STATUSES
+    return ArchivedEntry(part.key, task, "" if is_closed else f"its status is {task.status}, which is not final")
 
 
-class Rewrite(msgspec.Struct, frozen=True):
-    """A change of the file ``name`` from the bytes ``before`` to the bytes ``after``."""
-
-    name: str
-    before: bytes
-    after: bytes
+# ── looking up ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def comment_out(paths: Paths, name: str, offsets: Iterable[int]) -> Rewrite:
-    """Return the change that turns the entries that begin at these bytes of a file into comments.
+def list_ids(paths: Paths) -> list[str]:
+    """Return the ids of the tasks in the files that can be read. Raises BoardInconsistent."""
+    return list(dict.fromkeys(task_id for text in _read_all(paths).values() for task_id, _ in text.pieces if task_id))
 
-    Raises BoardInconsistent, also if another entry would read differently.
+
+def find_entries(paths: Paths, ids: Container[str]) -> dict[str, ArchivedEntry]:
+    """Return the last entry of each of these tasks. Raises BoardInconsistent."""
+    places = {
+        task_id: (text, index)
+        for text in _read_all(paths).values()
+        for index, (task_id, _) in enumerate(text.pieces)
+        if task_id in ids
+    }
+    return {task_id: text.entry(index) for task_id, (text, index) in places.items()}
+
+
+def iter_newest(paths: Paths) -> Iterator[Task]:
+    """Yield the tasks that can be read, the last archived first; each is parsed when it is its turn."""
+    seen: set[str] = set()
+    for text in reversed(_read_all(paths).values()):
+        for index in reversed(range(len(text.pieces))):
+            task_id = text.pieces[index][0]
+            entry = text.entry(index) if task_id not in seen else None
+            seen.add(task_id)
+            if entry is not None and entry.task is not None and not entry.error:
+                yield entry.task
+
+
+def find_merged(paths: Paths, commits: Iterable[str]) -> tuple[Task, ...]:
+    """Return the archived tasks with one of these merge commits. Raises BoardInconsistent."""
+    wanted = set(commits)
+    texts = _read_all(paths).values() if wanted else ()
+    ids = {task_id for text in texts for task_id, piece in text.pieces if not wanted.isdisjoint(_MERGE.findall(piece))}
+    tasks = (entry.task for entry in find_entries(paths, ids).values() if not entry.error)
+    return tuple(task for task in tasks if task is not None and task.merge_commit in wanted)
+
+
+def count_totals(paths: Paths, without: Iterable[str]) -> ArchiveTotals:
+    """Return the totals of the archive without the tasks ``without``. All entries are parsed."""
+    on_board = set(without)
+    return archiving.totals_of(task for task in iter_newest(paths) if task.id not in on_board)
+
+
+def find_commented(paths: Paths) -> set[str]:
+    """Return the ids of the entries that a person turned into comments."""
+    texts = [text.text for text in _read_all(paths).values()]
+    return {task_id for text in texts for task_id in set(_COMMENTED_ID.findall(text)) - set(_FORMER_COPY.findall(text))}
+
+
+# ── damage ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def find_damage(paths: Paths, state: State) -> ArchiveFault | None:
+    """Return a file that cannot be read, or that the files have fewer tasks than the board counts; None if all is well.
+
+    Then an id that seems free may be that of an archived task. No entry is parsed.
     """
-    unwanted = set(offsets)
-    before = read_bytes(paths, name)
+    if not state.archived.total and not paths.archive.exists():
+        return None
     try:
-        entries = split_file(before)
-    except NeedsSlowPath as error:
-        raise BoardInconsistent(f".liza/archive/{name} has changed meanwhile: {error}", "liza validate") from None
-    after = before[: entries[0].offset] if entries else before
-    for entry in entries:
-        piece = before[entry.offset : entry.offset + entry.length]
-        after += _as_comment(entry.id, piece) if entry.offset in unwanted else piece
-    kept = [(entry.id, entry.task) for entry in entries if entry.offset not in unwanted]
-    if [(entry.id, entry.task) for entry in split_file(after)] != kept:
-        raise BoardInconsistent(
-            f".liza/archive/{name}: no entry can become a comment without changing another one",
-            shlex.join(["ls", "-l", str(paths.archive / name)]),
-        )
-    return Rewrite(name, before, after)
+        texts = _read_all(paths)
+    except BoardInconsistent as error:
+        return ArchiveFault("archive", f"damaged: {error.message}", "a directory", error.hint, "the directory")
+    for name, text in texts.items():
+        if text.error:
+            return ArchiveFault(f"archive/{name}", f"damaged: {text.error}", "a file of tasks", REPAIR, "the file")
+    number = len(set(list_ids(paths)))
+    if number >= state.archived.total:
+        return None
+    actual = f"the files have {number} of the {count_noun(state.archived.total, 'task')} that the board counts"
+    return ArchiveFault("archive", f"damaged: {actual}", "every archived task", REPAIR, "the files")
 
 
-def rewrite(paths: Paths, change: Rewrite) -> None:
-    """Write a changed file. The caller holds the lock of the board. Raises BoardInconsistent, WriteFailed."""
-    path = paths.archive / change.name
-    if _has_changed(paths, change):
-        raise BoardInconsistent(f".liza/archive/{change.name} has changed meanwhile", "liza archive --repair")
-    with files.convert_os_errors():
-        atomic.write_from(paths.tx, path, change.after, path.stat().st_mode & 0o777)
-    files.fsync_directory(paths.archive)
-
-
-def _has_changed(paths: Paths, change: Rewrite) -> bool:
-    return read_bytes(paths, change.name) != change.before
-
-
-def _as_comment(task_id: str, piece: bytes) -> bytes:
-    lines = piece.rstrip(b"\n").split(b"\n")
-    head = f"# A former copy of {task_id}; its last entry counts:\n".encode()
-    return head + b"".join(b"#" + line + b"\n" for line in lines)
-
-
-def read_bytes(paths: Paths, name: str) -> bytes:
-    """Return the bytes of an archive file. Raises BoardInconsistent if it cannot be read."""
-    path = paths.archive / name
-    try:
-        return untrusted_files.read(path, MAX_READ)
-    except (OSError, NotRegularFile) as error:
-        raise BoardInconsistent(f".liza/archive/{name} cannot be read: {error}", f"ls -l {path}") from None
+def find_faulty_entries(paths: Paths) -> Iterator[ArchiveFault]:
+    """Yield the entries that cannot be read or are not closed. All entries are parsed."""
+    for name, text in _read_all(paths).items():
+        command = f"$EDITOR {shlex.quote(str(paths.archive / name))}"
+        for index, (task_id, _) in enumerate(text.pieces):
+            if error := text.entry(index).error:
+                place = f"archive/{name}: {task_id}" if task_id else f"archive/{name}"
+                yield ArchiveFault(place, f"faulty: {error}", "an entry of a closed task", command, "the entry")

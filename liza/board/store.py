@@ -318,10 +318,8 @@ class Board:
 
     def _commit_move(self, locked: LockedBoard, changed: Document, record: RevisionRecord, move: ArchiveMove) -> None:
         """Append entries to the archive, then write the revision without them."""
-        archive_files.repair_move(self.paths, locked.document.state)
-        archive_files.begin_move(self.paths, move)
+        archive_files.append_entries(self.paths, move)
         self._commit(locked, changed, msgspec.structs.replace(record, archived=move.ids))
-        archive_files.end_move(self.paths)
 
     def _write_board(self, changed: Document, data: bytes, intent: WriteIntent) -> None:
         next_board = commit_steps.write_next_board(self._board_paths, data)
@@ -379,14 +377,9 @@ class Board:
         self._require_crew()
         with self._one_thread(), self._repairer.lock_and_repair(self._hold_lock) as locked:
             if self._board_paths.archive_intent.exists():
-                self._repair_move(locked.document.state)
+                with suppress(LizaError):
+                    archive_files.finish_earlier_move(self.paths)
             yield locked
-
-    def _repair_move(self, state: State) -> None:
-        """Finish or undo a move to the archive that a crash interrupted."""
-        # A move that cannot be repaired now stays in its intent, where readers find its tasks.
-        with suppress(LizaError):
-            archive_files.repair_move(self.paths, state)
 
 
 def _raise_if_any(violations: tuple[Violation, ...]) -> None:

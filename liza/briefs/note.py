@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 
-from liza.board import archived_tasks
 from liza.briefs import inbox
 from liza.briefs.rules import message_rules
 from liza.briefs.rules.prompt_rules import PromptPriority
@@ -21,6 +20,7 @@ from liza.model.value_classes import replace
 from liza.programs import run_state
 from liza.programs.presets import sidecar_order
 from liza.programs.session.run_directory import PANE_FILE, RunDir
+from liza.tasks import archived_tasks
 from liza.tasks.rules import backlog
 
 
@@ -114,7 +114,7 @@ def note(crew: Crew, text: str, to: str | None = None) -> Result:
 
 
 def _refuse_archived(crew: Crew, state: State, to: str | None) -> None:
-    archived_tasks.refuse_archived(crew, state, [to] if to is not None and to not in state.agents else [])
+    archived_tasks.refuse_archived(crew.paths, state, [to] if to is not None and to not in state.agents else [])
 
 
 def _recipient(state: State, to: str | None) -> str | None:

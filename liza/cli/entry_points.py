@@ -119,8 +119,8 @@ def _record_history() -> None:
     """Write the spooled revisions to the history, as the last step and only if no living supervisor does it."""
     if "liza.crew.crew" not in sys.modules:
         return
-    from liza.board.recorder import record_if_unsupervised
     from liza.crew.crew import find_crew_or_none
+    from liza.crew.recorder import record_if_unsupervised
 
     # A failure is harmless: the revisions stay in the spool, and the command itself is done.
     with suppress(LizaError, OSError):

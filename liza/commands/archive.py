@@ -19,7 +19,7 @@ def archive(
     keep: Annotated[int, typer.Option("--keep", metavar="N", help="Leave the N newest closed tasks.")] = 0,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Move nothing: write missing files, mark former copies, count the tasks anew."),
+        typer.Option("--repair", help="Move nothing: restore lost entries from the history, count the tasks anew."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

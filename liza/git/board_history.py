@@ -6,6 +6,7 @@ branch`` and ``git push --all`` ignore it. The index and HEAD are not touched.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -206,9 +207,12 @@ def list_archive(git: Git) -> dict[str, str]:
     return _list_objects(git, HISTORY_REF, f"{ARCHIVE_DIRECTORY}/")
 
 
-def read_object(git: Git, name: str) -> bytes:
-    """Return the content of a recorded file by its object id. Raises GitFailed."""
-    return git.raw("cat-file", "blob", name)
+def has_content(object_id: str | None, data: bytes) -> bool:
+    """Return whether the object of a recorded file is this content."""
+    if object_id is None:
+        return False
+    digest = hashlib.sha1 if len(object_id) == 40 else hashlib.sha256
+    return digest(b"blob %d\0" % len(data) + data).hexdigest() == object_id
 
 
 def read_archive_file(git: Git, name: str) -> bytes | None:

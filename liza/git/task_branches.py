@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from liza.board import archived_tasks
+from liza.board import archive_files
 from liza.crew.crew import Crew
 from liza.git.merge import merge_refs, merges
 from liza.model.paths import branch_of
@@ -21,8 +21,7 @@ def find_persons_branches(crew: Crew, branches: Iterable[str]) -> frozenset[str]
     rest = frozenset(branches) - tasks
     if not rest:
         return rest
-    index = archived_tasks.open_index(crew)
-    archived = set() if index is None else {branch_of(task_id) for task_id in index.ids()}
+    archived = {branch_of(task_id) for task_id in archive_files.list_ids(crew.paths)}
     saved = {branch_of(name.partition("/")[0]) for name in merge_refs.refs_below(crew.git, "refs/liza/salvage/")}
     return rest - archived - saved - _checked_out_in_slots(crew)
 

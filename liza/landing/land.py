@@ -6,7 +6,6 @@ import shlex
 from contextlib import suppress
 from typing import Any
 
-from liza.board import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -22,6 +21,7 @@ from liza.model.errors import Refused, UnknownId
 from liza.model.model import Status, Task
 from liza.model.value_classes import Value
 from liza.recovery import drift
+from liza.tasks import archived_tasks
 from liza.text.counts import count_noun
 
 _NAME = "land"
@@ -153,7 +153,7 @@ def landed_tasks(crew: Crew, landing: Landing) -> list[Task]:
     """Return the merged tasks whose work the branch does not have yet, archived ones first. Raises LizaError."""
     commits, state = set(_list_new(crew, landing)), crew.board.read()
     on_board = [task for task in state.tasks if task.merge_commit in commits]
-    return [*archived_tasks.read_merged(crew, state, commits), *on_board]
+    return [*archived_tasks.find_merged(crew.paths, state, commits), *on_board]
 
 
 def run_landing_gates(crew: Crew, landing: Landing, *, untested: bool = False) -> candidate.CandidateResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Any, Protocol
 
-from liza.board import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -32,6 +31,7 @@ from liza.model.model import State, TrackedRequest
 from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
 from liza.system import atomic, crash_points, untrusted_files
+from liza.tasks import archived_tasks
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.rules import backlog
 from liza.tasks.rules.backlog import RequestContext
@@ -125,7 +125,7 @@ def _take(crew: Crew, reading: _Reading) -> _SyncedRequest:
     The documents are written before it. If the board changed what was decided meanwhile, it is decided again.
     """
     feedback = reading.feedback
-    archived_tasks.refuse_damaged(crew)
+    archived_tasks.refuse_damaged(crew.paths, crew.board.read())
     outputs: dict[str, str] = {}
     for _ in range(_MAX_TRIES):
         state = crew.board.read()
@@ -179,7 +179,7 @@ class _UsedIds(Container[str]):
         name = str(task_id)
         if name in self.new or self._state.task(name) is not None:
             return True
-        if name in archived_tasks.find_outcomes(self._crew, self._state, [name]):
+        if name in archived_tasks.find_outcomes(self._crew.paths, self._state, [name]):
             return True
         data = untrusted_files.read_if_exists(self._crew.paths.specs / f"{name}.md")
         return data is not None and not feedback_text.is_feedback_document(data.decode("utf-8", "replace"), name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from liza.board import archived_tasks
 from liza.crew.crew import Crew
 from liza.git.merge import conflicts, merge_refs, merges
 from liza.git.merge.branch_moves import MoveOutcome
@@ -26,6 +25,7 @@ from liza.model.model import Epic, EpicMerge, EpicStep, MergeInProgress, State, 
 from liza.model.paths import is_person
 from liza.model.transitions import Invocation
 from liza.system import atomic, crash_points
+from liza.tasks import archived_tasks
 from liza.tasks.rules import backlog
 from liza.tasks.rules.backlog import RequestContext
 from liza.tasks.rules.narration import LIZA
@@ -247,7 +247,7 @@ def _add_mend(crew: Crew, by: str, job: EpicJob, failure: str) -> None:
     """Add a task that makes the epic merge; after too many of them a person must look at it."""
     state = crew.board.read()
     task_id = epic_rules.mend_task_id(job, merges.branch_tip(crew.git, job.branch) or "")
-    names = archived_tasks.find_outcomes(crew, state, [task_id])
+    names = archived_tasks.find_outcomes(crew.paths, state, [task_id])
     merges.delete_candidate(crew.git, _name(job.epic))
     if state.task(task_id) is not None or task_id in names or not epic_rules.may_mend(state, job.epic):
         _record_failure(crew, by, job, epic_rules.needs_person(job, failure))

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 
-from liza.board import archive_moves, archived_tasks
 from liza.config.rules import test_proof
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -25,6 +24,7 @@ from liza.model.state_words import task_word
 from liza.model.task_groups import changed_tasks
 from liza.model.value_classes import replace
 from liza.recovery import slot_limits
+from liza.tasks import archive, archived_tasks
 from liza.tasks.rules import claims
 
 _NOT_MERGED = (Status.INTEGRATION_FAILED, Status.BLOCKED)
@@ -82,7 +82,7 @@ def _merge_and_archive(
         result = _merge(locked, by, task_id, untested=untested)
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
-    archive_moves.archive_if_due(crew, merge_outcomes.merge_actor(by))
+    archive.archive_if_due(crew, merge_outcomes.merge_actor(by))
     if crew.board.read().config.slots.max_bytes is not None:
         slot_limits.keep_limit_after(crew, "the merge")
     return replace(result, message="\n".join(filter(None, (result.message, *failed))))
@@ -118,7 +118,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
     job = None if task_id else epic_rules.due_job(before, crew.clock.now())
     if job is not None:
         return _merge_epic(crew, by, job.epic, job)
-    archived_tasks.refuse_archived(crew, before, [task_id] if task_id is not None else [])
+    archived_tasks.refuse_archived(crew.paths, before, [task_id] if task_id is not None else [])
     if task_id is not None and claims.get_task(before, task_id).status is Status.MERGED:
         return _merge_result(crew, start, before, task_id)
     task = (

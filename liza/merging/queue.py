@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from liza.board import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -20,6 +19,7 @@ from liza.model.gates import GateOutcome, GateRun
 from liza.model.model import Gate, State, Task
 from liza.model.value_classes import asdict as fields_of
 from liza.model.value_classes import replace
+from liza.tasks import archived_tasks
 from liza.tasks.rules import claims
 from liza.view.rules.queue_rows import queue_rows
 from liza.view.rules.structs import QueueRow
@@ -138,7 +138,7 @@ def retry(crew: Crew, task_id: str) -> Result:
 
 def _change(crew: Crew, task_id: str, message: str, change: Callable[[State, str], State]) -> Result:
     by = require_person(crew, planner=False)
-    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
+    archived_tasks.refuse_archived(crew.paths, crew.board.read(), [task_id])
     merge_lock.recover_if_dead(crew, by, task_id)
     with crew.change(by, "queue", task_id) as tx:
         tx.state = change(tx.state, task_id)

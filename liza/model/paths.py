@@ -198,26 +198,13 @@ class Paths(Value):
 
     @property
     def archive_intent(self) -> Path:
+        """A move to the archive that a crash of version 0.1 interrupted."""
         return self.tx / "archive"
-
-    @property
-    def archive_index(self) -> Path:
-        return self.tx / "archive.index"
-
-    @property
-    def archive_recorded(self) -> Path:
-        """Stamps of the archive files that the history has."""
-        return self.tx / "archive.stamps"
 
     @property
     def unwritable_tasks(self) -> Path:
         """The tasks that the last merger could not set aside on the board, with the reasons."""
         return self.tx / "unwritable"
-
-    @property
-    def archive_compared(self) -> Path:
-        """What archive files lost against the history; derived."""
-        return self.tx / "archive.compared"
 
     @property
     def archive_failed(self) -> Path:

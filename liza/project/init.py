@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board.recorder import record_history
 from liza.box import support
 from liza.config import confirmed_settings
 from liza.crew import layout, moved_repository
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
+from liza.crew.recorder import record_history
 from liza.crew.result import Result
 from liza.git import board_history, git_config, local_files, ref_names, symbolic_refs
 from liza.git.hiding import brief_filter, slot_excludes

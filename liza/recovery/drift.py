@@ -13,7 +13,6 @@ from pathlib import Path
 
 from liza.alarms.rules.drift_alarms import RepositoryDrift
 from liza.alarms.rules.merge_alarms import AbsentCheckout
-from liza.board import archived_tasks
 from liza.crew.crew import Crew
 from liza.git import ref_names, symbolic_refs
 from liza.git.git_config import git_dirs
@@ -26,6 +25,7 @@ from liza.model.model import State, Status, Task
 from liza.model.value_classes import Value, replace
 from liza.recovery import drift_cache
 from liza.recovery.drift_cache import CachedDrift, RepositoryStamp
+from liza.tasks import archived_tasks
 from liza.text.undecoded import escape_undecoded
 
 LAST_INTEGRATION_REF = merges.LAST_INTEGRATION_REF
@@ -258,7 +258,7 @@ def _lost_tasks(crew: Crew, state: State, removed: Iterable[str]) -> tuple[str, 
     """Return the merged tasks of which both the merge commit and the reviewed commit are gone."""
     commits = set(removed)
     merged = [task for task in state.tasks if task.status is Status.MERGED]
-    merged += archived_tasks.find_merged(crew, state, commits)
+    merged += archived_tasks.find_merged(crew.paths, state, commits)
     return tuple(task.id for task in merged if {task.merge_commit, task.review_commit} <= commits)
 
 
@@ -267,7 +267,7 @@ def _liza_commits(crew: Crew, state: State, added: Iterable[str], tested: Iterab
     commits = set(added)
     on_board = [task.merge_commit for task in state.tasks if targets.is_on_integration(task)]
     landed = [commit for epic in state.epics.values() for commit in epic.landed]
-    archived = [task.merge_commit for task in archived_tasks.find_merged(crew, state, commits)]
+    archived = [task.merge_commit for task in archived_tasks.find_merged(crew.paths, state, commits)]
     return commits & {*on_board, *landed, *archived, *tested}
 
 
@@ -291,7 +291,7 @@ def _newest_merge(crew: Crew, state: State) -> str | None:
         if task.merge_commit and targets.is_on_integration(task) and COMMIT.fullmatch(task.merge_commit)
     ]
     merge_commits += filter(COMMIT.fullmatch, (commit for epic in state.epics.values() for commit in epic.landed))
-    merge_commits += filter(COMMIT.fullmatch, archived_tasks.newest_merges(crew, state))
+    merge_commits += filter(COMMIT.fullmatch, archived_tasks.newest_merges(crew.paths, state))
     if not merge_commits:
         return None
     return crew.git.out("rev-list", "--ignore-missing", "--topo-order", "-n1", *merge_commits) or None

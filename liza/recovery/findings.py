@@ -11,10 +11,11 @@ from typing import Any
 from liza.alarms.rules import drift_alarms, merge_alarms
 from liza.api import api_server
 from liza.api.rules import address_checks
-from liza.board import archive_damage, recorded_archive, recorder, revision_journal
+from liza.board import archive_files, revision_journal
 from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.config.rules import settings
+from liza.crew import recorder
 from liza.crew.crew import Crew
 from liza.git import board_history
 from liza.git.merge import branch_moves
@@ -197,10 +198,9 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
 
 
 def _check_archive(crew: Crew, state: State) -> Iterator[Finding]:
-    for name, loss in sorted(recorded_archive.find_damaged(crew).items()):
-        yield Finding(
-            "archive", f".liza/archive/{name}: {loss.reason}", False, archive_damage.mending_command(crew, name, loss)
-        )
+    damage = archive_files.find_damage(crew.paths, state)
+    if damage is not None:
+        yield Finding("archive", f".liza/{damage.entry}: {damage.actual}", False, damage.next)
 
 
 def _check_inboxes(crew: Crew, state: State) -> Iterator[Finding]:

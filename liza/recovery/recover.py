@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from liza.board.recorder import record_history
 from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
+from liza.crew.recorder import record_history
 from liza.git.merge import merge_refs, merges
 from liza.git.orphan_slots import release_orphan_slot, remove_orphan_links
 from liza.git.slots import leftovers, stuck_slots

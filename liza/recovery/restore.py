@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from liza.board import archive_damage
 from liza.board.store import Restored
 from liza.crew import deleted_parts, layout
 from liza.crew.caller import require_person
@@ -18,6 +17,7 @@ from liza.model.paths import agent_of
 from liza.model.statuses import AgentStatus
 from liza.programs.session import run_directory
 from liza.supervisor.down import down
+from liza.tasks import archive
 from liza.tasks.rules.give_back import give_back_work
 from liza.tasks.rules.up_command import up_command_for
 
@@ -62,8 +62,8 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
         layout.create_layout(crew)
     restored = None if board_error is None else crew.board.restore(by, lambda: _last_good_text(crew))
     state = crew.board.read()
-    archive = archive_damage.restore_files(crew, by)
-    if restored is None and not damaged and not archive.names:
+    restored_archive = archive.restore_files(crew, by)
+    if restored is None and not damaged and not restored_archive.names:
         return Result("unchanged", None, None, "liza status", {"revision": state.revision, "ended": list(ended)})
     lines = [_ENDED_NOTE.format(", ".join(ended))] if ended else []
     restored_state = state if restored is None else restored.state
@@ -72,9 +72,7 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
         if restored
         else [f"the board is unchanged: revision {state.revision}"]
     )
-    if archive.names:
-        lines.append(f"restored from the history: {', '.join(f'.liza/archive/{name}' for name in archive.names)}")
-    lines += [f"the damaged file is kept in {copy.relative_to(crew.paths.root)}" for copy in archive.copies]
+    lines += archive.restored_lines(crew.paths, restored_archive)
     if damaged:
         settings_lines = layout.restore_confirmed_settings(crew) if no_pins else ()
         has_goal = (crew.paths.root / layout.GOAL_FILE).exists()
@@ -89,7 +87,7 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
         "restored": restored_state.revision,
         "was": board_error,
         "kept": broken_copy and str(broken_copy),
-        "archive": list(archive.names),
+        "archive": list(restored_archive.names),
     }
     is_running = any(map(crew.is_supervised, restored_state.agents))
     lines += ["the crew continues"] * is_running

@@ -9,9 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.api import api_server
-from liza.board import recorder
 from liza.briefs import checkout_brief
-from liza.crew import deleted_parts, layout
+from liza.crew import deleted_parts, layout, recorder
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result

@@ -12,11 +12,11 @@ from contextlib import suppress
 from liza.alarms import confinement
 from liza.alarms.rules.alarms import BY_HAND_HINT
 from liza.api.server_keeper import ServerKeeper
-from liza.board.recorder import record_at_exit
 from liza.box import support
 from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.crew.recorder import record_at_exit
 from liza.model.errors import LizaError, LockTimeout, Refused
 from liza.model.model import Config, SupervisorExit
 from liza.model.paths import parse_agent_id, role_of

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from liza.board import archived_tasks
 from liza.crew.crew import Crew
 from liza.model.errors import Refused
 from liza.model.model import Status, Task
 from liza.model.paths import check_task_id as checked_id
 from liza.model.state_words import describe_task
 from liza.model.value_classes import Value
+from liza.tasks import archived_tasks
 from liza.tasks.rules import claims
 
 
@@ -33,7 +33,7 @@ def find_open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQues
     """
     state = crew.board.read()
     if task_id is not None:
-        archived_tasks.refuse_archived(crew, state, [checked_id(task_id)])
+        archived_tasks.refuse_archived(crew.paths, state, [checked_id(task_id)])
         task = claims.get_task(state, task_id)
         if task.status is not Status.BLOCKED:
             raise Refused(f"{describe_task(task.id, task.status)}: it has no question", f"liza task show {task.id}")

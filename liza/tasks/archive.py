@@ -1,32 +1,39 @@
-"""archive: move closed tasks from the board to `.liza/archive`, or repair that."""
+"""archive: move closed tasks from the board to `.liza/archive`, or repair that from the history."""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
 
 import msgspec
 
-from liza.board import (
-    archive_damage,
-    archive_files,
-    archive_loss,
-    archive_moves,
-    archived_tasks,
-    recorded_archive,
-    revision_journal,
-)
-from liza.board.archive_index import ArchiveIndex
+from liza.board import archive_files, revision_journal
+from liza.board.archive_files import ArchiveMove
 from liza.board.rules import archiving
+from liza.board.rules.archiving import ArchiveTotals
+from liza.board.text.parse import NeedsSlowPath
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.model.errors import BoardInconsistent, UsageError
-from liza.model.model import FINAL_STATUSES
+from liza.git import board_history
+from liza.git.runner import Git
+from liza.model.errors import BoardInconsistent, LizaError, UsageError
+from liza.model.model import FINAL_STATUSES, State
+from liza.model.paths import Paths
+from liza.programs.session.run_directory import RunDir
+from liza.system import atomic, crash_points, files
+from liza.tasks import archived_tasks
 from liza.text.counts import count_noun
 
+EVENT = "archive"
+"""Event of a revision that moved tasks to the archive."""
 MAX_NAMES = 5
 """Tasks that the message names."""
+
+
+# ── the move ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def archive(crew: Crew, keep: int = 0) -> Result:
@@ -34,7 +41,7 @@ def archive(crew: Crew, keep: int = 0) -> Result:
     by = require_person(crew, planner=True)
     if keep < 0:
         raise UsageError(f"--keep is {keep}; it is 0 or more", "liza archive --help")
-    moved = archive_moves.archive_closed(crew, by, keep)
+    moved = archive_closed(crew, by, keep)
     state = crew.board.read()
     closed = sum(task.status in FINAL_STATUSES for task in state.tasks)
     waiting = max(0, closed - keep)
@@ -56,97 +63,176 @@ def _moved_line(moved: tuple[str, ...]) -> str:
     return f"{count_noun(len(moved), 'task')} moved to .liza/archive: {', '.join(moved[:MAX_NAMES])}{more}"
 
 
+def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
+    """Move the closed tasks to the archive, except the ``keep`` newest, and return their ids.
+
+    Files are read before the lock is taken: under it only those that changed since then are. Raises Refused, LizaError.
+    """
+    before = crew.board.read()
+    open_runs = _find_open_runs(crew, before)
+    if not archiving.find_archivable(before, open_runs, keep):
+        return ()
+    archive_files.list_ids(crew.paths)
+    with crew.change(by, EVENT) as tx:
+        open_runs |= _find_open_runs(crew, tx.before)
+        tasks = archiving.find_archivable(tx.before, open_runs, keep)
+        texts = archive_files.movable_texts(tx.document, (task.id for task in tasks))
+        if not texts:
+            return ()
+        moved = tuple(task for task in tx.before.tasks if task.id in texts)
+        ids = tuple(task.id for task in moved)
+        text = "".join(texts[task_id] for task_id in ids)
+        tx.state = archiving.move_to_archive(tx.before, moved, _count_before(crew, tx.before, ids))
+        tx.move = ArchiveMove(archive_files.choose_name(crew.paths, crew.clock.now(), len(text.encode())), text, ids)
+    return ids
+
+
+def _count_before(crew: Crew, state: State, moved: tuple[str, ...]) -> ArchiveTotals:
+    """Return the totals of the archive before a move: those of the board.
+
+    If the files have one of the tasks already, the board may have counted it; then the files are counted.
+    """
+    if set(archive_files.list_ids(crew.paths)).isdisjoint(moved):
+        return ArchiveTotals(state.archived.counts, state.archived.verdicts)
+    return archive_files.count_totals(crew.paths, (task.id for task in state.tasks))
+
+
+def archive_if_due(crew: Crew, by: str) -> None:
+    """Archive closed tasks if the board has more than `config.archive_after`. A failure is logged, not raised.
+
+    It is logged once, until nothing fails any more: each merge tries again.
+    """
+    try:
+        keep = archiving.count_to_keep(crew.board.read())
+        if keep is not None:
+            archive_closed(crew, by, keep)
+        crew.paths.archive_failed.unlink(missing_ok=True)
+    except (LizaError, OSError) as error:
+        with suppress(LizaError, OSError):
+            if not crew.paths.archive_failed.exists():
+                crew.append_alert_log([f"archive_failed  closed tasks were not archived: {error}. Next: liza archive"])
+                atomic.write(crew.paths.archive_failed, b"")
+
+
+def _find_open_runs(crew: Crew, state: State) -> frozenset[str]:
+    """Return the newest runs whose sessions are not concluded: supervisors still read the histories of their tasks."""
+    return frozenset(run for run in archiving.newest_runs(state) if _is_open(crew.run_dir(run)))
+
+
+def _is_open(directory: RunDir) -> bool:
+    return directory.exists() and not directory.is_concluded()
+
+
+# ── repair ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RestoredArchive(msgspec.Struct, frozen=True):
+    """The files that got entries from the history, and where the damaged ones are kept."""
+
+    names: tuple[str, ...] = ()
+    copies: tuple[Path, ...] = ()
+
+
+def restore_files(crew: Crew, by: str) -> RestoredArchive:
+    """Write the entries that the history has and that are nowhere now. An unreadable file becomes a copy.
+
+    An entry that a person turned into a comment is not lost. Raises GitFailed, BoardInconsistent, WriteFailed.
+    """
+    recorded = {name: _read_good_version(crew.git, name) for name in board_history.list_archive(crew.git)}
+    names, copies = list[str](), list[Path]()
+    with crew.board.transaction(by, "restore") as tx:
+        for name in archive_files.list_names(crew.paths):
+            if _read_if_readable(crew.paths, name) is None:
+                copies.append(_set_aside(crew, name))
+        known = {task.id for task in tx.before.tasks} | set(archive_files.list_ids(crew.paths))
+        known |= archive_files.find_commented(crew.paths)
+        for name, text in recorded.items():
+            pieces = archive_files.split_text(text) if text is not None else []
+            lost = {task_id: piece for task_id, piece in pieces if task_id not in known}
+            if lost:
+                present = _read_if_readable(crew.paths, name) or archive_files.HEAD
+                whole = present if present.endswith("\n") else present + "\n"
+                archive_files.write_file(crew.paths, name, whole + "".join(lost.values()))
+                names.append(name)
+                known |= lost.keys()
+    return RestoredArchive(tuple(names), tuple(copies))
+
+
+def _read_if_readable(paths: Paths, name: str) -> str | None:
+    """Return the text of an archive file; None if it is missing or is no file of archived tasks."""
+    with suppress(BoardInconsistent, NeedsSlowPath):
+        text = archive_files.read_text(paths, name)
+        archive_files.split_text(text)
+        return text
+    return None
+
+
+def _set_aside(crew: Crew, name: str) -> Path:
+    """Rename an unreadable file, and return its new path. Raises WriteFailed."""
+    path, stamp = crew.paths.archive / name, f"{crew.clock.now():%Y%m%dT%H%M%S}"
+    copies = (path.with_name(f"{name}.damaged-{stamp}{f'.{number}' if number else ''}") for number in count())
+    copy = next(free for free in copies if not os.path.lexists(free))
+    with files.convert_os_errors():
+        path.rename(copy)
+    crash_points.point("renamed", f"{name}.damaged")
+    return copy
+
+
+def _read_good_version(git: Git, name: str) -> str | None:
+    """Return the newest recorded version of a file that can be read as an archive; None if no version can."""
+    newest = board_history.read_archive_file(git, name)
+    for data in chain([newest] if newest is not None else [], board_history.iter_archive_versions(git, name)):
+        with suppress(UnicodeDecodeError, NeedsSlowPath):
+            text = data.decode()
+            archive_files.split_text(text)
+            return text
+    return None
+
+
 def repair(crew: Crew) -> Result:
-    """Repair what is wrong with the archive and needs no decision. Raises Refused, BoardInconsistent, GitFailed."""
+    """Write what the history has of the archive and the files lack, and give the board the numbers and outcomes of the
+    files. Raises Refused, BoardInconsistent, GitFailed, WriteFailed.
+    """
     by = require_person(crew, planner=False)
-    done = repair_archive(crew, by)
-    lines = []
-    if done.restored:
-        lines.append(f"restored from the history: {', '.join(f'.liza/archive/{name}' for name in done.restored)}")
-    lines += [f"the damaged file is kept in {path.relative_to(crew.paths.root)}" for path in done.kept]
-    for name in done.forgotten:
-        lines.append(
-            f".liza/archive/{name} is missing, the history does not have it, and it is not waited for any more"
-        )
-    if done.copies:
-        lines.append(f"{count_noun(done.copies, 'former copy', 'former copies')} of archived tasks became comments")
-    if done.counted != done.counts:
-        lines.append(f"the board counts {count_noun(done.counts, 'archived task')}; it counted {done.counted}")
-    if done.vanished:
-        lines.append(
-            f"no file has {', '.join(done.vanished)} any more, which had been archived;"
-            f" its last entry: liza history {done.vanished[0]} -p"
-        )
-    details = {"restored": list(done.restored), "copies": done.copies, "total": done.counts, "counted": done.counted}
-    details |= {"forgotten": list(done.forgotten), "vanished": list(done.vanished)}
-    if done.is_changed and not lines:
-        lines.append("the board has the numbers and outcomes of the files")
-    if done.faults:
-        lines.append(f"{count_noun(done.faults, 'entry or file has', 'entries or files have')} to be mended by hand")
-    message = "\n".join(lines) or "nothing to repair"
-    return Result("changed" if done.is_changed else "unchanged", None, None, "liza validate", details, message)
-
-
-class ArchiveRepair(msgspec.Struct, frozen=True):
-    """What was repaired: files written from the history, where the damaged ones are kept, copies turned into comments,
-    and the number of archived tasks that the board counted and counts. ``faults``: what a person has to mend.
-    ``forgotten``: missing files that the history does not have either. ``vanished``: archived tasks in no file.
-    """
-
-    restored: tuple[str, ...]
-    kept: tuple[Path, ...]
-    copies: int
-    counted: int
-    counts: int
-    is_changed: bool
-    faults: int
-    forgotten: tuple[str, ...] = ()
-    vanished: tuple[str, ...] = ()
-
-
-def repair_archive(crew: Crew, by: str) -> ArchiveRepair:
-    """Write missing and damaged files from the history, turn former copies of a task into comments, and give the board
-    the numbers and outcomes of the files.
-
-    Raises BoardInconsistent, GitFailed, WriteFailed, LockTimeout.
-    """
     archive_files.refuse_link(crew.paths)
-    restored = archive_damage.restore_files(crew, by)
-    forgotten = recorded_archive.forget_missing(crew)
-    index = ArchiveIndex(crew.paths)
-    # Read and parsed before the lock is taken.
-    copies = index.find_copies()
-    rewrites = [archive_files.comment_out(crew.paths, name, offsets) for name, offsets in copies.items()]
-    vanished = _find_vanished(crew, index)
-    outcomes = archived_tasks.find_changed_outcomes(crew, crew.board.read())
-    with crew.change(by, archive_moves.EVENT) as tx:
-        facts = archive_moves.gather_facts(index, tx.before)
-        for rewrite in rewrites:
-            archive_files.rewrite(crew.paths, rewrite)
-        tx.state = archiving.with_outcomes(archiving.with_totals(tx.before, facts.totals), outcomes)
-    number = sum(map(len, copies.values()))
-    is_changed = bool(restored.names or forgotten or number) or tx.state is not tx.before
-    return ArchiveRepair(
-        restored.names,
-        restored.copies,
-        number,
-        tx.before.archived.total,
-        tx.state.archived.total,
-        is_changed,
-        len(index.find_faults()),
-        forgotten,
-        vanished if tx.state.archived.total < tx.before.archived.total else (),
-    )
+    restored = restore_files(crew, by)
+    lines = restored_lines(crew.paths, restored)
+    outcomes = archived_tasks.find_changed_outcomes(crew.paths, crew.board.read())
+    vanished = _find_vanished(crew)
+    with crew.change(by, EVENT) as tx:
+        totals = archive_files.count_totals(crew.paths, (task.id for task in tx.before.tasks))
+        tx.state = archiving.with_outcomes(archiving.with_totals(tx.before, totals), outcomes)
+    counted, total = tx.before.archived.total, tx.state.archived.total
+    if counted != total:
+        lines.append(f"the board counts {count_noun(total, 'archived task')}; it counted {counted}")
+    if total < counted and vanished:
+        lines.append(
+            f"no file has {', '.join(vanished)} any more, which had been archived;"
+            f" its last entry: liza history {vanished[0]} -p"
+        )
+    is_changed = bool(lines) or tx.state is not tx.before
+    if is_changed and not lines:
+        lines.append("the board has the numbers and outcomes of the files")
+    faults = sum(1 for _ in archive_files.find_faulty_entries(crew.paths))
+    if faults:
+        lines.append(f"{count_noun(faults, 'entry has', 'entries have')} to be mended by hand")
+    details = {"restored": list(restored.names), "total": total, "counted": counted}
+    details["vanished"] = list(vanished) if total < counted else []
+    message = "\n".join(lines) or "nothing to repair"
+    return Result("changed" if is_changed else "unchanged", None, None, "liza validate", details, message)
 
 
-def _find_vanished(crew: Crew, index: ArchiveIndex) -> tuple[str, ...]:
+def restored_lines(paths: Paths, restored: RestoredArchive) -> list[str]:
+    """Return what was restored from the history, in sentences."""
+    names = ", ".join(f".liza/archive/{name}" for name in restored.names)
+    lines = [f"restored from the history: {names}"] if restored.names else []
+    return lines + [f"the damaged file is kept in {copy.relative_to(paths.root)}" for copy in restored.copies]
+
+
+def _find_vanished(crew: Crew) -> tuple[str, ...]:
     """Return the tasks that moved to the archive, as far as the journal goes back, and that are nowhere now."""
     moved = {
         task_id for record in revision_journal.iter_newest_first(crew.paths.journal) for task_id in record.archived
     }
     moved -= {task.id for task in crew.board.read().tasks}
-    moved -= index.find(moved).keys()
-    for name in archive_files.list_names(crew.paths) if moved else ():
-        with suppress(BoardInconsistent):
-            moved -= archive_loss.find_commented(archive_files.read_bytes(crew.paths, name).decode(errors="replace"))
-    return tuple(sorted(moved))
+    return tuple(sorted(moved - set(archive_files.list_ids(crew.paths)) - archive_files.find_commented(crew.paths)))

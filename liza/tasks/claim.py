@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from datetime import datetime
 
-from liza.board import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -21,6 +20,7 @@ from liza.model.value_classes import Value, replace
 from liza.recovery import recover
 from liza.system import crash_points, processes
 from liza.system.locks import Lock
+from liza.tasks import archived_tasks
 from liza.tasks.claim_review import claim_review
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.left_work import describe_left_work
@@ -121,7 +121,7 @@ def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> t
     if is_reserved and recover.undo_dead_reservations(crew, patience=0):
         before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
-        archived_tasks.refuse_archived(crew, before, [task_id])
+        archived_tasks.refuse_archived(crew.paths, before, [task_id])
     evidence = gather_evidence(crew, before)
     now = crew.clock.now()
     chosen = task_id or _pick(before, agent, now, evidence)

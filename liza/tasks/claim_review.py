@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 
-from liza.board import archived_tasks
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.model.errors import Refused, TakenMeanwhile
 from liza.model.model import State
 from liza.model.value_classes import replace
+from liza.tasks import archived_tasks
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import claims, picking, reviews
 from liza.tasks.rules.picking import Evidence, Pick
@@ -23,7 +23,7 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
     """
     before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
-        archived_tasks.refuse_archived(crew, before, [task_id])
+        archived_tasks.refuse_archived(crew.paths, before, [task_id])
     evidence = gather_evidence(crew, before)
     now = crew.clock.now()
     chosen = task_id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from liza.board import archived_tasks
 from liza.crew.crew import Crew
 from liza.git.merge import merges
 from liza.git.runner import Git
@@ -16,6 +15,7 @@ from liza.model.state_words import describe_task
 from liza.model.targets import target_branch
 from liza.model.value_classes import asdict as fields_of
 from liza.recovery import drift
+from liza.tasks import archived_tasks
 from liza.tasks.rules import claims
 
 _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--find-renames")
@@ -28,7 +28,7 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
     ``untracked`` names untracked files, ``comments`` are those of the last rejection on lines. Raises UnknownId,
     Refused, Missing, GitFailed.
     """
-    state = archived_tasks.with_archived(crew, crew.board.read(), checked_id(task_id))
+    state = archived_tasks.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
     task = claims.get_task(state, task_id)
     options = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache, cached_property
-from pathlib import Path
+from itertools import islice
 from typing import Final
 
-from liza.board import archived_tasks
+from liza.board import archive_files
 from liza.crew.crew import Crew
 from liza.git.merge import merge_refs
 from liza.model.errors import LizaError
@@ -76,7 +76,7 @@ class LazyRecords(Mapping[str, tuple[TaskRecord, ...]]):
     def _tasks(self) -> tuple[Task, ...]:
         """The tasks of the board, and archived ones that are not on it."""
         try:
-            archived = _read_archived(self._crew)
+            archived = tuple(islice(archive_files.iter_newest(self._crew.paths), MAX_ARCHIVED))
         except LizaError:
             # `liza validate` names what is wrong with the archive. The records of the board still count.
             archived = ()
@@ -108,18 +108,3 @@ class LazyRecords(Mapping[str, tuple[TaskRecord, ...]]):
 
     def __len__(self) -> int:
         return len(self._state.agents)
-
-
-_archived: dict[Path, dict[str, Task]] = {}
-"""The newest tasks of each archive that this process has read, by id."""
-
-
-def _read_archived(crew: Crew) -> tuple[Task, ...]:
-    """Return the tasks that were archived last. Raises LizaError."""
-    index = archived_tasks.open_index(crew)
-    if index is None:
-        return ()
-    cached, newest = _archived.get(crew.paths.archive, {}), index.newest_ids(MAX_ARCHIVED)
-    read = cached | index.read_tasks(name for name in newest if name not in cached)
-    _archived[crew.paths.archive] = tasks = {name: read[name] for name in newest if name in read}
-    return tuple(tasks.values())

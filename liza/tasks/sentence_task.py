@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from liza.board import archived_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -13,6 +12,7 @@ from liza.model.errors import Refused
 from liza.model.model import Status
 from liza.model.paths import branch_of
 from liza.system import atomic
+from liza.tasks import archived_tasks
 from liza.tasks.rules import sentence_text
 from liza.tasks.task import add
 
@@ -59,7 +59,7 @@ class _TakenIds:
 
     def __contains__(self, task_id: object) -> bool:
         name = str(task_id)
-        outcomes: dict[str, Status] = archived_tasks.find_outcomes(self._crew, self._state, (name,))
+        outcomes: dict[str, Status] = archived_tasks.find_outcomes(self._crew.paths, self._state, (name,))
         return (
             self._state.task(name) is not None
             or name in outcomes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from liza.board import archive_moves, archived_tasks
 from liza.board.task_file import load_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -22,7 +21,7 @@ from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
 from liza.programs.session import session_process
 from liza.system import processes
-from liza.tasks import draft_specs, next_steps
+from liza.tasks import archive, archived_tasks, draft_specs, next_steps
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import backlog, claims, review_alarms, reviews
@@ -45,9 +44,10 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
     specs = find_existing_specs(crew, [task.spec_ref for task in requested if task.spec_ref])
     _refuse_taken_branches(crew, requested)
     context = _with_targets(crew, requested, _request_context(crew, by, specs))
-    # Brings the index up to date before the lock is taken; reading many changed files takes long.
-    _find_archived(crew, crew.board.read(), requested)
-    archived_tasks.refuse_damaged(crew)
+    # Reads the archive before the lock is taken; under it only files that changed since then.
+    before = crew.board.read()
+    _find_archived(crew, before, requested)
+    archived_tasks.refuse_damaged(crew.paths, before)
     with crew.change(by, "add", requested[0].id if len(requested) == 1 else None) as tx:
         # Under the lock: no task can be archived between this look and the change.
         archived = _find_archived(crew, tx.state, requested)
@@ -66,7 +66,7 @@ def check_new_id(crew: Crew, task_id: str) -> None:
     """Raise UsageError or Refused if no task can be added with this id. ``add`` checks it again, under the lock."""
     check_task_id(task_id)
     state = crew.board.read()
-    archived = archived_tasks.find_outcomes(crew, state, [task_id])
+    archived = archived_tasks.find_outcomes(crew.paths, state, [task_id])
     backlog.refuse_taken_id(task_id, {task.id for task in state.tasks}, archived)
     _refuse_taken_branches(crew, [TaskFields(task_id)])
 
@@ -92,7 +92,7 @@ def _find_archived(
 ) -> dict[str, Status]:
     """Return the outcomes of the archived tasks that a request names: as an id, a dependency or a successor."""
     named = [name for task in requested for name in (task.id, *(task.depends_on or ()))]
-    return archived_tasks.find_outcomes(crew, state, (*named, *others))
+    return archived_tasks.find_outcomes(crew.paths, state, (*named, *others))
 
 
 def _missing_parts(state: State, task_id: str, specs: frozenset[str]) -> list[str] | None:
@@ -172,12 +172,12 @@ def edit(crew: Crew, requested: TaskFields) -> Result:
     """Change fields of a task that no agent holds. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
     state = crew.board.read()
-    archived_tasks.refuse_archived(crew, state, [requested.id])
+    archived_tasks.refuse_archived(crew.paths, state, [requested.id])
     existing = claims.get_task(state, requested.id)
     specs = find_existing_specs(crew, [requested.spec_ref or existing.spec_ref])
     _find_archived(crew, state, [requested])  # as in ``add``: not under the lock
     with crew.change(by, "edit", requested.id) as tx:
-        archived = archived_tasks.find_outcomes(crew, tx.state, requested.depends_on or ())
+        archived = archived_tasks.find_outcomes(crew.paths, tx.state, requested.depends_on or ())
         tx.state = backlog.edit(tx.state, requested, replace(_request_context(crew, by, specs), archived=archived))
     missing = _missing_parts(tx.state, requested.id, specs)
     if missing is None:
@@ -191,7 +191,7 @@ def edit(crew: Crew, requested: TaskFields) -> Result:
 def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     """Answer the questions of a BLOCKED task. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
-    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
+    archived_tasks.refuse_archived(crew.paths, crew.board.read(), [task_id])
     with crew.change(by, "unblock", task_id) as tx:
         tx.state = backlog.unblock(tx.state, task_id, answers, Invocation(now=crew.clock.now(), by=by))
     task = claims.get_task(tx.state, task_id)
@@ -225,29 +225,29 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> R
     _refuse_taken_branches(crew, by_tasks.new)
     context = _with_targets(crew, by_tasks.new, context)
     state = crew.board.read()
-    archived_tasks.refuse_archived(crew, state, [task_id])
+    archived_tasks.refuse_archived(crew.paths, state, [task_id])
     _recover_if_dead(crew, by, task_id)
     if by_tasks.new:
-        archived_tasks.refuse_damaged(crew)
+        archived_tasks.refuse_damaged(crew.paths, state)
     _find_archived(crew, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
     with crew.change(by, "supersede", task_id) as tx:
         context = replace(context, archived=_find_archived(crew, tx.state, by_tasks.new, by_tasks.existing))
         tx.state = backlog.supersede(tx.state, task_id, by_tasks.new, by_tasks.existing, context)
     end_task_work(crew, tx.before, task_id)
-    archive_moves.archive_if_due(crew, by)
+    archive.archive_if_due(crew, by)
     return make_result(tx.before, tx.state, task_id, "liza status")
 
 
 def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Result:
     """Abandon a task; its work is saved. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
-    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
+    archived_tasks.refuse_archived(crew.paths, crew.board.read(), [task_id])
     _recover_if_dead(crew, by, task_id)
     with crew.change(by, "drop", task_id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, detail=why or None)
         tx.state = backlog.drop(tx.state, task_id, invocation, dependants)
     end_task_work(crew, tx.before, task_id)
-    archive_moves.archive_if_due(crew, by)
+    archive.archive_if_due(crew, by)
     return make_result(tx.before, tx.state, task_id, "liza status")
 
 
@@ -263,7 +263,7 @@ def release(crew: Crew, task_id: str) -> Result:
     Raises Refused.
     """
     by = require_person(crew, planner=False)
-    archived_tasks.refuse_archived(crew, crew.board.read(), [task_id])
+    archived_tasks.refuse_archived(crew.paths, crew.board.read(), [task_id])
     if claims.get_task(crew.board.read(), task_id).reviewing_by is not None:
         return _release_review(crew, by, task_id)
     with crew.change(by, "fence", task_id) as tx:

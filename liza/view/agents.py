@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from liza.board import archived_tasks, signals
-from liza.board.recorder import record_history
+from liza.board import archive_files, signals
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, open_crew
+from liza.crew.recorder import record_history
 from liza.crew.result import Result
 from liza.git import board_history
 from liza.git.merge import merge_refs
-from liza.model.errors import BoardInconsistent, LizaError, Refused, UnknownId, UsageError
+from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.model.model import FrozenStruct, State, Task
 from liza.model.paths import parse_agent_id, role_of, sort_agents
 from liza.model.type_errors import describe_decode_error
@@ -186,15 +186,10 @@ def own_record(crew: Crew, state: State, agent: str) -> OwnRecord:
 
 def _read_archived(crew: Crew, state: State) -> tuple[list[Task], tuple[str, ...]]:
     """Return the tasks of the archive that are not on the board, and the ids of those that cannot be read."""
-    index = archived_tasks.open_index(crew)
-    tasks, unreadable = [], []
-    for task_id in index.ids() if index is not None else ():
-        if state.task(task_id) is None:
-            try:
-                tasks.append(index.read_task(task_id))  # type: ignore[union-attr]
-            except BoardInconsistent:
-                unreadable.append(task_id)
-    return tasks, tuple(unreadable)
+    ids = {task_id for task_id in archive_files.list_ids(crew.paths) if state.task(task_id) is None}
+    entries = archive_files.find_entries(crew.paths, ids)
+    tasks = [entry.task for entry in entries.values() if entry.task is not None]
+    return tasks, tuple(task_id for task_id, entry in entries.items() if entry.task is None)
 
 
 def export_record(crew: Crew, agent: str) -> ExportedRecord:

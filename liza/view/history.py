@@ -7,17 +7,18 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from liza.board import archived_tasks, revision_journal
+from liza.board import revision_journal
 from liza.board.outside_edits import diff_texts
-from liza.board.recorder import read_conflict, record_if_unsupervised
 from liza.board.revision_journal import RevisionRecord
 from liza.board.store import format_subject as subject
 from liza.crew.crew import Crew
+from liza.crew.recorder import read_conflict, record_if_unsupervised
 from liza.git import board_history as recorded
 from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.paths import check_task_id as checked_id
 from liza.model.value_classes import Value, replace
+from liza.tasks import archived_tasks
 from liza.tasks.rules.narration import NewsItem, find_news, recall_news
 from liza.text.times import format_time
 from liza.view.change_stream import watch_changes
@@ -35,7 +36,7 @@ def recall_events(crew: Crew, task_id: str | None, limit: int) -> PastNews:
     state = crew.board.read()
     if task_id is None:
         return PastNews(recall_news(state)[-limit:], state.archived.total)
-    state = archived_tasks.with_archived(crew, state, checked_id(task_id))
+    state = archived_tasks.with_archived(crew.paths, state, checked_id(task_id))
     return PastNews(recall_news(_only(state, task_id))[-limit:])
 
 
@@ -61,7 +62,7 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
     Revisions that are not recorded in git yet come from the journal. Raises UnknownId, HistoryConflict, GitFailed.
     """
     if task_id is not None:
-        archived_tasks.with_archived(crew, crew.board.read(), checked_id(task_id))
+        archived_tasks.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
     # This command only reads. Revisions that cannot be recorded now, for example on a full disk, come from the journal.
     with suppress(LizaError, OSError):
         record_if_unsupervised(crew)

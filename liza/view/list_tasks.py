@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from liza.board import archived_tasks
+from liza.board import archive_files
+from liza.board.archive_files import ArchivedEntry
 from liza.crew.crew import Crew
 from liza.model.errors import UsageError
 from liza.model.model import State, Status
@@ -45,20 +44,32 @@ def list_tasks(crew: Crew, words: Sequence[str] | None = None) -> TaskList:
 
 
 def list_archived(crew: Crew, words: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the tasks of the archive by id, with what its index has. A task whose entry cannot be read has the
-    ``error``, and is always among them.
+    """Return the tasks of the archive by id, with their outcomes. A task whose entry cannot be read has the ``error``,
+    and is always among them.
 
     Raises UsageError for an unknown word, BoardInconsistent if the archive cannot be read.
     """
     wanted = _parse_statuses(words)
-    state, index = crew.board.read(), archived_tasks.open_index(crew)
-    entries = [] if index is None else sorted(index.find(index.ids()).values(), key=lambda entry: entry.id)
+    state = crew.board.read()
+    entries = archive_files.find_entries(crew.paths, set(archive_files.list_ids(crew.paths)))
     rows = [
-        msgspec.structs.asdict(entry)
-        for entry in entries
-        if state.task(entry.id) is None and (entry.status in wanted or entry.error)
+        _archived_row(task_id, entry)
+        for task_id, entry in sorted(entries.items())
+        if state.task(task_id) is None and (entry.error or (entry.task and entry.task.status in wanted))
     ]
     return _list_fields(rows, _count_archived(state, wanted))
+
+
+def _archived_row(task_id: str, entry: ArchivedEntry) -> dict[str, Any]:
+    task = None if entry.error else entry.task
+    return {
+        "id": task_id,
+        "status": task.status.value if task else "",
+        "error": entry.error,
+        "merge_commit": task and task.merge_commit,
+        "review_commit": task and task.review_commit,
+        "superseded_by": list(task.superseded_by) if task else [],
+    }
 
 
 def _list_fields(tasks: list[dict[str, Any]], archived: Mapping[str, int]) -> dict[str, Any]:

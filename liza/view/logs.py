@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from liza.board import archived_tasks
 from liza.briefs import delivery_log
 from liza.briefs.delivery_log import DeliveryEntry
 from liza.crew.crew import Crew
@@ -23,6 +22,7 @@ from liza.programs import run_state
 from liza.programs.session import run_archive, run_directory, session_process
 from liza.programs.session.run_archive import OutputTail
 from liza.system import untrusted_files
+from liza.tasks import archived_tasks
 from liza.text.redaction import redact, redactable_length
 from liza.text.suggestions import did_you_mean
 
@@ -111,7 +111,7 @@ def resolve_run(crew: Crew, name: str) -> str:
     if "." in name:
         return name
     state = crew.board.read()
-    task = archived_tasks.find_task(crew, state, name) if name not in state.agents else None
+    task = archived_tasks.find_task(crew.paths, state, name) if name not in state.agents else None
     if task is None:
         try:
             return parse_agent_id(name)

@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from liza.board import archived_tasks
 from liza.briefs.inbox import delivery_statistics
 from liza.crew.crew import Crew
 from liza.model import derived, timings
 from liza.model.errors import UsageError
 from liza.model.gates import is_untested
 from liza.model.model import FINAL_STATUSES, State, Status
+from liza.tasks import archived_tasks
 from liza.text.suggestions import did_you_mean
 from liza.usage import costs
 
@@ -45,7 +45,7 @@ def metrics(crew: Crew) -> dict[str, Any]:
     rate = round(counts["approved"] / verdicts, 3) if verdicts else None
     is_too_high = rate is not None and verdicts >= MIN_VERDICTS and rate > MAX_APPROVAL_RATE
     now = crew.clock.now()
-    archived = archived_tasks.read_figures(crew, state)
+    archived = archived_tasks.read_figures(crew.paths, state)
     times = {task.id: timings.task_times(task, now) for task in state.tasks}
     return {
         "sprint": state.sprint.id,

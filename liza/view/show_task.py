@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from liza.board import archived_tasks
 from liza.crew.crew import Crew
 from liza.model import merge_failures
 from liza.model.errors import LizaError, NotRegularFile
@@ -12,7 +11,7 @@ from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import branch_of
 from liza.model.paths import check_task_id as checked_id
 from liza.model.value_classes import asdict as fields_of
-from liza.tasks import draft_specs
+from liza.tasks import archived_tasks, draft_specs
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import claims, conversations, picking
@@ -26,7 +25,7 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
 
     Raises UnknownId, UsageError.
     """
-    state = archived_tasks.with_archived(crew, crew.board.read(), checked_id(task_id))
+    state = archived_tasks.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
     task = claims.get_task(state, task_id)
     link = crew.paths.task_link(task.id)
     is_draft = task.status is Status.DRAFT

@@ -167,7 +167,7 @@ def _without_archived(was: Callable[..., Any]) -> Any:
 
 
 def _counts_all(was: Callable[..., Any]) -> Any:
-    return lambda self, without=(): was(self)
+    return lambda paths, without: was(paths, ())
 
 
 def _keeping_none(was: Callable[..., Any]) -> Any:
@@ -188,12 +188,6 @@ def _drops_all(was: Callable[..., Any]) -> Any:
 
 def _behind_links(was: Callable[..., Any]) -> Any:
     return lambda directory: sorted(directory.iterdir()) if directory.is_dir() else []
-
-
-def _as_on_disk(was: Callable[..., Any]) -> Any:
-    from liza.board import archive_files
-
-    return lambda paths, name, intent: archive_files.read_bytes(paths, name)
 
 
 def _in_one_write(was: Callable[..., Any]) -> Any:
@@ -1349,7 +1343,7 @@ TABLE: dict[str, Defence] = {
     ),
     "tasks of a request": Defence(
         "a pull request names archived tasks, too",
-        {"liza.board.archived_tasks:read_merged": gives(())},
+        {"liza.tasks.archived_tasks:find_merged": gives(())},
         (f"{REQUESTS}test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated",),
     ),
     "request tested": Defence(
@@ -1565,30 +1559,17 @@ TABLE: dict[str, Defence] = {
     ),
     "move to the archive": Defence(
         "a crash in a move to the archive leaves every task in one place",
-        {"liza.board.archive_files:repair_move": gives(None)},
-        (
-            f"{ARCHIVE}test_a_kill_at_any_point_of_a_move_leaves_every_task_in_one_place",
-            f"{ARCHIVE}test_a_full_disk_at_any_point_of_a_move_leaves_every_task_in_one_place",
-        ),
-    ),
-    "recorded move": Defence(
-        "the history has the files of a move to the archive with the revision that moved the tasks",
-        {"liza.board.recorded_archive:end_move": gives(None)},
-        (f"{ARCHIVE}test_the_history_has_the_files_of_a_move_that_a_kill_interrupted[renamed.state.yaml#1]",),
-    ),
-    "text of the archive's intent": Defence(
-        "a reader never takes a torn entry for an archived task",
-        {"liza.board.archive_index:_complete_bytes": _as_on_disk},
-        (f"{ARCHIVE}test_a_file_that_lost_its_end_after_the_commit_gets_it_back",),
+        {"liza.board.archive_files:write_file": gives(None)},
+        (f"{ARCHIVE}test_a_kill_at_any_point_of_a_move_leaves_every_task_in_one_place",),
     ),
     "the board before the archive": Defence(
         "a task that a restored board has again is counted once",
-        {"liza.board.archive_index:ArchiveIndex.totals": _counts_all},
+        {"liza.board.archive_files:count_totals": _counts_all},
         (f"{ARCHIVE}test_a_task_that_a_restored_board_has_again_is_not_counted_twice",),
     ),
     "archived ids": Defence(
         "the id of an archived task is not used again, and a dependency on it is known",
-        {"liza.board.archived_tasks:find_outcomes": gives({})},
+        {"liza.tasks.archived_tasks:find_outcomes": gives({})},
         (
             f"{ARCHIVE}test_the_id_of_an_archived_task_cannot_be_used_again",
             f"{ARCHIVE}test_a_dependency_on_an_archived_merged_task_is_met_and_one_on_a_dropped_task_is_not",
@@ -1601,35 +1582,17 @@ TABLE: dict[str, Defence] = {
     ),
     "good version of an archive file": Defence(
         "an archive file that lost entries is never recorded over its good version",
-        {"liza.board.recorded_archive:find_losses": gives({})},
-        (
-            f"{ARCHIVE}test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is_restored[empty]",
-            f"{ARCHIVE}test_a_move_beside_a_damaged_file_counts_its_tasks_and_leaves_it[deleted entry]",
-        ),
+        {"liza.board.archive_files:find_damage": gives(None)},
+        (f"{ARCHIVE}test_lost_entries_are_reported_never_recorded_and_restored[empty]",),
     ),
     "ids in a damaged archive": Defence(
         "no id is used again that may be that of a task in a damaged archive file",
-        {"liza.board.archive_damage:refuse_damaged": gives(None)},
-        (f"{ARCHIVE}test_damage_of_an_archive_file_is_never_recorded_and_the_recorded_version_is_restored[empty]",),
-    ),
-    "recorded archive files": Defence(
-        "no task is archived while a recorded file of the archive is missing: the board would forget its tasks",
-        {"liza.board.archive_moves:_refuse_missing_files": gives(None)},
-        (f"{ARCHIVE}test_no_task_is_archived_while_one_of_several_recorded_files_is_missing",),
-    ),
-    "numbers of unreadable entries": Defence(
-        "the board still counts the archived tasks of what cannot be read",
-        {"liza.board.archive_index:ArchiveIndex.has_unreadable": gives(False)},
-        (f"{ARCHIVE}test_the_board_still_counts_the_tasks_of_what_cannot_be_read",),
-    ),
-    "former copies": Defence(
-        "a repair keeps the former copy of a task whose last entry in the archive cannot be read",
-        {"liza.board.archive_index:_is_readable": gives(True)},
-        (f"{ARCHIVE}test_a_former_copy_stays_if_the_last_one_cannot_be_read",),
+        {"liza.tasks.archived_tasks:refuse_damaged": gives(None)},
+        (f"{ARCHIVE}test_lost_entries_are_reported_never_recorded_and_restored[empty]",),
     ),
     "unreadable outcome": Defence(
         "the outcome of an archived task that cannot be read is not guessed",
-        {"liza.board.archived_tasks:_known_outcome": gives("ABANDONED")},
+        {"liza.tasks.archived_tasks:_known_outcome": gives("ABANDONED")},
         (f"{ARCHIVE}test_a_dependency_on_an_archived_task_that_cannot_be_read_is_not_guessed",),
     ),
     "archive directory": Defence(
@@ -1637,24 +1600,14 @@ TABLE: dict[str, Defence] = {
         {"liza.board.archive_files:refuse_link": gives(None)},
         (f"{ARCHIVE}test_no_task_moves_through_a_link_at_the_directory",),
     ),
-    "archive names": Defence(
-        "no task moves to a file of the archive that no reader finds",
-        {"liza.board.archive_files:is_archive_name": gives(True)},
-        (f"{ARCHIVE}test_no_task_moves_to_a_file_that_no_reader_finds",),
-    ),
-    "edited archive": Defence(
-        "a repair of the archive overwrites no edit",
-        {"liza.board.archive_files:_has_changed": gives(False)},
-        (f"{ARCHIVE}test_a_repair_does_not_overwrite_an_edit_made_since_it_read_the_file",),
-    ),
     "incomplete archive": Defence(
         "a task of a missing or unreadable archive file is not called unknown without the reason",
-        {"liza.board.archived_tasks:_refuse_incomplete": gives(None)},
+        {"liza.board.archive_files:find_damage": gives(None)},
         (f"{ARCHIVE}test_a_task_of_a_missing_or_unreadable_file_is_not_called_unknown_without_a_reason",),
     ),
     "open runs": Defence(
         "a task stays on the board until the session that worked on it is concluded",
-        {"liza.board.archive_moves:_find_open_runs": gives(frozenset())},
+        {"liza.tasks.archive:_find_open_runs": gives(frozenset())},
         (f"{ARCHIVE}test_a_task_stays_while_the_session_of_its_run_is_not_concluded",),
     ),
     "links below .liza": Defence(

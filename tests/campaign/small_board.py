@@ -11,9 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board import recorder, write_intent
+from liza.board import write_intent
 from liza.board.store import Board
 from liza.config import confirmed_settings
+from liza.crew import recorder
 from liza.crew.crew import Crew
 from liza.git import board_history
 from liza.model.errors import LizaError

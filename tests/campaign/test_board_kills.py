@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import recorder
 from liza.board.store import Board
+from liza.crew import recorder
 from liza.model.paths import Paths
 from tests.campaign.small_board import (
     FIRST,

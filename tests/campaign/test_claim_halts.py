@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.board.recorder import record_history
+from liza.crew.recorder import record_history
 from liza.recovery.doctor import doctor
 from liza.recovery.recover import recover_crew
 from liza.system import processes

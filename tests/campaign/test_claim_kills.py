@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.recorder import record_history
+from liza.crew.recorder import record_history
 from liza.model.paths import Paths
 from liza.recovery.doctor import doctor
 from tests.campaign import forks

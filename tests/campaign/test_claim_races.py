@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.recorder import record_history
+from liza.crew.recorder import record_history
 from liza.model.model import State
 from liza.model.paths import TASK_LINKS
 from liza.tasks import claim, task

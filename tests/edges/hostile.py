@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 
-from liza.board.recorder import record_history
 from liza.crew.crew import Crew, find_crew
+from liza.crew.recorder import record_history
 from liza.git.hiding import brief_filter
 from liza.landing.sync import sync
 from liza.merging.merge import merge

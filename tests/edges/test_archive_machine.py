@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from liza.board import archive_moves, archived_tasks
-from liza.board.archive_index import ArchiveIndex
+from liza.board import archive_files
 from liza.model import invariants
 from liza.model.model import FINAL_STATUSES, Status
 from liza.model.paths import Paths
 from liza.model.transitions import Invocation
 from liza.system.clock import SystemClock
+from liza.tasks import archive, archived_tasks
 from liza.tasks.rules import backlog, picking
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from tests.campaign.small_board import FIRST, child, crew_of, killed, opened, repository
@@ -26,9 +26,8 @@ from tests.campaign.small_board import FIRST, child, crew_of, killed, opened, re
 ME = "human:me"
 POINTS = st.sampled_from(
     [
-        *("written.archive.next#1", "synced.archive.next#1", "renamed.archive-intent#1", "part#1", "part#2", "part#3"),
-        *("written.FILE#1", "synced.FILE#1", "synced.log.yaml#1", "renamed.seal#1", "synced.next#1"),
-        *("renamed.state.yaml#1", "fsynced.state.yaml#1", "unlinked.archive-intent#1"),
+        *("part#1", "part#2", "part#3", "synced.FILE#1", "renamed.FILE#1", "synced.log.yaml#1", "renamed.seal#1"),
+        *("synced.next#1", "renamed.state.yaml#1", "fsynced.state.yaml#1"),
     ]
 )
 
@@ -47,7 +46,7 @@ class Archive(RuleBasedStateMachine):
         shutil.rmtree(self.place, ignore_errors=True)
 
     def task_ids(self) -> tuple[list[str], list[str]]:
-        return [task.id for task in opened(self.root).read().tasks], ArchiveIndex(Paths(self.root)).ids()
+        return [task.id for task in opened(self.root).read().tasks], archive_files.list_ids(Paths(self.root))
 
     @rule(number=st.integers(0, 20))
     def close(self, number: int) -> None:
@@ -71,7 +70,7 @@ class Archive(RuleBasedStateMachine):
         crew = crew_of(self.root)
         task_id, needed = f"t{len(self.ids) + 1}", self.ids[need % len(self.ids)]
         with crew.change(ME, "add") as tx:
-            archived = archived_tasks.find_outcomes(crew, tx.state, (task_id, needed))
+            archived = archived_tasks.find_outcomes(crew.paths, tx.state, (task_id, needed))
             context = RequestContext(Invocation(now=crew.clock.now(), by=ME), frozenset({"a"}), archived)
             fields = TaskFields(task_id, "d", "w", "s", "a", depends_on=(needed,))
             tx.state = backlog.add(tx.state, [fields], context)
@@ -79,12 +78,12 @@ class Archive(RuleBasedStateMachine):
 
     @rule(keep=st.integers(0, 2))
     def archive(self, keep: int) -> None:
-        archive_moves.archive_closed(crew_of(self.root), ME, keep)
+        archive.archive_closed(crew_of(self.root), ME, keep)
 
     @rule(point=POINTS)
     def archive_and_die(self, point: str) -> None:
         point = point.replace("FILE", f"{SystemClock().now():%Y-%m}.yaml")
-        code = child(lambda: archive_moves.archive_closed(crew_of(self.root), ME), point)
+        code = child(lambda: archive.archive_closed(crew_of(self.root), ME), point)
         assert code == 0 or killed(code)
 
     @rule()
@@ -95,13 +94,9 @@ class Archive(RuleBasedStateMachine):
     def bring_back_an_old_board(self, number: int) -> None:
         """Only one that has every task that the archive lacks: what is nowhere else is not thrown away."""
         text = self.texts[number % len(self.texts)]
-        archived = set(ArchiveIndex(Paths(self.root)).ids())
+        archived = set(archive_files.list_ids(Paths(self.root)))
         if all(task_id in archived or f'"{task_id}"' in text for task_id in self.ids):
             opened(self.root).replace_text(ME, text)
-
-    @rule()
-    def lose_the_index(self) -> None:
-        Paths(self.root).archive_index.unlink(missing_ok=True)
 
     @invariant()
     def every_task_is_known_once(self) -> None:
@@ -111,15 +106,15 @@ class Archive(RuleBasedStateMachine):
         state = crew.board.read()
         on_board = [task.id for task in state.tasks]
         assert len(set(on_board)) == len(on_board)
-        assert {task.id for task in state.tasks} | set(ArchiveIndex(crew.paths).ids()) == set(self.ids)
+        assert {task.id for task in state.tasks} | set(archive_files.list_ids(crew.paths)) == set(self.ids)
         assert invariants.check_board(state) == ()
         for task_id in self.ids:
-            task = archived_tasks.find_task(crew, state, task_id)
+            task = archived_tasks.find_task(crew.paths, state, task_id)
             assert task is not None
             assert task.id == task_id
         for task in state.tasks:
             for needed in picking.unmet_dependencies(state, task):
-                other = archived_tasks.find_task(crew, state, needed)
+                other = archived_tasks.find_task(crew.paths, state, needed)
                 assert other is not None
                 assert other.status is not Status.MERGED
 
@@ -133,7 +128,7 @@ class Archive(RuleBasedStateMachine):
             still = [task.id for task in tx.state.tasks if task.status not in FINAL_STATUSES]
             for task_id in still:
                 tx.state = backlog.drop(tx.state, task_id, Invocation(now=SystemClock().now(), by=ME), "unlink")
-        archive_moves.archive_closed(crew_of(copy), ME)
+        archive.archive_closed(crew_of(copy), ME)
         state = opened(copy).read()
         assert state.tasks == ()
         assert state.archived.total == len(self.ids)

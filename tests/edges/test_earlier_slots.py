@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.recorder import record_history
 from liza.crew.crew import Crew, find_crew
+from liza.crew.recorder import record_history
 from liza.git.rules.slots_location import SlotsRecord
 from liza.git.slots import slots_directory
 from liza.model.errors import Refused

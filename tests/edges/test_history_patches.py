@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.recorder import record_history
 from liza.crew.crew import Crew
+from liza.crew.recorder import record_history
 from liza.model.model import HumanNote
 from liza.model.paths import Paths
 from liza.model.value_classes import replace

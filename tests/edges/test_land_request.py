@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.archive_moves import archive_closed
 from liza.landing import forge_program, remote_branches
 from liza.landing.accepted_origin import accept_origin
 from liza.landing.land import describe_landing, land_merge
@@ -19,6 +18,7 @@ from liza.landing.land_request import land_pr
 from liza.landing.remote_branches import find_remote
 from liza.landing.sync import sync
 from liza.model.errors import LizaError, Refused, UsageError
+from liza.tasks.archive import archive_closed
 from tests.campaign import forks
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn

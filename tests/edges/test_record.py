@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from liza.alarms import current_alarms
-from liza.board import archive_damage, recorder, revision_journal
+from liza.board import revision_journal
+from liza.crew import recorder
 from liza.crew.crew import Crew, find_crew
 from liza.git import board_history, history_packs
 from liza.git.board_history import NewRevision
@@ -29,6 +30,7 @@ from liza.recovery.restore import find_crew_or_lost, restore
 from liza.supervisor.down import purge
 from liza.system import untrusted_files
 from liza.system.locks import Lock
+from liza.tasks import archive
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
@@ -328,7 +330,7 @@ def test_the_archive_of_an_earlier_crew_is_not_restored_for_a_new_one(repo: Path
     shutil.rmtree(crew.paths.liza)
     second = begun(repo, "y", clock)
     assert board_history.list_archive(second.git) == {}
-    assert archive_damage.restore_files(second, "human:ann").names == ()
+    assert archive.restore_files(second, "human:ann").names == ()
 
 
 @pytest.mark.campaign

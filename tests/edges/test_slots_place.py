@@ -273,7 +273,7 @@ def test_git_clean_takes_the_board_and_a_restore_finds_the_worktrees_with_their_
 ) -> None:
     crew = begun(repo, worktrees=tmp_path / "mine")
     there = drafted(crew)
-    from liza.board.recorder import record_history
+    from liza.crew.recorder import record_history
 
     record_history(crew)
     git(repo, "clean", "-q", "-fdx")

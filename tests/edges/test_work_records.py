@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.board.archive_moves import archive_closed
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.printing import render_task
 from liza.printing.render_task import format_task
 from liza.system.locks import Lock
+from liza.tasks.archive import archive_closed
 from liza.tasks.claim import claim_task
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add

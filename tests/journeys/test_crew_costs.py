@@ -19,7 +19,7 @@ from tests.journeys.process_probe import PROBE, Start, name_process, read_starts
 
 TASKS = 4
 """The first one creates the slots and is not counted."""
-RECORDER = "liza.board.recorder"
+RECORDER = "liza.crew.recorder"
 MERGE = "python -m liza merge"
 USUAL = {
     "git check-attr": 4, "git commit-tree": 1, "git config": 7, "git for-each-ref": 10, "git ls-files": 7,

@@ -14,7 +14,6 @@ from liza.model.model import FINAL_STATUSES, ArchiveSummary, State, Status, Task
 from liza.model.paths import run_id
 from liza.model.value_classes import replace
 
-S = Status
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -72,10 +71,10 @@ def outcome_of(task: Task, outcomes: Mapping[str, Status]) -> Status:
 
     ``outcomes`` has the outcomes of its successors. Unknown successors count as not merged.
     """
-    if task.status is not S.SUPERSEDED:
+    if task.status is not Status.SUPERSEDED:
         return task.status
-    merged = bool(task.superseded_by) and all(outcomes.get(other) is S.MERGED for other in task.superseded_by)
-    return S.MERGED if merged else S.ABANDONED
+    merged = bool(task.superseded_by) and all(outcomes.get(other) is Status.MERGED for other in task.superseded_by)
+    return Status.MERGED if merged else Status.ABANDONED
 
 
 def move_to_archive(state: State, moved: Iterable[Task], archived: ArchiveTotals) -> State:
@@ -107,14 +106,6 @@ def with_totals(state: State, totals: ArchiveTotals) -> State:
     """Return the board with these numbers of archived tasks; the same object if it has them."""
     summary = replace(state.archived, counts=_add(totals.statuses, {}), verdicts=_add(totals.verdicts, {}))
     return state if summary == state.archived else replace(state, archived=summary)
-
-
-def at_least(totals: ArchiveTotals, lowest: ArchiveTotals) -> ArchiveTotals:
-    """Return the larger one of each number."""
-    return ArchiveTotals(
-        dict(Counter(totals.statuses) | Counter(lowest.statuses)),
-        dict(Counter(totals.verdicts) | Counter(lowest.verdicts)),
-    )
 
 
 def with_outcomes(state: State, archived: Mapping[str, Status]) -> State:

@@ -13,8 +13,7 @@ from itertools import takewhile
 
 import msgspec
 
-from liza.board import recorded_archive
-from liza.board.recorded_archive import ChangedArchive
+from liza.board import archive_files
 from liza.board.spool import RecordedRevisions, Spool, SpoolItem
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
@@ -94,10 +93,9 @@ def _record_batch(crew: Crew, packed: bool) -> int:
     if spool.lacks_base() and (newest := board_history.read_newest(crew.git)) is not None:
         # The base is not synced: after a power cut it may be empty.
         spool.write_base(*newest)
-    recorded, archive = RecordedRevisions(), ChangedArchive()
+    recorded = RecordedRevisions()
 
     def new_revisions() -> Iterator[NewRevision]:
-        nonlocal archive
         previous = None
         for item, text in takewhile(lambda board: board[0].revision <= waiting[-1], _spooled_boards(spool)):
             if previous is not None:
@@ -105,8 +103,7 @@ def _record_batch(crew: Crew, packed: bool) -> int:
             previous = _new_revision(item, text)
             recorded.add(item.revision, text)
         if previous is not None:
-            archive = recorded_archive.find_changed(crew)
-            yield _with_files(crew, previous, archive)
+            yield _with_files(crew, previous)
 
     # Drop only what was read here: newer revisions are not recorded yet.
     try:
@@ -116,8 +113,6 @@ def _record_batch(crew: Crew, packed: bool) -> int:
         files.replace_unsynced(crew.paths.history_conflict, msgspec.json.encode(fields))
         return 0
     crew.paths.history_conflict.unlink(missing_ok=True)
-    if count:
-        recorded_archive.mark_recorded(crew, archive)
     _report_unrecorded(crew, spool.drop_through(waiting[-1], recorded))
     if packs:
         _keep_packs_few(crew, packs)
@@ -151,7 +146,7 @@ def _new_revision(item: SpoolItem, text: str) -> NewRevision:
     )
 
 
-def _with_files(crew: Crew, last: NewRevision, archive: ChangedArchive) -> NewRevision:
+def _with_files(crew: Crew, last: NewRevision) -> NewRevision:
     """Return the last revision of a batch with the files beside the board.
 
     They are not fields of the board, but a person's data, too: `git clean -x` would delete them with .liza.
@@ -160,8 +155,21 @@ def _with_files(crew: Crew, last: NewRevision, archive: ChangedArchive) -> NewRe
         last,
         goal=_read_goal(crew),
         settings=confirmed_settings.export_settings(crew.paths),
-        archive=archive.files,
+        archive=_changed_archive(crew),
     )
+
+
+def _changed_archive(crew: Crew) -> dict[str, bytes]:
+    """Return the archive files that differ from the history; none if the archive is damaged or cannot be read.
+
+    The history keeps the version before the damage, from which `restore` writes.
+    """
+    with suppress(LizaError, OSError):
+        if crew.paths.archive.exists() and archive_files.find_damage(crew.paths, crew.board.read()) is None:
+            recorded = board_history.list_archive(crew.git)
+            present = archive_files.read_files(crew.paths).items()
+            return {name: data for name, data in present if not board_history.has_content(recorded.get(name), data)}
+    return {}
 
 
 def _report_unrecorded(crew: Crew, revisions: list[int]) -> None:
