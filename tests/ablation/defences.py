@@ -1478,7 +1478,7 @@ TABLE: dict[str, Defence] = {
     ),
     "archived records": Defence(
         "what an agent did still counts after its tasks were archived",
-        {"liza.tasks.evidence:_read_archived": gives(())},
+        {"liza.tasks.evidence:MAX_ARCHIVED": lambda was: 0},
         (f"{RECORDS}test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before_also_if_that_is_archived",),
     ),
     "merge rounds": Defence(
