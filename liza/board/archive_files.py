@@ -261,14 +261,14 @@ def _read_all(paths: Paths) -> dict[str, _ArchiveText]:
         path = paths.archive / name
         with files.convert_os_errors():
             stamp = files.read_stamp(path)
-        known = _texts.get(path)
-        if known is None or known.stamp != stamp:
+        cached = _texts.get(path)
+        if cached is None or cached.stamp != stamp:
             try:
-                known = _ArchiveText(stamp, read_text(paths, name))
+                cached = _ArchiveText(stamp, read_text(paths, name))
             except BoardInconsistent as error:
-                known = _ArchiveText(stamp, "", error.message)
-            _texts[path] = known
-        texts[name] = known
+                cached = _ArchiveText(stamp, "", error.message)
+            _texts[path] = cached
+        texts[name] = cached
     return texts
 
 
@@ -283,7 +283,7 @@ def read_text(paths: Paths, name: str) -> str:
     try:
         return untrusted_files.read(path, MAX_READ).decode()
     except UnicodeDecodeError as error:
-        raise BoardInconsistent(f".liza/archive/{name} is not UTF-8: {error.reason}", f"$EDITOR {path}") from None
+        raise BoardInconsistent(f".liza/archive/{name} is not UTF-8: {error.reason}", REPAIR) from None
     except (OSError, NotRegularFile) as error:
         raise BoardInconsistent(f".liza/archive/{name} cannot be read: {error}", f"ls -l {path}") from None
 
@@ -291,7 +291,7 @@ def read_text(paths: Paths, name: str) -> str:
 def split_text(text: str) -> list[tuple[str, str]]:
     """Return the entries of a file with their ids, each with the comments directly above it. They end the text.
 
-    Raises NeedsSlowPath if the text is no file of archived tasks.
+    Raises NeedsSlowPath if the text is not a list of archived tasks.
     """
     body = _BODY.search(text)
     if body is None:
@@ -414,5 +414,5 @@ def find_faulty_entries(paths: Paths) -> Iterator[ArchiveFault]:
         command = f"$EDITOR {shlex.quote(str(paths.archive / name))}"
         for index, (task_id, _) in enumerate(text.pieces):
             if error := text.entry(index).error:
-                place = f"archive/{name}: {task_id}" if task_id else f"archive/{name}"
-                yield ArchiveFault(place, f"faulty: {error}", "an entry of a closed task", command, "the entry")
+                entry = f"archive/{name}: {task_id}" if task_id else f"archive/{name}"
+                yield ArchiveFault(entry, f"faulty: {error}", "an entry of a closed task", command, "the entry")

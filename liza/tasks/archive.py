@@ -143,23 +143,23 @@ def restore_files(crew: Crew, by: str) -> RestoredArchive:
     with crew.board.transaction(by, "restore") as tx:
         for name in archive_files.list_names(crew.paths):
             if _read_if_readable(crew.paths, name) is None:
-                copies.append(_set_aside(crew, name))
-        known = {task.id for task in tx.before.tasks} | set(archive_files.list_ids(crew.paths))
-        known |= archive_files.find_commented(crew.paths)
+                copies.append(_rename_damaged(crew, name))
+        present_ids = {task.id for task in tx.before.tasks} | set(archive_files.list_ids(crew.paths))
+        present_ids |= archive_files.find_commented(crew.paths)
         for name, text in recorded.items():
             pieces = archive_files.split_text(text) if text is not None else []
-            lost = {task_id: piece for task_id, piece in pieces if task_id not in known}
+            lost = {task_id: piece for task_id, piece in pieces if task_id not in present_ids}
             if lost:
                 present = _read_if_readable(crew.paths, name) or archive_files.HEAD
                 whole = present if present.endswith("\n") else present + "\n"
                 archive_files.write_file(crew.paths, name, whole + "".join(lost.values()))
                 names.append(name)
-                known |= lost.keys()
+                present_ids |= lost.keys()
     return RestoredArchive(tuple(names), tuple(copies))
 
 
 def _read_if_readable(paths: Paths, name: str) -> str | None:
-    """Return the text of an archive file; None if it is missing or is no file of archived tasks."""
+    """Return the text of an archive file; None if it is missing or not a list of archived tasks."""
     with suppress(BoardInconsistent, NeedsSlowPath):
         text = archive_files.read_text(paths, name)
         archive_files.split_text(text)
@@ -167,7 +167,7 @@ def _read_if_readable(paths: Paths, name: str) -> str | None:
     return None
 
 
-def _set_aside(crew: Crew, name: str) -> Path:
+def _rename_damaged(crew: Crew, name: str) -> Path:
     """Rename an unreadable file, and return its new path. Raises WriteFailed."""
     path, stamp = crew.paths.archive / name, f"{crew.clock.now():%Y%m%dT%H%M%S}"
     copies = (path.with_name(f"{name}.damaged-{stamp}{f'.{number}' if number else ''}") for number in count())

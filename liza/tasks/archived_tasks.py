@@ -81,11 +81,11 @@ def find_outcomes(paths: Paths, state: State, task_ids: Iterable[str]) -> dict[s
     Raises BoardInconsistent.
     """
     wanted = _find_missing(paths, state, task_ids)
-    entries, found = dict(wanted), wanted
-    while found:
-        named = {other for entry in found.values() if entry.task for other in entry.task.superseded_by}
-        found = _find_missing(paths, state, named - entries.keys())
-        entries |= found
+    entries, following = dict(wanted), wanted
+    while following:
+        named = {other for entry in following.values() if entry.task for other in entry.task.superseded_by}
+        following = _find_missing(paths, state, named - entries.keys())
+        entries |= following
     outcomes = {**state.archived.outcomes, **{task.id: task.status for task in state.tasks}}
     outcomes |= {task_id: _known_outcome(state, entry) for task_id, entry in entries.items() if entry.error}
     closed = [entry.task for entry in entries.values() if entry.task is not None and not entry.error]
