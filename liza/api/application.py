@@ -21,22 +21,22 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from liza.api.api_requests import IdentityRequest
-from liza.api.callers import (
+from liza.api.calls import (
     CHALLENGE,
     ApiCaller,
+    Call,
     Connection,
+    Operation,
+    ServerFacts,
     find_caller,
     refuse_web_pages,
     require_own_run,
     require_own_session,
     require_peer,
 )
-from liza.api.calls import Call, Operation, ServerFacts, WouldWait
-from liza.api.credential_watch import FindRotated
 from liza.api.credentials import list_rotated
-from liza.api.event_stream import EventStream, StreamHub, StreamLinks
-from liza.api.identity import run_of_token
+from liza.api.event_stream import EventStream, FindRotated, StreamHub, StreamLinks
+from liza.api.identity import IdentityRequest, run_of_token
 from liza.api.problems import PROBLEM_TYPE, Problem, RequestProblem, invalid_body, make_problem, problem_of
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError, LockTimeout
@@ -47,21 +47,19 @@ from liza.usage.run_account import has_run_account
 
 MAX_BODY: Final = 1 << 20
 """Maximum size of a body, in bytes."""
-DRAIN_SIZE: Final = 8 << 20
-"""Bytes of a too large body that are read and dropped, so that the client reads the answer before a broken pipe."""
-BODY_SECONDS: Final = 20.0
-"""Seconds within which a body must arrive."""
 THREADS: Final = 4
 """Threads of each kind: for functions that read files, for verbs, which wait for locks and git, and for streams."""
 TokenVerifier = Callable[[Crew, str], str | None]
 
 
 class ApiServer:
-    """The state of one server process: the crew, the open streams, the threads and the counters."""
+    """The state of one server process: the crew, the open streams and the threads."""
 
-    def __init__(self, crew: Crew, verify_token: TokenVerifier, after_change: Callable[[], None]) -> None:
+    def __init__(
+        self, crew: Crew, facts: ServerFacts, verify_token: TokenVerifier, after_change: Callable[[], None]
+    ) -> None:
         """``after_change`` is called in a thread after a verb: it writes the history if no supervisor does."""
-        self.crew, self.facts = crew, ServerFacts()
+        self.crew, self.facts = crew, facts
         self._verify_token, self._after_change = verify_token, after_change
         self._quick: Executor = ThreadPoolExecutor(THREADS, "request")
         self._slow: Executor = ThreadPoolExecutor(THREADS, "verb")
@@ -74,34 +72,31 @@ class ApiServer:
         if operation.request is None and body:
             raise RequestProblem(400, "invalid-request", "this operation takes no body")
         connection = _connection_of(request)
-        result = await self._answer_call(operation, connection, body, request.path_params.get("run"))
-        if isinstance(result, Call):
-            last_event_id = connection.headers.get("last-event-id")
-            abort = request.scope["state"]["abort"]
-            is_over = partial(operation.function, result)
-            links = StreamLinks(is_over, abort, _respond_to, self._rotation_of(result))
-            return EventStream(self.hub, result.run_dir, last_event_id, links)
-        if result.wakes is not None:
-            self.hub.wake(result.wakes)
-        return Response(result.body, media_type=operation.media_type)
+        call, answer = await self._answer_call(operation, connection, body, request.path_params.get("run"))
+        if operation.is_stream:
+            links = StreamLinks(partial(operation.answer_call, call), _respond_to, self._rotation_of(call))
+            return EventStream(self.hub, call.run_dir, connection.headers.get("last-event-id"), links)
+        if operation.wakes_stream:
+            self.hub.wake(call.run_dir.agent)
+        return Response(answer, media_type=operation.media_type)
 
     async def _answer_call(
         self, operation: Operation, connection: Connection, body: bytes, path_run: str | None
-    ) -> Any:
+    ) -> tuple[Call, bytes]:
         """Call the function of an operation: here if it waits for nothing, else in another thread."""
         work = partial(self._call, operation, connection, body, path_run)
-        # Without a token the ancestors of the peer would be looked up: `callers._find_person`.
+        # Without a token the ancestors of the peer would be looked up: `calls._find_person`.
         is_known = connection.session.is_known and "authorization" in connection.headers
         if 0 < len(body) <= operation.max_inline and is_known:
-            with contextlib.suppress(LockTimeout, WouldWait):
+            with contextlib.suppress(LockTimeout):
                 return work(may_wait=False)
         executor = self._slow if operation.is_slow else self._quick
         return await asyncio.get_running_loop().run_in_executor(executor, work)
 
     def _call(
         self, operation: Operation, connection: Connection, body: bytes, path_run: str | None, *, may_wait: bool = True
-    ) -> Any:
-        """Call the function of an operation; return its encoded answer, or the call if it is a stream."""
+    ) -> tuple[Call, bytes]:
+        """Call the function of an operation; return the call and its encoded answer."""
         caller = find_caller(self.crew, connection, operation.access, self._verify_token)
         if operation.needs_peer:
             require_peer(connection)
@@ -111,23 +106,18 @@ class ApiServer:
         if isinstance(content, IdentityRequest):
             session = require_own_session(self.crew, connection, run_of_token(content.token))
         call = Call(self._crew_for(caller), caller, self.facts, content, path_run, session, may_wait)
-        named_run = getattr(call.request, "run_id", None)
+        named_run = getattr(content, "run_id", None)
         if named_run is not None:
             require_own_run(caller, named_run)
             _require_same_run(path_run, named_run)
         self.facts.streams = self.hub.count
-        if operation.is_stream:
-            operation.function(call)
-            return call
-        answer = operation.function(call)
-        if caller.run is not None:
+        answer = operation.answer_call(call)
+        if caller.run is not None and not operation.is_stream:
             with contextlib.suppress(LizaError, OSError):  # a run without a directory, or a full disk
                 self.crew.run_dir(caller.run).note_report()
         if operation.is_slow:
             self._after_change()
-        encoded = answer if isinstance(answer, bytes) else encode_json(answer)
-        wakes = call.run_dir.agent if operation.wakes_stream else None
-        return _Encoded(encoded, wakes)
+        return call, answer if isinstance(answer, bytes) else encode_json(answer)
 
     def _rotation_of(self, call: Call) -> FindRotated | None:
         """Return the function that looks for other credentials of a run; None if it has no account."""
@@ -135,13 +125,6 @@ class ApiServer:
 
     def _crew_for(self, caller: ApiCaller) -> Crew:
         return self.crew if caller.run is None else self.crew.with_caller(caller.run)
-
-
-class _Encoded:
-    """The body of an answer, and the agent whose stream may have a new event."""
-
-    def __init__(self, body: bytes, wakes: str | None) -> None:
-        self.body, self.wakes = body, wakes
 
 
 def make_application(server: ApiServer, operations: Iterable[Operation]) -> Starlette:
@@ -162,21 +145,13 @@ def make_application(server: ApiServer, operations: Iterable[Operation]) -> Star
 def _make_endpoint(server: ApiServer, methods: Mapping[str, Operation]) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Any:
         operation = methods["GET" if request.method == "HEAD" else request.method]
-        response = await _answer_or_problem(server, operation, request)
-        status = getattr(response, "status_code", 200)
-        key = operation.name, status
-        server.facts.requests[key] = server.facts.requests.get(key, 0) + 1
-        return response
+        try:
+            refuse_web_pages(_connection_of(request))
+            return await server.answer(operation, request)
+        except Exception as error:  # noqa: BLE001 - what is no error of Liza is reported as a bug; the server goes on
+            return _respond_to(error)
 
     return endpoint
-
-
-async def _answer_or_problem(server: ApiServer, operation: Operation, request: Request) -> Any:
-    try:
-        refuse_web_pages(_connection_of(request))
-        return await server.answer(operation, request)
-    except Exception as error:  # noqa: BLE001 - what is no error of Liza is reported as a bug; the server goes on
-        return _respond_to(error)
 
 
 def _respond_to(error: Exception) -> Response:
@@ -209,7 +184,7 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
 
 def _problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     # An answer before the whole body was read: the connection cannot be used again.
-    more = {"connection": "close"} if problem.status in (408, 413) else {}
+    more = {"connection": "close"} if problem.status == 413 else {}
     if problem.status == 401:
         more["www-authenticate"] = CHALLENGE
     body = encode_json(problem)
@@ -217,21 +192,19 @@ def _problem_response(problem: Problem, headers: Mapping[str, str] | None = None
 
 
 async def _read_body(request: Request) -> bytes:
-    """Return the body. Raises RequestProblem if it is too large, too slow or incomplete."""
+    """Return the body. Raises RequestProblem if it is too large or incomplete.
+
+    The rest of a too large body is read and dropped, so that the client reads the answer before a broken pipe.
+    """
     chunks: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size <= MAX_BODY:
-                    chunks.append(chunk)
-                elif size > DRAIN_SIZE:
-                    break
-    except TimeoutError:
-        raise RequestProblem(408, "timeout", f"the body did not arrive within {BODY_SECONDS:g} s") from None
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size <= MAX_BODY:
+                chunks.append(chunk)
     except ClientDisconnect:
-        # The client does not read this answer: it is only counted.
+        # The client does not read this answer.
         raise RequestProblem(400, "invalid-request", "the client disconnected within the body") from None
     if size > MAX_BODY:
         raise RequestProblem(413, "too-large", f"the body has more than {MAX_BODY >> 20} MB")
@@ -252,7 +225,7 @@ def _decode_body(operation: Operation, connection: Connection, body: bytes) -> A
     if media_type != "application/json" and (body or media_type):
         raise RequestProblem(415, "not-json", f"the content type is {media_type!r}, expected 'application/json'")
     try:
-        return _DECODERS[operation.request].decode(body or b"{}")
+        return operation.decoder.decode(body or b"{}")
     except msgspec.ValidationError as error:
         return _decode_whole_numbers(operation.request, body, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -279,15 +252,6 @@ def _with_whole_numbers(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _with_whole_numbers(item) for name, item in value.items()}
     return value
-
-
-class _Decoders(dict[type[Any], "msgspec.json.Decoder[Any]"]):
-    def __missing__(self, request: type[Any]) -> msgspec.json.Decoder[Any]:
-        decoder = self[request] = msgspec.json.Decoder(decodable(request))
-        return decoder
-
-
-_DECODERS = _Decoders()
 
 
 def _require_same_run(path_run: str | None, named_run: str) -> None:

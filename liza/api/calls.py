@@ -1,28 +1,152 @@
-"""One call of an operation: what its function gets, and what an operation is."""
+"""One request: who calls, what an operation is, and what its function gets.
+
+A run is known by its bearer token, a person by the process at the other end of the socket.
+"""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Final, get_type_hints
 
-from liza.api.callers import Access, ApiCaller
+import msgspec
+
+from liza.api.health import AgentsAnswer
 from liza.api.problems import RequestProblem
-from liza.api.telemetry import TelemetryLogs
+from liza.crew.caller import current_person
 from liza.crew.crew import Crew
-from liza.guards.authorize import GuardsCache
-from liza.model.value_classes import Mutable, Value, field
+from liza.guards.session_guards import GuardsCache
+from liza.model.errors import Refused
+from liza.model.value_classes import Mutable, Value, decodable, field
 from liza.programs.session.run_directory import RunDir
+from liza.system.peers import Peer, PeerSession
+from liza.usage.telemetry_log import TelemetryLog
+
+_LOCAL_HOST = re.compile(r"(?i:localhost|127\.0\.0\.1)(:[0-9]{1,5})?")
+CHALLENGE: Final = 'Bearer realm="liza"'
+MAX_LOGS: Final = 512
+"""Runs whose telemetry is remembered; that of the run unused for the longest time is read again when needed."""
+_IDENTITY_HINT: Final = "POST /v1/identity with the LIZA_TOKEN of the session's environment"
+
+
+class Access(StrEnum):
+    """Who may call an operation."""
+
+    PUBLIC = "public"
+    """Everyone who can connect: it changes nothing and shows nothing of the project, or it has a token of its own."""
+    RUN = "run"
+    """A run, about itself."""
+    PERSON = "person"
+    """A person, outside every session."""
+    READER = "reader"
+    """A run or a person."""
+
+
+class ApiCaller(Value):
+    """Who calls: ``run`` of a worker, or the name of a ``person``; neither for a public operation."""
+
+    run: str | None = None
+    person: str | None = None
+
+
+class Connection(Value):
+    """What is known of a request before its body is read. Header names are lower case. ``peer``: only at the Unix
+    socket; ``session``: that of the peer, also over TCP."""
+
+    headers: Mapping[str, str]
+    is_unix: bool
+    peer: Peer | None
+    session: PeerSession
+
+
+def refuse_web_pages(connection: Connection) -> None:
+    """Raise RequestProblem for a request that a browser sends for a page.
+
+    A page can reach 127.0.0.1 in three ways: with fetch (it has an Origin), with a form (Sec-Fetch-Site, and a content
+    type that is not JSON), and with a name that its own server resolves to 127.0.0.1 (the Host is that name).
+    """
+    headers = connection.headers
+    if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+        raise RequestProblem(403, "web-page", "requests from web pages are refused")
+    if not connection.is_unix and not _LOCAL_HOST.fullmatch(headers.get("host", "")):
+        raise RequestProblem(
+            403, "web-page", f"the host is {headers.get('host', '')!r}, expected 127.0.0.1 or localhost"
+        )
+
+
+def find_caller(
+    crew: Crew, connection: Connection, access: Access, verify_token: Callable[[Crew, str], str | None]
+) -> ApiCaller:
+    """Return the caller. ``verify_token`` returns the run of a bearer token. Raises RequestProblem."""
+    if access is Access.PUBLIC:
+        return ApiCaller()
+    authorization = connection.headers.get("authorization")
+    if authorization is None:
+        return _find_person(crew, connection, access)
+    scheme, _, token = authorization.partition(" ")
+    run = verify_token(crew, token.strip()) if scheme.lower() == "bearer" else None
+    if run is None:
+        raise _unauthorized("the bearer token is unknown, or its run is over", 'error="invalid_token"')
+    if access is Access.PERSON:
+        raise RequestProblem(403, "refused", f"this is for a person, and the token is that of {run}")
+    require_own_session(crew, connection, run)
+    return ApiCaller(run=run)
+
+
+def require_peer(connection: Connection) -> None:
+    """Raise RequestProblem if the kernel does not tell whose process calls: over TCP it does not."""
+    if connection.peer is None:
+        raise RequestProblem(403, "refused", "only the Unix socket tells whose process calls; use it for this")
+
+
+def require_own_session(crew: Crew, connection: Connection, run: str) -> str | None:
+    """Return the run whose session the peer is in; None outside of every session.
+
+    Raises RequestProblem if it is another run than that of the token: agents can write the digests of tokens.
+    """
+    try:
+        session = connection.session.find_run(crew.paths.root)
+    except Refused as error:
+        raise RequestProblem(403, error.code, error.message, hint=error.hint) from error
+    if session is not None and session != run:
+        raise RequestProblem(403, "not-yours", f"the token is that of {run}, and the request comes from {session}")
+    return session
+
+
+def _find_person(crew: Crew, connection: Connection, access: Access) -> ApiCaller:
+    if connection.peer is None:
+        raise _unauthorized("the request has no bearer token")
+    if not connection.session.is_outside_sessions(crew.paths.root):
+        raise _unauthorized("the request comes from inside a session, and has no bearer token")
+    if access is Access.RUN:
+        raise _unauthorized("this is for an agent's run, and the request has no bearer token")
+    return ApiCaller(person=current_person())
+
+
+def _unauthorized(detail: str, parameters: str = "") -> RequestProblem:
+    challenge = f"{CHALLENGE}, {parameters}" if parameters else CHALLENGE
+    return RequestProblem(401, "unauthorized", detail, hint=_IDENTITY_HINT, headers={"www-authenticate": challenge})
+
+
+def require_own_run(caller: ApiCaller, run: str) -> None:
+    """Raise RequestProblem if a worker names another run than its own."""
+    if caller.run is not None and run != caller.run:
+        raise RequestProblem(403, "not-yours", f"the token is that of {caller.run}, and the request is about {run}")
 
 
 class ServerFacts(Mutable, eq=False):
-    """What the server knows about itself. ``requests``: answered requests by operation and status."""
+    """What the server knows about itself. ``list_agents`` is given by its command: the function reads what is derived
+    from all packages."""
 
-    port: int | None = None
+    list_agents: Callable[[Crew], AgentsAnswer]
     started: float = field(default_factory=time.monotonic)
-    requests: dict[tuple[str, int], int] = field(default_factory=dict)
     streams: int = 0
-    telemetry: TelemetryLogs = field(default_factory=TelemetryLogs)
+    telemetry: Callable[[Path], TelemetryLog] = field(default_factory=lambda: lru_cache(MAX_LOGS)(TelemetryLog))
     guards: GuardsCache = field(default_factory=GuardsCache)
 
     open_questions: dict[str, float] = field(default_factory=dict)
@@ -40,10 +164,6 @@ class ServerFacts(Mutable, eq=False):
         return round(time.monotonic() - self.started, 1)
 
 
-class WouldWait(Exception):
-    """Raised in the thread of the event loop by a function that may take long. It is called again in another thread."""
-
-
 class Call(Value):
     """``crew`` carries the caller's run. ``request`` is of the operation's type; ``run``: of the path, of the request,
     or else of the caller. ``session``: the run whose session the caller of ``identity`` is in."""
@@ -55,7 +175,7 @@ class Call(Value):
     path_run: str | None = None
     session: str | None = None
     may_wait: bool = True
-    """False in the thread of the event loop: raise LockTimeout or WouldWait instead of waiting."""
+    """False in the thread of the event loop: raise LockTimeout instead of waiting."""
 
     @property
     def run(self) -> str:
@@ -69,12 +189,15 @@ class Call(Value):
     def run_dir(self) -> RunDir:
         return self.crew.run_dir(self.run)
 
+    @property
+    def now(self) -> datetime:
+        return self.crew.clock.now()
 
-class Operation(Value):
-    """An operation: ``function`` returns an ``answer``. ``is_slow``: it runs git or changes the board. ``needs_peer``:
-    only at the Unix socket, where it is known whose process calls.
 
-    ``request`` is None for an operation without a body. The examples are in the OpenAPI document.
+class Operation(Value, dict=True):
+    """An operation: ``function`` is called with the call, and with the request if there is one; it returns an
+    ``answer``. ``is_slow``: it runs git or changes the board. ``needs_peer``: only at the Unix socket, where it is
+    known whose process calls. ``request`` is None for an operation without a body.
     """
 
     name: str
@@ -82,11 +205,9 @@ class Operation(Value):
     path: str
     summary: str
     access: Access
-    function: Callable[[Call], Any]
+    function: Callable[..., Any]
     answer: type[Any]
-    answer_example: Any
     request: type[Any] | None = None
-    request_example: Any = None
     media_type: str = "application/json"
     is_slow: bool = False
     needs_peer: bool = False
@@ -96,3 +217,26 @@ class Operation(Value):
     """Size of the largest body, in bytes, that is answered in the thread of the event loop; 0: none."""
     wakes_stream: bool = False
     """After the call, the stream of the run looks for new events."""
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[Any]:
+        """The decoder of its requests."""
+        assert self.request is not None
+        return msgspec.json.Decoder(decodable(self.request))
+
+    def answer_call(self, call: Call) -> Any:
+        """Return the answer of the function."""
+        return self.function(call) if self.request is None else self.function(call, call.request)
+
+
+def declare_operation(method: str, path: str, access: Access, function: Callable[..., Any], **more: Any) -> Operation:
+    """Return the operation of a function: its name, its docstring, the type of its parameter ``request``, and of what
+    it returns."""
+    types = get_type_hints(function)
+    fields = {
+        "name": function.__name__.strip("_").replace("_", "-"),
+        "summary": (function.__doc__ or "").partition(".")[0],
+        "answer": types["return"],
+        "request": types.get("request"),
+    }
+    return Operation(method=method, path=path, access=access, function=function, **{**fields, **more})

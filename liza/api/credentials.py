@@ -10,13 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from liza.api.api_answers import Credential, CredentialReportAnswer, CredentialsEvent
-from liza.api.api_requests import CredentialReport, CredentialState
+import msgspec
+
 from liza.api.current_run import require_current_run
+from liza.api.identity import Credential
 from liza.crew.crew import Crew
 from liza.model.errors import Missing, NoAccount
+from liza.model.model import AwareDatetime
+from liza.model.request_types import Label, RunId, WorkerAnswer, WorkerRequest
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import replace
 from liza.programs.presets import preset_table
@@ -32,6 +37,42 @@ from liza.usage.run_account import RunAccount, parts_by_account, read_run_accoun
 from liza.usage.telemetry_log import TelemetryLog
 
 _EVENT_PREFIX = "credentials-"
+
+
+class CredentialState(StrEnum):
+    """``expires``: it works until then; ``limited``: its usage limit is reached until then; ``refused``: the model
+    refused it, and only a person can make it work again."""
+
+    EXPIRES = "expires"
+    LIMITED = "limited"
+    REFUSED = "refused"
+
+
+class CredentialReport(WorkerRequest, frozen=True, kw_only=True):
+    """A worker reports the state of a credential that it uses. ``name`` is the one of its credential; empty: the
+    account has none, but a directory of its own. ``until`` None: not known. Another one follows on the stream."""
+
+    run_id: RunId
+    state: CredentialState
+    name: Label = ""
+    until: AwareDatetime | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class CredentialReportAnswer(WorkerAnswer, frozen=True, kw_only=True):
+    """``applied`` is false if the credential was replaced before, or the run has no account."""
+
+    applied: bool
+
+
+class CredentialsEvent(WorkerAnswer, frozen=True, kw_only=True):
+    """An event ``credentials`` on the stream: use these from now on, and acknowledge ``id``. ``env`` has variables
+    without a secret that change with the account, such as its configuration directory."""
+
+    id: str
+    reason: str
+    credentials: tuple[Credential, ...] = ()
+    env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def current_credentials(crew: Crew, run_dir: RunDir) -> tuple[Credential, ...]:

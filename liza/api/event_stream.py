@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.api.credential_watch import CredentialWatch, FindRotated
+from liza.api.credentials import CredentialsEvent
 from liza.briefs.inbox_reader import InboxReader
 from liza.briefs.prompt_stream import PromptStream
 from liza.briefs.rules.message_rules import Message
@@ -31,8 +31,6 @@ from liza.text.undecoded import encode_json
 
 KEEP_ALIVE_SECONDS: Final = 15.0
 """Seconds of silence before a comment is sent: it shows both sides whether the connection works."""
-SEND_SECONDS: Final = 30.0
-"""Seconds for which one event may wait for a reader that does not read; then the stream is closed."""
 QUESTION_SECONDS: Final = 60.0
 """Seconds between two questions for the health of a run."""
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -132,13 +130,11 @@ class StreamHub:
 class StreamLinks(Value):
     """What a stream calls of the server.
 
-    ``is_over``: whether the run has ended; it is called in another thread. ``abort`` ends the connection. ``respond``
-    returns the response to an error before the first event. ``find_rotated`` looks for other credentials; None for a
-    run without an account.
+    ``is_over``: whether the run has ended; it is called in another thread. ``respond`` returns the response to an error
+    before the first event. ``find_rotated`` looks for other credentials; None for a run without an account.
     """
 
     is_over: Callable[[], bool]
-    abort: Callable[[], None]
     respond: Callable[[Exception], Any]
     find_rotated: FindRotated | None = None
 
@@ -148,7 +144,7 @@ class EventStream:
 
     def __init__(self, hub: StreamHub, run_dir: RunDir, last_event_id: str | None, links: StreamLinks) -> None:
         self._hub, self._run_dir, self._last_event_id = hub, run_dir, last_event_id
-        self._is_run_over, self._abort, self._respond = links.is_over, links.abort, links.respond
+        self._is_run_over, self._respond = links.is_over, links.respond
         self._find_rotated = links.find_rotated
         self._questions = itertools.count(1)
 
@@ -164,10 +160,6 @@ class EventStream:
             gone = asyncio.create_task(_wait_for_disconnect(receive, subscription))
             try:
                 await self._relay(prompts, subscription, send)
-            except TimeoutError:
-                # The reader does not read. To close the connection would wait for it.
-                self._abort()
-                return
             except (LizaError, OSError) as error:
                 # The runtime connects again, with the last event that it has received.
                 print(f"the stream of {self._run_dir.run} ended: {error}", file=sys.stderr, flush=True)  # noqa: T201
@@ -234,9 +226,7 @@ def _format_event(kind: str, data: msgspec.Struct, event_id: str | None = None) 
 
 
 async def _send_block(send: Send, block: bytes) -> None:
-    """Send a block. Raises TimeoutError if the reader does not read."""
-    async with asyncio.timeout(SEND_SECONDS):
-        await send({"type": "http.response.body", "body": block, "more_body": True})
+    await send({"type": "http.response.body", "body": block, "more_body": True})
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> bool:
@@ -253,3 +243,46 @@ async def _wait_for_disconnect(receive: Receive, subscription: _Subscription) ->
     while (await receive())["type"] != "http.disconnect":
         continue
     subscription.end()
+
+
+FindRotated = Callable[[Collection[str]], tuple[CredentialsEvent, ...]]
+
+
+class CredentialWatch:
+    """Looks in another thread, one look at a time. Used only in the thread of the event loop.
+
+    ``find`` gets the ids of the events that this stream has sent. ``wake`` is called after each look.
+    """
+
+    def __init__(self, executor: Executor, find: FindRotated, wake: Callable[[], None]) -> None:
+        self._executor, self._find, self._wake = executor, find, wake
+        self._look: asyncio.Future[tuple[CredentialsEvent, ...]] | None = None
+        self._is_outdated = False
+        self._sent: set[str] = set()
+
+    def poll(self) -> tuple[CredentialsEvent, ...]:
+        """Return what the last look found. Without one, or if it may be outdated, start another look."""
+        if self._look is None:
+            self._start()
+            return ()
+        if not self._look.done():
+            self._is_outdated = True
+            return ()
+        events, self._look = self._look.result(), None
+        self._sent.update(event.id for event in events)
+        if self._is_outdated:
+            self._start()
+        return events
+
+    def _start(self) -> None:
+        self._is_outdated = False
+        loop = asyncio.get_running_loop()
+        self._look = loop.run_in_executor(self._executor, self._find_or_nothing, frozenset(self._sent))
+        self._look.add_done_callback(lambda _: self._wake())
+
+    def _find_or_nothing(self, sent: Collection[str]) -> tuple[CredentialsEvent, ...]:
+        """Return nothing after an error: the worker keeps what it has, and the next look tries again."""
+        try:
+            return self._find(sent)
+        except (LizaError, OSError):
+            return ()

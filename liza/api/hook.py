@@ -13,13 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from liza.api.api_requests import AuthorizeRequest
 from liza.api.lifecycle import mark_stuck, report_hook_event
 from liza.briefs import inbox, prompt_stream
 from liza.briefs.rules.message_rules import MessageChannel
 from liza.briefs.rules.prompt_rules import AT_TURN_END, DURING_TURN, PRIORITIES, PromptPriority
-from liza.guards.authorize import authorize
 from liza.guards.rules.tool_calls import RAW_INPUT
+from liza.guards.session_guards import AuthorizeRequest, judge_request
 from liza.model.errors import LizaError, LockTimeout
 from liza.model.paths import Paths
 from liza.programs.call_reader import digest, summarize_call
@@ -69,7 +68,7 @@ class Hook:
         if event is None:
             return NO_REPLY
         if event.meaning is HookMeaning.TOOL:
-            answer = authorize(run_dir, _tool_request(run_dir, event), self.environ, event.directory)
+            answer = judge_request(run_dir, _tool_request(run_dir, event), self.environ, event.directory)
             if not answer.allowed:
                 return hook_events.refusal_reply(event, answer.reason or "")
         if run_dir.has_sidecar():

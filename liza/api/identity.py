@@ -12,22 +12,21 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Annotated
 
 import msgspec
 
-from liza.api.api_answers import Credential, IdentityAnswer
-from liza.api.api_requests import IdentityRequest
 from liza.api.current_run import require_current_run
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError, TokenRefused
 from liza.model.model import AwareDatetime, FrozenStruct
 from liza.model.paths import Paths, role_of
+from liza.model.request_types import Label, WorkerAnswer, WorkerRequest
 from liza.programs.session.run_directory import RunDir, read_struct
-from liza.system import atomic, crash_points, files
+from liza.system import atomic, crash_points
+from liza.system.files import FileCache
 
 TOKEN_VARIABLE = "LIZA_TOKEN"
 _TOKEN_FILE, _BEARER_FILE = "token.json", "bearer.json"
@@ -35,6 +34,37 @@ _SEPARATOR = ":"
 _SECRET_BYTES = 32
 MAX_BEARERS = 1000
 """Runs whose token is remembered as verified."""
+
+
+class IdentityRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Exchange the one-time token of the run's environment (``LIZA_TOKEN``) for the run's identity."""
+
+    token: Annotated[str, msgspec.Meta(max_length=200)]
+    session_id: Label | None = None
+
+
+class Credential(WorkerAnswer, frozen=True, kw_only=True):
+    """A secret for a program. ``type`` is api_key, oauth or token; ``name`` is the variable that takes it."""
+
+    type: str
+    name: str
+    value: str
+    expires_at: AwareDatetime | None = None
+
+
+class IdentityAnswer(WorkerAnswer, frozen=True, kw_only=True):
+    """Who the worker is. ``token`` is the bearer token of all further requests of this run."""
+
+    run_id: str
+    role: str
+    repository: str
+    agent_name: str
+    session_id: str
+    token: str
+    task_id: str | None = None
+    worktree: str | None = None
+    credentials: tuple[Credential, ...] = ()
+    env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class TokenDigest(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +113,7 @@ def identify(
     run_dir = find_run(crew.paths, request.token)
     if _is_token_spent(run_dir):
         raise _used_before(run_dir)
-    if not _is_digest_of(run_dir, _TOKEN_FILE, request.token):
+    if not _is_digest_of(read_struct(run_dir.path / _TOKEN_FILE, TokenDigest), request.token):
         raise TokenRefused(f"this is not the token of {run_dir.run}", f"liza agents {run_dir.agent}")
     record = require_current_run(run_dir)
     turn = run_dir.read_turn()
@@ -121,40 +151,30 @@ def _used_before(run_dir: RunDir) -> TokenRefused:
 
 
 class BearerCache:
-    """The bearer tokens that a process has verified, by their digests. Thread-safe.
+    """The digests of bearer tokens that a process has read. Thread-safe."""
 
-    A token stays verified as long as the file with its digest is the same.
-    """
-
-    def __init__(self, limit: int = MAX_BEARERS) -> None:
-        self._limit = limit
-        self._guard = threading.Lock()
-        self._verified: OrderedDict[str, tuple[str, files.Stamp]] = OrderedDict()
+    def __init__(self) -> None:
+        self._digests: FileCache[TokenDigest | None] = FileCache(MAX_BEARERS)
 
     def verify(self, run_dir: RunDir, token: str) -> bool:
         """As ``verify_bearer``."""
-        key, stamp, digest = str(run_dir.path), files.read_stamp(run_dir.path / _BEARER_FILE), _digest(token)
-        with self._guard:
-            entry = self._verified.get(key)
-        if entry is not None and stamp == entry[1] and hmac.compare_digest(entry[0], digest):
-            return True
-        if stamp is None or not verify_bearer(run_dir, token):
+        path = run_dir.path / _BEARER_FILE
+        try:
+            stored = self._digests.read(path, lambda: read_struct(path, TokenDigest))
+        except FileNotFoundError:
+            return False
+        if not _is_digest_of(stored, token):
             return False
         # The answer with this token has arrived, so the exchange is not repeated any more.
         with suppress(OSError):
             (run_dir.path / _TOKEN_FILE).unlink(missing_ok=True)
         crash_points.point("identity", "confirmed")
-        with self._guard:
-            self._verified[key] = digest, stamp
-            self._verified.move_to_end(key)
-            if len(self._verified) > self._limit:
-                self._verified.popitem(last=False)
         return True
 
 
 def verify_bearer(run_dir: RunDir, token: str) -> bool:
     """Return whether ``token`` is the bearer token of the run. Raises LizaError if its digest cannot be read."""
-    return _is_digest_of(run_dir, _BEARER_FILE, token)
+    return _is_digest_of(read_struct(run_dir.path / _BEARER_FILE, TokenDigest), token)
 
 
 def _new_token(run: str) -> str:
@@ -169,6 +189,5 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _is_digest_of(run_dir: RunDir, name: str, token: str) -> bool:
-    stored = read_struct(run_dir.path / name, TokenDigest)
+def _is_digest_of(stored: TokenDigest | None, token: str) -> bool:
     return stored is not None and hmac.compare_digest(stored.digest.encode(), _digest(token).encode())

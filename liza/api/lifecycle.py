@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from liza.api.api_answers import LifecycleAnswer
-from liza.api.api_requests import LifecycleRequest
+import msgspec
+
 from liza.api.current_run import require_current_run
 from liza.model.errors import LockTimeout, UsageError
+from liza.model.model import AwareDatetime
+from liza.model.request_types import Label, RunId, WorkerAnswer, WorkerRequest
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import ReceivedEvent
 from liza.programs.hooks.hook_templates import HookMeaning
@@ -37,6 +40,24 @@ LOCK_LIMIT = 5.0  # seconds; each holder needs milliseconds
 STUCK_MARK = ".turn.stuck"
 """A hook waited in vain for the lock of the turn, for example because its holder is stopped, and logged that."""
 STUCK_LIMIT = 0.1  # seconds; a program waits for its hook at each tool call
+
+
+class LifecycleRequest(WorkerRequest, frozen=True, kw_only=True):
+    """``session_id`` is the program's own id of its conversation. ``metadata`` of ``stopped``: ``exit_code``."""
+
+    event: LifecycleEvent
+    run_id: RunId
+    timestamp: AwareDatetime
+    session_id: Label | None = None
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class LifecycleAnswer(WorkerAnswer, frozen=True, kw_only=True):
+    """``applied`` is false for a late or repeated event, which changes nothing; ``state`` is the state after it."""
+
+    applied: bool
+    state: str
+    reason: str | None = None
 
 
 def report_lifecycle(

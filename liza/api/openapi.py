@@ -8,45 +8,25 @@ from typing import Any, Final
 import msgspec
 
 from liza import __version__
-from liza.api.callers import Access
-from liza.api.calls import Operation
-from liza.api.problems import PROBLEM_TYPE, Problem, make_problem
+from liza.api.calls import Access, Operation
+from liza.api.problems import PROBLEM_TYPE, Problem
 
 REF_TEMPLATE: Final = "#/components/schemas/{name}"
-_PROBLEMS: Final[Mapping[str, tuple[str, Problem]]] = {
-    "400": (
-        "The body is no JSON, has an unknown field, or a value is wrong",
-        make_problem(400, "invalid-request", "Expected `str`, got `int`", "", "$.tool"),
-    ),
-    "401": ("There is no valid bearer token", make_problem(401, "unauthorized", "the request has no bearer token")),
-    "403": (
-        "The token is that of another run, or the request comes from a web page",
-        make_problem(403, "not-yours", "the token is that of coder-1.7, and the request is about coder-2.1"),
-    ),
-    "404": ("There is no such run", make_problem(404, "unknown-id", "there is no run coder-9.1 in this crew")),
-    "408": ("The body did not arrive in time", make_problem(408, "timeout", "the body did not arrive within 20 s")),
-    "409": (
-        "A rule does not allow it",
-        make_problem(409, "refused", "there are uncommitted changes: a.py", "git add -A && git commit"),
-    ),
-    "410": ("The run is over", make_problem(410, "run-over", "coder-1.7 is over: its end is recorded")),
-    "413": ("The body is too large", make_problem(413, "too-large", "the body has more than 1 MB")),
-    "415": ("The body is not JSON", make_problem(415, "not-json", "the content type is 'text/plain'")),
-    "422": (
-        "A value is of its type, and a rule refuses it",
-        make_problem(422, "usage", "a report of trade_off needs the details what, why"),
-    ),
-    "429": (
-        "Too many prompts wait",
-        make_problem(429, "queue-full", "coder-1 has 1000 messages that it has not read; the limit is 1000"),
-    ),
-    "503": (
-        "The board, git or a lock is not available; try again",
-        make_problem(503, "lock-timeout", "state.yaml.lock was not free within 10 s", "liza status"),
-    ),
+_PROBLEMS: Final[Mapping[str, str]] = {
+    "400": "The body is no JSON, has an unknown field, or a value is wrong",
+    "401": "There is no valid bearer token",
+    "403": "The token is that of another run, or the request comes from a web page",
+    "404": "There is no such run",
+    "409": "A rule does not allow it",
+    "410": "The run is over",
+    "413": "The body is too large",
+    "415": "The body is not JSON",
+    "422": "A value is of its type, and a rule refuses it",
+    "429": "Too many prompts wait",
+    "503": "The board, git or a lock is not available; try again",
 }
 _PUBLIC_PROBLEMS: Final = ("400", "403", "503")
-_NEEDING_BODY: Final = ("408", "413", "415", "422", "429")
+_NEEDING_BODY: Final = ("413", "415", "422", "429")
 _SECURITY: Final[Mapping[Access, list[dict[str, list[str]]]]] = {
     Access.PUBLIC: [],
     Access.RUN: [{"runToken": []}],
@@ -119,26 +99,19 @@ def _operation(row: Operation) -> dict[str, Any]:
     if row.request is not None:
         document["requestBody"] = {
             "required": any(field.required for field in msgspec.structs.fields(row.request)),
-            "content": {"application/json": {"schema": _schema(row.request), "example": _plain(row.request_example)}},
+            "content": {"application/json": {"schema": _schema(row.request)}},
         }
     return document
 
 
 def _answer(row: Operation) -> dict[str, Any]:
-    schema = _schema(row.answer)
-    return {
-        "description": "Done",
-        "content": {row.media_type: {"schema": schema, "example": _plain(row.answer_example)}},
-    }
+    return {"description": "Done", "content": {row.media_type: {"schema": _schema(row.answer)}}}
 
 
 def _problems(row: Operation) -> dict[str, Any]:
     content_of = {
-        status: {
-            "description": description,
-            "content": {PROBLEM_TYPE: {"schema": _schema(Problem), "example": _plain(example)}},
-        }
-        for status, (description, example) in _PROBLEMS.items()
+        status: {"description": description, "content": {PROBLEM_TYPE: {"schema": _schema(Problem)}}}
+        for status, description in _PROBLEMS.items()
         if row.request is not None or status not in _NEEDING_BODY
     }
     if row.access is Access.PUBLIC and row.request is None:
@@ -150,14 +123,3 @@ def _schema(type_: type[Any]) -> dict[str, Any]:
     if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
         return {"$ref": REF_TEMPLATE.format(name=type_.__name__)}
     return msgspec.json.schema(type_)
-
-
-def _plain(value: Any) -> Any:
-    """Return an example as JSON values."""
-    return msgspec.to_builtins(value)
-
-
-def format_document(document: Mapping[str, Any]) -> bytes:
-    """Return the document as it is served, and as the committed copy has it."""
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    return text + b"\n"

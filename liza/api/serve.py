@@ -14,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from liza.api import api_server, identity, listener, server_failure, sockets
+from liza.api import api_server, identity, listener
 from liza.api.application import ApiServer, make_application
-from liza.api.operation_table import OPERATIONS
+from liza.api.calls import ServerFacts
+from liza.api.health import AgentsAnswer
+from liza.api.operations import OPERATIONS
 from liza.board import events
 from liza.board.store import Board
 from liza.config import confirmed_settings
@@ -43,11 +45,19 @@ LONELY_SECONDS: Final = 5.0
 """Seconds after which a server of a crew ends that no supervisor runs for."""
 
 
-def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False, ready_fd: int | None = None) -> int:
+def serve(
+    crew: Crew,
+    notify: Callable[[str], None],
+    list_agents: Callable[[Crew], AgentsAnswer],
+    *,
+    with_crew: bool = False,
+    ready_fd: int | None = None,
+) -> int:
     """Answer requests until a signal arrives or .liza is deleted. Return the exit status.
 
-    ``with_crew``: end also if no supervisor runs any more. ``ready_fd``: a pipe to which a byte is written once the
-    server listens. Raises Refused if the crew has a server already.
+    ``list_agents`` returns the agents with their operating states. ``with_crew``: end also if no supervisor runs any
+    more. ``ready_fd``: a pipe to which a byte is written once the server listens. Raises Refused if the
+    crew has a server already.
     """
     require_person(crew, planner=False)
     layout.refuse_damaged(crew, crew.board.read())
@@ -60,15 +70,16 @@ def serve(crew: Crew, notify: Callable[[str], None], *, with_crew: bool = False,
     _allow_many_connections()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        listening = sockets.open_sockets(crew.paths)
-        port = sockets.port_of(listening[1])
+        listening = listener.open_sockets(crew.paths)
+        port = listener.port_of(listening[1])
         notify(f"serves {crew.paths.api_socket} and 127.0.0.1:{port}")
-        server_failure.clear_failure(crew)
-        starter = os.getppid()
-        process = _Process(use_cached_board(crew), port, with_crew, starter if _report_ready(ready_fd) else None)
+        api_server.clear_failure(crew)
+        starter: int | None = os.getppid()
+        starter = starter if _report_ready(ready_fd) else None
+        process = _Process(use_cached_board(crew), ServerFacts(list_agents), port, with_crew, starter)
         asyncio.run(process.run(listening))
         if _identity(crew.paths.server_lock) == lock_identity:  # else the addresses are those of another server
-            sockets.remove_addresses(crew.paths)
+            listener.remove_addresses(crew.paths)
     finally:
         lock.release()
     return 0
@@ -100,11 +111,10 @@ class _Process:
     end for want of a supervisor while this process runs.
     """
 
-    def __init__(self, crew: Crew, port: int, with_crew: bool, starter: int | None) -> None:
+    def __init__(self, crew: Crew, facts: ServerFacts, port: int, with_crew: bool, starter: int | None) -> None:
         self._crew, self._port, self._with_crew = crew, port, with_crew
         self._bearers = identity.BearerCache()
-        self._api = ApiServer(crew, self._find_run_of_token, self._record_history)
-        self._api.facts.port = port
+        self._api = ApiServer(crew, facts, self._find_run_of_token, self._record_history)
         self._starter = starter
         self._files = _identities(crew)
 
@@ -151,7 +161,7 @@ class _Process:
             state = self._crew.board.read()
             newest = [run_id(name, agent.runs) for name, agent in state.agents.items() if agent.runs]
             living = [run for run in newest if _is_open(self._crew, run)]
-            sockets.write_worker_ports(self._crew.paths, living, self._port)
+            listener.write_worker_ports(self._crew.paths, living, self._port)
             return all(self._crew.run_dir(run).exists() for run in newest)
         return False
 

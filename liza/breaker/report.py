@@ -6,12 +6,12 @@ from typing import Annotated
 
 import msgspec
 
-from liza.api.api_requests import Line, Text, WorkerRequest
 from liza.breaker.rules import board_reports
 from liza.crew.caller import identify_caller, require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.model.model import Anomaly, Discovery, Resolution
+from liza.model.request_types import Line, Text, WorkerRequest
 from liza.model.value_classes import replace
 
 

@@ -39,9 +39,9 @@ def ask(
     if as_json:
         printing.print_json(answer)
     else:
-        decision = "allowed" if answer["allowed"] else "denied"
-        rule = f" by rule {answer['rule']}" if answer["rule"] else ": no rule concerns it"
-        printing.print_text(f"{decision}{rule}" + (f"\n{answer['reason']}" if answer["reason"] else ""))
-        for notice in answer["notices"]:
+        decision = "allowed" if answer.allowed else "denied"
+        rule = f" by rule {answer.rule}" if answer.rule else ": no rule concerns it"
+        printing.print_text(f"{decision}{rule}" + (f"\n{answer.reason}" if answer.reason else ""))
+        for notice in answer.notices:
             printing.print_notice(notice)
-    return 0 if answer["allowed"] else 1
+    return 0 if answer.allowed else 1

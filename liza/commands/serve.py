@@ -12,6 +12,7 @@ from liza.crew.crew import find_crew
 from liza.model.errors import Missing
 from liza.printing import printing
 from liza.system import installation
+from liza.view.agents import list_states
 
 app = create_app()
 
@@ -36,4 +37,4 @@ def serve(
     def notify(text: str) -> None:
         printing.print_notice(f"{printing.time_of_day()}  {text}")
 
-    return run_server(find_crew(), notify, with_crew=with_crew, ready_fd=ready_fd)
+    return run_server(find_crew(), notify, list_states, with_crew=with_crew, ready_fd=ready_fd)

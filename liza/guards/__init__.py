@@ -1,5 +1,5 @@
 """Guards: which tool calls of a session are denied, and why.
 
-`rules/judgment.py` judges a call, `shell_parser.py` reads shell commands; only `bash_grammar.py` imports tree_sitter.
+`rules/judgment.py` judges a call, `shell_parser.py` reads shell commands; only `shell_parser.py` imports tree_sitter.
 Read `session_guards.py` first.
 """

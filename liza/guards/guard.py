@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from liza.box import support
 from liza.crew.crew import Crew, find_crew
-from liza.guards import guard_files, session_guards
+from liza.guards import guard_files
 from liza.guards.rules.guard_rules import ROLE_NAMES
 from liza.guards.session_guards import SessionGuards
 from liza.model.errors import NoCrew, UsageError
@@ -30,8 +29,17 @@ class GuardQuestion(Value):
     task: str | None = None
 
 
-def ask_guards(question: GuardQuestion) -> dict[str, Any]:
-    """Return ``allowed``, ``reason`` and ``rule``, and ``notices`` about the project's file.
+class GuardAnswer(Value):
+    """The verdict on a tool: its reason, the rule that decided, and notices about the project's file."""
+
+    allowed: bool
+    reason: str | None
+    rule: str | None
+    notices: tuple[str, ...]
+
+
+def ask_guards(question: GuardQuestion) -> GuardAnswer:
+    """Return what the guards decide.
 
     Outside a crew, the defaults are asked for the current directory. Raises UsageError.
     """
@@ -61,13 +69,8 @@ def ask_guards(question: GuardQuestion) -> dict[str, Any]:
     )
     tool = question.tool or (_SHELL if question.command is not None else _PATH_TOOLS[0])
     given = {"command": question.command} if question.command is not None else {"path": question.path}
-    verdict = session_guards.judge_tool(SessionGuards(data), tool, given, os.environ)
-    return {
-        "allowed": verdict.allowed,
-        "reason": verdict.reason,
-        "rule": verdict.rule,
-        "notices": list(loaded.notices),
-    }
+    verdict = SessionGuards(data).judge(tool, given, os.environ)
+    return GuardAnswer(verdict.allowed, verdict.reason, verdict.rule, loaded.notices)
 
 
 def _find_worktree(crew: Crew | None, task: str | None) -> str:

@@ -4,8 +4,11 @@ and substitutions. Nothing is expanded, and here-documents are not read.
 
 from __future__ import annotations
 
-from liza.guards import bash_grammar
-from liza.guards.bash_grammar import TreeNode
+from functools import cache
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser, Tree
+
 from liza.guards.rules.acts import CannotJudge, ShellCommand
 
 MAX_SIZE = 1 << 19  # bytes of a script
@@ -23,7 +26,7 @@ def parse_script(text: str) -> list[ShellCommand]:
         raise CannotJudge("it contains a NUL character")
     if len(source) > MAX_SIZE:
         raise CannotJudge(f"it has {len(source)} bytes, and at most {MAX_SIZE} are examined")
-    root = bash_grammar.parse(source).root_node
+    root = parse(source).root_node
     if root.has_error:
         raise CannotJudge(_describe_error(root, source))
     commands: list[ShellCommand] = []
@@ -93,3 +96,16 @@ def _unescape(text: str, escaped: str) -> str:
         pieces += [text[position:mark], "\\" * bool(keeps), text[mark + 1].replace("\n", "")]
         position = mark + 2
     return "".join(pieces) + text[position:]
+
+
+TreeNode = Node
+
+
+@cache
+def _bash_parser() -> Parser:
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def parse(source: bytes) -> Tree:
+    """Return the syntax tree of a script."""
+    return _bash_parser().parse(source)

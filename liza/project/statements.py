@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from liza.guards import bash_grammar
-from liza.guards.bash_grammar import TreeNode
+from liza.guards import shell_parser
+from liza.guards.shell_parser import TreeNode
 from liza.project.rules.command_parts import Connector, Statement
 
 _SIMPLE = frozenset(
@@ -27,7 +27,7 @@ def split_statements(text: str) -> tuple[Statement, ...]:
     A text with a syntax error is one statement.
     """
     source = text.encode("utf-8", "surrogateescape")
-    root = bash_grammar.parse(source).root_node
+    root = shell_parser.parse(source).root_node
     if root.has_error:
         return (Statement(text, (text,), Connector.END),)
     statements: list[Statement] = []

@@ -10,7 +10,6 @@ from typing import Any
 
 from liza.alarms.rules import drift_alarms, merge_alarms
 from liza.api import api_server
-from liza.api.rules import address_checks
 from liza.board import archive_files, revision_journal
 from liza.briefs import inbox
 from liza.config import confirmed_settings
@@ -251,14 +250,11 @@ def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
 
 
 def _check_running_server(crew: Crew, server: Mapping[str, Any]) -> Iterator[Finding]:
-    facts = api_server.read_address_facts(crew, server["pid"])
-    faults = list(address_checks.find_address_faults(facts))
-    yield from (Finding("api", fault.text, False, fault.hint) for fault in faults)
-    if not faults:
-        yield Finding("api", f"served at {facts.socket} and 127.0.0.1:{facts.port}")
-    long_address = address_checks.describe_long_address(facts.socket)
-    if long_address:
-        yield Finding("api", long_address)
+    fault = api_server.find_fault(crew.paths, server["pid"])
+    if fault is not None:
+        yield Finding("api", fault[0], False, fault[1])
+    else:
+        yield Finding("api", f"served at {crew.paths.api_socket} and 127.0.0.1:{server['port']}")
 
 
 def _failed_server(failure: Mapping[str, Any]) -> Finding:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from liza.alarms import confinement
 from liza.alarms.rules.alarms import BY_HAND_HINT
-from liza.api.server_keeper import ServerKeeper
+from liza.api.api_server import ServerKeeper
 from liza.box import support
 from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from liza.alarms import confinement
-from liza.api import api_server, server_start
+from liza.api import api_server
 from liza.board import events
 from liza.box import support
 from liza.crew import keeper_start, layout
@@ -87,11 +87,11 @@ def _start_server(crew: Crew, say: PrintLine, *, verbose: bool) -> None:
     if missing:
         say("", f"the worker API is not served: {', '.join(missing)} is not installed; all else works")
         return
-    reason = server_start.start_for_crew(crew)
+    reason = api_server.start_for_crew(crew)
     if reason is not None:
         say("", f"! the worker API cannot be served, work continues: {reason}")
     elif verbose:
-        say("", f"worker API: .liza/run/api.sock and 127.0.0.1:{api_server.read_port(crew)}")
+        say("", f"worker API: .liza/run/api.sock and 127.0.0.1:{api_server.read_port(crew.paths.api_port)}")
 
 
 def _report_already_done(crew: Crew, say: PrintTimedLine) -> int:

@@ -14,10 +14,12 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Iterator
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from itertools import chain, count
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from liza.model.errors import BoardInconsistent, NotRegularFile, WriteFailed
 from liza.system import crash_points, untrusted_files
@@ -182,6 +184,36 @@ def read_stamp(path: Path) -> Stamp | None:
         status = path.lstat()
         return status.st_ino, status.st_mtime_ns, status.st_size
     return None
+
+
+T = TypeVar("T")
+
+
+class FileCache(Generic[T]):
+    """What was read from files, as long as each file is the same. Thread-safe."""
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: files that are remembered; the one unused for the longest time is read again when needed."""
+        self._limit = limit
+        self._guard = threading.Lock()
+        self._entries: OrderedDict[Path, tuple[Stamp, T]] = OrderedDict()
+
+    def read(self, path: Path, load: Callable[[], T]) -> T:
+        """Return what ``load`` returns, from memory if the file has not changed. Raises FileNotFoundError."""
+        stamp = read_stamp(path)
+        if stamp is None:
+            raise FileNotFoundError(path)
+        with self._guard:
+            entry = self._entries.get(path)
+            if entry is not None and entry[0] == stamp:
+                self._entries.move_to_end(path)
+                return entry[1]
+        content = load()
+        with self._guard:
+            self._entries[path] = stamp, content
+            if len(self._entries) > self._limit:
+                self._entries.popitem(last=False)
+        return content
 
 
 @convert_os_errors()

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from liza.api.api_requests import Line, Text, WorkerRequest
 from liza.crew.caller import identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
+from liza.model.request_types import Line, Text, WorkerRequest
 from liza.tasks import run_commits
 from liza.tasks.rules import claims, coding
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from liza.api.api_requests import Line, Lines, Text, WorkerRequest
 from liza.crew.caller import RunCaller, identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -13,6 +12,7 @@ from liza.model.history_events import HistoryEvent
 from liza.model.model import AlignmentNote, Handoff, State
 from liza.model.owned_work import require_planner
 from liza.model.paths import role_of
+from liza.model.request_types import Line, Lines, Text, WorkerRequest
 from liza.model.statuses import WakeTrigger
 from liza.model.transitions import has_done
 from liza.model.value_classes import replace

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import msgspec
 
-from liza.api.api_requests import WorkerRequest
 from liza.crew.caller import identify_run
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.model.errors import UsageError
+from liza.model.request_types import WorkerRequest
 from liza.tasks.rules import claims
 
 

@@ -18,6 +18,7 @@ from liza.model.statuses import AgentStatus, WorkKind
 from liza.model.task_groups import tasks_with
 from liza.model.transitions import has_done
 from liza.model.value_classes import Value
+from liza.programs.rules.health_rules import OBSERVED, REPORTED
 from liza.programs.session import run_directory, session_process, setup_note
 from liza.programs.session.run_directory import RunDir
 from liza.tasks.rules import picking
@@ -25,8 +26,6 @@ from liza.text.redaction import redact
 from liza.usage import costs
 
 _KIND_LABELS = {WorkKind.WORK: "working", WorkKind.REVIEW: "reviewing", WorkKind.PLANNING: "planning"}
-REPORTED, OBSERVED = "reported", "observed"
-"""Sources of a session's state."""
 
 
 class Activity(Value):

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from liza.api.health import AgentsAnswer, ListedAgent
 from liza.board import archive_files, signals
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, open_crew
@@ -19,7 +20,8 @@ from liza.git import board_history
 from liza.git.merge import merge_refs
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.model.model import FrozenStruct, State, Task
-from liza.model.paths import parse_agent_id, role_of, sort_agents
+from liza.model.owned_work import find_current_work
+from liza.model.paths import parse_agent_id, role_of, run_id, sort_agents
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import Value, decodable, replace
 from liza.model.value_classes import asdict as fields_of
@@ -30,6 +32,7 @@ from liza.tasks.rules.work_record import ReviewRecord, TaskRecord
 from liza.text.counts import count_noun
 from liza.text.suggestions import did_you_mean
 from liza.usage import costs
+from liza.view import activity
 from liza.view.rules.picture import agent_line
 from liza.view.rules.structs import AgentLine
 from liza.view.status import agent_row
@@ -42,6 +45,29 @@ def list_agents(crew: Crew) -> tuple[AgentLine, ...]:
     signal_names = signals.active_signals(crew.paths)
     rows = (agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents))
     return tuple(agent_line(row, signal_names) for row in rows)
+
+
+def list_states(crew: Crew) -> AgentsAnswer:
+    """Return every agent with its operating state, for the worker API. Raises LizaError, OSError if the board cannot be
+    read."""
+    state, signal_names = crew.board.read(), signals.active_signals(crew.paths)
+    agents = (_list_state(crew, state, agent, signal_names) for agent in sort_agents(state.agents))
+    return AgentsAnswer(agents=tuple(agents))
+
+
+def _list_state(crew: Crew, state: State, agent: str, signal_names: tuple[str, ...]) -> ListedAgent:
+    runs, work = state.agents[agent].runs, find_current_work(state, agent)
+    row = ListedAgent(
+        id=agent,
+        role=role_of(agent),
+        run_id=run_id(agent, runs) if runs else None,
+        task_id=None if work is None else work.task,
+    )
+    try:
+        report = activity.find_state(crew, state, agent, signal_names)
+    except (LizaError, OSError) as error:
+        return msgspec.structs.replace(row, error=str(error))
+    return msgspec.structs.replace(row, state=report.state, evidence=report.evidence, state_since=report.since)
 
 
 def show_agent(crew: Crew, name: str) -> dict[str, Any]:

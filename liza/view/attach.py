@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from liza.api.api_requests import PromptRequest
-from liza.api.prompts import submit_prompt
+from liza.api.prompts import PromptRequest, submit_prompt
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.model.errors import Refused

@@ -918,7 +918,7 @@ TABLE: dict[str, Defence] = {
     ),
     "guards": Defence(
         "a tool that a rule denies does not run",
-        {"liza.guards.session_guards:judge_tool": _never_denied},
+        {"liza.guards.session_guards:SessionGuards.judge": _never_denied},
         (
             f"{AUTHORIZE}test_writes_are_judged_by_the_path",
             f"{AUTHORIZE}test_a_push_is_denied_and_recorded_and_a_commit_is_not",
@@ -926,7 +926,7 @@ TABLE: dict[str, Defence] = {
     ),
     "guards that fail": Defence(
         "a tool that cannot be judged does not run",
-        {"liza.guards.session_guards:judge_tool": _allowed_if_unjudged},
+        {"liza.guards.session_guards:SessionGuards.judge": _allowed_if_unjudged},
         (f"{AUTHORIZE}test_what_cannot_be_judged_is_denied_unless_the_crew_allows_it",),
     ),
     "rights of a project's file": Defence(
@@ -945,12 +945,12 @@ TABLE: dict[str, Defence] = {
     ),
     "commands in commands": Defence(
         "a command behind a wrapper, in a substitution or in the script of a shell is judged",
-        {"liza.guards.rules.script_acts:ScriptReader._run_inner": gives(None)},
+        {"liza.guards.rules.tool_calls:ScriptReader._run_inner": gives(None)},
         (f"{COMMANDS}['no-push'-'env git push']", f"{COMMANDS}['no-push'-\"bash -c 'git push'\"]"),
     ),
     "requests to a forge": Defence(
         "an agent that calls the API of a forge itself merges, approves and publishes nothing",
-        {"liza.guards.rules.script_acts:_method": gives("GET")},
+        {"liza.guards.rules.tool_calls:_method": gives("GET")},
         ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
     ),
     "reports switched off": Defence(
@@ -1685,7 +1685,7 @@ TABLE: dict[str, Defence] = {
     ),
     "web pages": Defence(
         "a page in the person's browser cannot call the worker API",
-        {"liza.api.callers:refuse_web_pages": gives(None)},
+        {"liza.api.calls:refuse_web_pages": gives(None)},
         (f"{SERVER}test_a_request_from_a_web_page_is_refused_even_with_a_token",),
     ),
     "sessions at the socket": Defence(
@@ -1734,12 +1734,12 @@ TABLE: dict[str, Defence] = {
     ),
     "shared backoff of the server": Defence(
         "the supervisors of a crew do not start in turns a server that cannot start",
-        {"liza.api.server_failure:seconds_to_retry": gives(0.0)},
+        {"liza.api.api_server:seconds_to_retry": gives(0.0)},
         (f"{STARTS}test_a_start_that_failed_for_one_supervisor_is_waited_for_by_all_of_them",),
     ),
     "runs of tokens": Defence(
         "the token of a run opens no other run",
-        {"liza.api.callers:require_own_run": gives(None)},
+        {"liza.api.calls:require_own_run": gives(None)},
         (f"{SERVER}test_a_token_opens_no_other_run",),
     ),
     "crew of a server": Defence(
@@ -1817,7 +1817,7 @@ TABLE: dict[str, Defence] = {
     ),
     "shared environments": Defence(
         "an agent installs no packages into an environment that others use",
-        {"liza.guards.rules.script_acts:ScriptReader._has_own_environment": gives(True)},
+        {"liza.guards.rules.tool_calls:ScriptReader._has_own_environment": gives(True)},
         ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
     ),
     "list of packages": Defence(
@@ -1900,7 +1900,7 @@ TABLE: dict[str, Defence] = {
     ),
     "usage of a session": Defence(
         "usage that a program sums over its session is counted once",
-        {"liza.api.rules.usage_counts:share_of_turn": _as_reported},
+        {"liza.api.acp.rules:share_of_turn": _as_reported},
         (f"{SIDECAR}test_the_usage_of_each_turn_is_counted_once[session-wanted1]",),
     ),
 }

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from liza.api import api_server, identity
-from liza.crew.crew import find_crew
 from liza.model.paths import agent_of
 from liza.programs.session.run_directory import RunDir, RunRecord
 from tests.conftest import LONG, until
@@ -98,7 +97,7 @@ class Api:
 
     @property
     def port(self) -> int:
-        port = api_server.read_port(find_crew(self.crew.root))
+        port = api_server.read_port(self.paths.api_port)
         assert port is not None
         return port
 

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from msgspec.structs import asdict, replace
 
-from liza.api import agent_list
 from liza.crew.crew import Crew
 from liza.model.model import Status
 from liza.model.paths import Paths
@@ -21,7 +20,7 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import RunningSession
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
-from liza.view.agents import list_agents
+from liza.view.agents import list_agents, list_states
 from liza.view.status import status
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -64,7 +63,7 @@ def shown(crew: Crew) -> tuple[Any, ...]:
     """State, evidence and since when: the same in `status`, in `agents`, and over the API."""
     (row,) = status(crew)["agents"]
     assert asdict(list_agents(crew)[0].row) == row
-    (listed,) = agent_list.list_agents(crew).agents
+    (listed,) = list_states(crew).agents
     found = (row["state"], row["evidence"], row["state_since"])
     assert (listed.state, listed.evidence, listed.state_since) == found
     assert (listed.id, listed.role, listed.run_id) == ("coder-1", "coder", "coder-1.1")
@@ -103,6 +102,6 @@ def test_a_state_that_cannot_be_read_is_unknown_with_the_reason(crew: Crew) -> N
     (session(crew).path / "session.json").write_text("{no")
     (row,) = status(crew)["agents"]
     assert (row["state"], row["evidence"], row["state_since"]) == (None, None, None)
-    (listed,) = agent_list.list_agents(crew).agents
+    (listed,) = list_states(crew).agents
     assert listed.state is None
     assert "session.json" in (listed.error or "")

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from liza.api import serve
+from liza.api.calls import ServerFacts
 from liza.briefs import inbox
 from liza.briefs.rules.message_rules import LIZA
 from liza.crew.crew import Crew
 from liza.model.paths import Paths
 from liza.system import wake_up
 from liza.system.clock import SystemClock
+from liza.view.agents import list_states
 from tests.conftest import LONG, until
 from tests.edges.api_worker import Api, Stream, Worker, now, serving
 
@@ -58,7 +60,7 @@ def acknowledge(worker: Worker, *ids: str) -> int:
 def test_a_stream_that_looked_before_changes_are_watched_looks_again(tmp_path: Path) -> None:
     (tmp_path / ".liza").mkdir()
     crew = Crew(Paths(tmp_path), SystemClock())
-    process = serve._Process(crew, 0, with_crew=False, starter=None)
+    process = serve._Process(crew, ServerFacts(list_states), 0, with_crew=False, starter=None)
 
     async def wait_until_woken() -> None:
         loop = asyncio.get_running_loop()

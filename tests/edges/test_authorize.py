@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from liza.api.api_answers import AuthorizeAnswer
-from liza.api.api_requests import AuthorizeRequest, ToolContext
 from liza.api.hook import Hook
 from liza.guards import guard_files
-from liza.guards.authorize import GuardsCache, authorize
 from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_FILE
+from liza.guards.session_guards import AuthorizeAnswer, AuthorizeRequest, GuardsCache, ToolContext, judge_request
 from liza.model.errors import UsageError
 from liza.model.paths import Paths
 from liza.model.session_ends import StopReason
@@ -52,7 +50,7 @@ def install(run: RunDir, home: Path, tests: str | None = None, on_error: str = "
 
 
 def ask(run: RunDir, tool: str, given: dict[str, Any], **context: str) -> AuthorizeAnswer:
-    return authorize(run, AuthorizeRequest(run_id=run.run, tool=tool, input=given, context=ToolContext(**context)))
+    return judge_request(run, AuthorizeRequest(run_id=run.run, tool=tool, input=given, context=ToolContext(**context)))
 
 
 def denials(run: RunDir) -> list[dict[str, str]]:
@@ -147,7 +145,7 @@ def test_sessions_share_prepared_rules_and_each_is_judged_by_its_own_paths_and_r
     assert rules[0] is not rules[2]
 
     def allowed(session: RunDir, tool: str, given: dict[str, Any]) -> bool:
-        return authorize(session, AuthorizeRequest(run_id=session.run, tool=tool, input=given), cache=cache).allowed
+        return judge_request(session, AuthorizeRequest(run_id=session.run, tool=tool, input=given), cache=cache).allowed
 
     file = {"file_path": str(other / "a.py")}
     assert [allowed(session, "Write", file) for session in (run, second, third)] == [False, True, True]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.api import api_server, server_start
+from liza.api import api_server
 from liza.git.rules.slot_states import slot_ports
 from liza.landing.land import land_merge
 from liza.landing.sync import sync
@@ -128,7 +128,7 @@ def test_databases_and_servers_from_elsewhere_are_left_alone(crew: Merges, serve
 
 
 def test_the_server_of_the_crew_is_left_alone(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
-    server_start.start(crew.crew)
+    api_server.start(crew.crew)
     try:
         command = f"./run-tests {crew.crew.paths.api_port.read_text()}"
         assert listeners.find_servers(crew.crew, crew.crew.git, ["merge"], [command]) is None

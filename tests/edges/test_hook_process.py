@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.api.api_requests import LifecycleRequest
 from liza.api.hook import Hook
-from liza.api.lifecycle import TURN_LOCK, report_lifecycle
+from liza.api.lifecycle import TURN_LOCK, LifecycleRequest, report_lifecycle
 from liza.briefs import inbox
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import DENIALS_FILE

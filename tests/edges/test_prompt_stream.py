@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.api.api_requests import AcknowledgeRequest, PromptMetadata, PromptRequest
-from liza.api.prompts import acknowledge_prompts, submit_prompt
+from liza.api.prompts import AcknowledgeRequest, PromptMetadata, PromptRequest, acknowledge_prompts, submit_prompt
 from liza.briefs import inbox
 from liza.briefs.inbox_reader import InboxReader
 from liza.briefs.prompt_stream import PromptStream

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.api.acp.agent_process import AgentProcess
+from liza.api.acp.agent_process import MAX_LINE, AgentProcess, parse_message
 from liza.api.acp.prompt_queue import AGAIN, PromptQueue
-from liza.api.acp.rpc_connection import MAX_LINE, parse_message
 from liza.briefs import inbox
 from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage

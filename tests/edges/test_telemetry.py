@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.api.api_requests import TelemetryRequest
-from liza.api.telemetry import TelemetryLogs, record_telemetry
+from liza.api.health import TelemetryRequest, record_telemetry
 from liza.model.errors import FutureTime
 from liza.model.paths import Paths
 from liza.model.spending import TokenUsage, ToolTotal
@@ -48,18 +47,19 @@ def turns(directory: Path) -> int:
 
 
 def test_a_turn_is_counted_once_by_its_id_or_by_its_content_also_after_a_restart(tmp_path: Path) -> None:
-    run, logs = run_at(tmp_path), TelemetryLogs()
+    run = run_at(tmp_path)
+    log = TelemetryLog(run.path)
 
-    def send(*events: TelemetryEvent, logs: TelemetryLogs | None = logs) -> tuple[int, int]:
+    def send(*events: TelemetryEvent, log: TelemetryLog | None = log) -> tuple[int, int]:
         answer = record_telemetry(
-            run, TelemetryRequest(run_id="coder-1.1", events=events), NOW + timedelta(hours=1), logs
+            run, TelemetryRequest(run_id="coder-1.1", events=events), NOW + timedelta(hours=1), log
         )
         return answer.recorded, answer.repeated
 
     assert TelemetryLog(run.path).read() is None
     assert send(turn(1, "a"), turn(2), turn(2), turn(9, "a")) == (2, 2)
     assert send(turn(5, "a"), turn(2)) == (0, 2)
-    assert send(turn(2), turn(3, "b"), logs=None) == (1, 1)
+    assert send(turn(2), turn(3, "b"), log=None) == (1, 1)
     assert send(turn(3, "b"), turn(4, "c")) == (1, 1), "another process has stored b meanwhile"
     sums = TelemetryLog(run.path).read()
     assert sums is not None

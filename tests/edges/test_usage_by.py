@@ -8,9 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.api.calls import ServerFacts
-from liza.api.metrics_text import format_metrics
-from liza.api.rules.prometheus_text import format_families, usage_families
 from liza.crew.crew import Crew
 from liza.model.errors import UsageError
 from liza.model.paths import Paths
@@ -19,7 +16,7 @@ from liza.printing.render_metrics import format_usage
 from liza.programs.session.run_directory import Gauge, RunRecord
 from liza.programs.session.session_process import RunningSession
 from liza.system import atomic, processes
-from liza.usage import costs, ledger
+from liza.usage import ledger
 from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
 from liza.usage.run_account import RunAccount, write_run_account
 from liza.usage.telemetry_log import TelemetryLog
@@ -120,53 +117,3 @@ def test_only_the_groups_that_are_asked_for_are_returned(crew: Crew, clock: Fake
     assert format_usage(usage_by(crew, ())) == "no session has reported this yet"
     with pytest.raises(UsageError, match=r"unknown group 'modle'.*did you mean model"):
         usage_by(crew, ("modle",))
-
-
-def test_the_figures_for_prometheus_count_each_session_once_with_all_digits(crew: Crew, clock: FakeClock) -> None:
-    live(crew, clock)
-    before = _samples(crew)
-    ledger.append_entry(crew.paths, ended(clock))
-    after = _samples(crew)
-    tokens = 'liza_usage_tokens_total{agent="coder-1",program="modelled",type="input"}'
-    assert before[tokens] == after[tokens] == "1200000"
-    assert after['liza_model_cost_usd_total{model="m-1"}'] == "0.5"
-    assert after['liza_tool_failures_total{tool="shell"}'] == "1"
-    sessions = 'liza_usage_sessions_total{agent="coder-1",program="modelled",outcome="finished"}'
-    assert (before.get(sessions), after[sessions]) == (None, "1")
-    # A counter never falls.
-    assert all(float(after[name]) >= float(value) for name, value in before.items())
-
-
-def test_the_server_prints_usage_and_without_a_readable_ledger_the_other_figures(crew: Crew, clock: FakeClock) -> None:
-    ledger.append_entry(crew.paths, ended(clock))
-    assert 'liza_model_tokens_total{model="m-1",type="output"} 300\n' in format_metrics(crew, ServerFacts())
-    crew.paths.usage.write_text("{\n")
-    text = format_metrics(crew, ServerFacts())
-    assert "liza_tasks{" in text
-    assert "liza_model" not in text
-
-
-def test_an_estimate_of_a_living_session_is_in_no_counter(clock: FakeClock) -> None:
-    entry = LedgerEntry(run=RUN, time=clock.now(), kind="work", program="p", outcome="living", seconds=1.0, used=USED)
-    assert format_families(usage_families([entry])) == ""
-
-
-def test_what_an_agent_names_cannot_add_a_line(clock: FakeClock) -> None:
-    name = 'a"b\\c\nliza_usage_cost_usd_total 9'
-    entry = LedgerEntry(
-        run=RUN,
-        time=clock.now(),
-        kind="w",
-        program="p",
-        outcome="finished",
-        seconds=0.0,
-        tools={name: ToolTotal(calls=1)},
-    )
-    text = format_families(usage_families([entry]))
-    assert 'liza_tool_calls_total{tool="a\\"b\\\\c\\nliza_usage_cost_usd_total 9"} 1' in text.splitlines()
-
-
-def _samples(crew: Crew) -> dict[str, str]:
-    text = format_families(usage_families(costs.read_usage(crew, crew.board.read())))
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    return {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in lines}

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.api.api_requests import ContextRequest
-from liza.api.context import compose_context
+from liza.api.prompts import ContextRequest, compose_context
 from liza.briefs import inbox
 from liza.briefs.brief_facts import gather_brief_facts
 from liza.briefs.brief_writer import compose_brief

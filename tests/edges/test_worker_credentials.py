@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from liza.api.api_answers import Credential
-from liza.api.api_requests import CredentialReport, CredentialState
-from liza.api.credentials import acknowledge_credentials, current_credentials, list_rotated, report_credential
+from liza.api.credentials import (
+    CredentialReport,
+    CredentialState,
+    acknowledge_credentials,
+    current_credentials,
+    list_rotated,
+    report_credential,
+)
+from liza.api.identity import Credential
 from liza.crew.crew import Crew
 from liza.model.errors import Missing, NoAccount, RunIsOver
 from liza.model.paths import Paths

@@ -8,9 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.api.api_requests import HealthReport, TelemetryRequest
-from liza.api.health import report_health, run_health, server_health
-from liza.api.telemetry import record_telemetry
+from liza.api.health import HealthReport, TelemetryRequest, record_telemetry, report_health, run_health, server_health
 from liza.crew.crew import Crew
 from liza.model.errors import FutureTime, UnknownId
 from liza.model.paths import Paths

@@ -8,9 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from liza.api.api_answers import Credential, IdentityAnswer
-from liza.api.api_requests import IdentityRequest
-from liza.api.identity import BearerCache, find_run, identify, issue_token, verify_bearer
+from liza.api.identity import (
+    BearerCache,
+    Credential,
+    IdentityAnswer,
+    IdentityRequest,
+    find_run,
+    identify,
+    issue_token,
+    verify_bearer,
+)
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError, RunIsOver, TokenRefused
 from liza.model.paths import Paths

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from liza.api import lifecycle
-from liza.api.api_requests import LifecycleRequest
 from liza.api.hook import Hook
-from liza.api.lifecycle import LOCK_LIMIT, STUCK_LIMIT, report_lifecycle
+from liza.api.lifecycle import LOCK_LIMIT, STUCK_LIMIT, LifecycleRequest, report_lifecycle
 from liza.briefs import inbox
 from liza.briefs.prompt_stream import PromptStream
 from liza.guards import guard_files

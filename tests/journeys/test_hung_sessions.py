@@ -57,10 +57,10 @@ import os, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
 from liza.crew.crew import find_crew
-from liza.api.api_requests import *
-from liza.api.identity import identify
-from liza.api.lifecycle import report_lifecycle
-from liza.api.telemetry import record_telemetry
+from liza.api.health import TelemetryRequest, record_telemetry
+from liza.api.identity import IdentityRequest, identify
+from liza.api.lifecycle import LifecycleRequest, report_lifecycle
+from liza.usage.rules.telemetry_rules import TelemetryEvent, TurnUsage
 
 notes, kind = Path(sys.argv[1]), sys.argv[2]
 crew = find_crew(Path(os.environ["LIZA_ROOT"]))

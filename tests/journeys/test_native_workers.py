@@ -16,12 +16,13 @@ import os, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
 from liza.crew.crew import find_crew
-from liza.api.api_requests import *
-from liza.api.context import compose_context
-from liza.api.identity import identify, verify_bearer
-from liza.api.lifecycle import report_lifecycle
-from liza.api.prompts import PromptStream, acknowledge_prompts
-from liza.api.telemetry import record_telemetry
+from liza.api.health import TelemetryRequest, record_telemetry
+from liza.api.identity import IdentityRequest, identify, verify_bearer
+from liza.api.lifecycle import LifecycleRequest, report_lifecycle
+from liza.api.prompts import AcknowledgeRequest, ContextRequest, acknowledge_prompts, compose_context
+from liza.briefs.prompt_stream import PromptStream
+from liza.briefs.rules.context_rules import ContextMode
+from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
 
 notes = Path(sys.argv[1])
 crew = find_crew(Path(os.environ["LIZA_ROOT"]))

@@ -6,31 +6,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.api.rules.session_steps import (
+from liza.api.acp.rules import (
     CANCEL_LIMIT,
+    MAX_CALLS,
     AcpFacts,
     AwaitNews,
     EndSession,
     FailSession,
+    FailureSign,
     InterruptTurn,
     RepeatPrompt,
     SendPrompt,
     TellRefusals,
-    TurnFacts,
-    next_session_step,
-)
-from liza.api.rules.tool_requests import MAX_CALLS, ToolBook, ToolPaths, choose_option, compose_outcome
-from liza.api.rules.turn_results import (
-    FailureSign,
+    ToolBook,
+    ToolPaths,
     TurnContent,
     TurnEnd,
+    TurnFacts,
     TurnFailure,
     TurnResult,
+    UsageCounts,
+    UsageScope,
+    add_counts,
+    choose_option,
     classify_error,
+    compose_outcome,
     judge_answer,
     judge_error,
+    next_session_step,
+    share_of_turn,
 )
-from liza.api.rules.usage_counts import UsageCounts, UsageScope, add_counts, share_of_turn
 from liza.model.session_ends import SilenceKind
 
 STEPS = [

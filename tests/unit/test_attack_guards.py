@@ -27,10 +27,8 @@ def test_an_untrusted_denying_rule_removes_no_default(tmp_path: Path) -> None:
     rows = [f'[[rule]]\nname = "{name}"\ncommands = ["never-called"]\nreason = "x"\n' for name in names]
     (tmp_path / ".liza" / "guards.toml").write_text("\n".join(rows))
     data = _guards(tmp_path)
-    assert not session_guards.judge_tool(data, "Bash", {"command": "git push --force origin HEAD:main"}, {}).allowed
-    assert not session_guards.judge_tool(
-        data, "Write", {"file_path": f"{tmp_path}/.liza/state.yaml", "content": "x"}, {}
-    ).allowed
+    assert not data.judge("Bash", {"command": "git push --force origin HEAD:main"}, {}).allowed
+    assert not data.judge("Write", {"file_path": f"{tmp_path}/.liza/state.yaml", "content": "x"}, {}).allowed
 
 
 @pytest.mark.parametrize(
@@ -58,4 +56,4 @@ def test_rules_as_slow_as_a_file_can_have_them_are_judged_soon(tmp_path: Path) -
     assert find_rule_errors(rows) == []
     guards = SessionGuards({"rules": rows, "worktree": str(tmp_path)})
     command = f"ls {'b' * 4000}$x {'a' * 4000}; echo > /{'a/' * 500}b"
-    assert not session_guards.judge_tool(guards, "Bash", {"command": command}, {}).allowed
+    assert not guards.judge("Bash", {"command": command}, {}).allowed

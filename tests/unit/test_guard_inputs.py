@@ -18,13 +18,16 @@ from liza.guards.rules.acts import (
     WRITE,
     Act,
     CannotJudge,
+    Command,
+    CommandPattern,
     GuardFacts,
+    match_command,
+    split_options,
+    values_of,
 )
-from liza.guards.rules.command_pattern import Command, CommandPattern, match_command, split_options, values_of
 from liza.guards.rules.guard_rules import find_rule_errors
 from liza.guards.rules.judgment import PreparedRules
-from liza.guards.rules.script_acts import ScriptReader
-from liza.guards.rules.tool_calls import CalledTool, read_tool
+from liza.guards.rules.tool_calls import CalledTool, ScriptReader, read_tool
 from liza.guards.shell_parser import parse_script
 from tests.unit.guard_session import HOME, ROOT, SLOTS, WORKTREE, defaults, facts, judge, judge_tool, prepared
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from liza.guards.rules.acts import MARK
-from liza.guards.rules.command_pattern import match_glob
+from liza.guards.rules.acts import MARK, match_glob
 from tests.unit.guard_session import ROOT, judge, judge_tool
 
 DENIED = [

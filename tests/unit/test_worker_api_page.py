@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from liza.api.calls import Operation
-from liza.api.operation_table import OPERATIONS
+from liza.api.operations import OPERATIONS
 
 PAGE = Path(__file__).parents[2] / "specs" / "worker-api.md"
 JSON_OPERATIONS = {
@@ -42,15 +41,11 @@ def test_the_page_has_every_operation() -> None:
 def test_the_examples_of_the_page_are_of_the_real_types(name: str) -> None:
     row, lines = JSON_OPERATIONS[name], EXAMPLES[name]
     assert ("<" in lines, ">" in lines) == (True, row.request is not None)
-    _check(row, lines["<"], row.answer, row.answer_example)
-    if row.request is not None:
-        _check(row, lines[">"], row.request, row.request_example)
-
-
-def _check(row: Operation, line: str, kind: type[Any], example: object) -> None:
-    assert msgspec.json.decode(line, type=kind) == example, row.name
+    answer = msgspec.json.decode(lines["<"], type=row.answer)
     # A type of an answer ignores fields that it does not know.
-    assert _without_nulls(msgspec.json.decode(line)) == _without_nulls(msgspec.to_builtins(example))
+    assert _without_nulls(msgspec.json.decode(lines["<"])) == _without_nulls(msgspec.to_builtins(answer))
+    if row.request is not None:
+        msgspec.json.decode(lines[">"], type=row.request)
 
 
 def _without_nulls(value: Any) -> Any:

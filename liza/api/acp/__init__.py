@@ -2,5 +2,5 @@
 
 It starts the program as its child, prompts it, answers its permission requests, and prints what happens as JSON lines
 of one form for all programs. It holds no policy: the steps are chosen in `api/rules`, the surfaces are in `api`.
-Read `session_driver.py` first, then `rpc_connection.py`.
+Read `session_driver.py` first, then `agent_process.py`.
 """

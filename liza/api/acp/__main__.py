@@ -12,10 +12,8 @@ from types import FrameType
 from typing import Any
 
 from liza.api.acp.agent_process import AgentProcess
-from liza.api.acp.output_lines import OutputLines
+from liza.api.acp.reports import OutputLines, SurfaceCalls, WorkerSurfaces, connect_surfaces
 from liza.api.acp.session_driver import SessionDriver, StopOrder
-from liza.api.acp.surface_calls import SurfaceCalls
-from liza.api.acp.surfaces import WorkerSurfaces, connect_surfaces
 from liza.model.errors import LizaError, Missing
 from liza.model.paths import Paths
 from liza.programs.presets.sidecar_order import SidecarOrder, read_order

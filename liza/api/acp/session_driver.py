@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from liza.api.acp.agent_process import AgentProcess
-from liza.api.acp.output_lines import OutputLines
-from liza.api.acp.prompt_queue import AGAIN, InboxNews, PromptQueue
-from liza.api.acp.rpc_connection import (
+from liza.api.acp import rules
+from liza.api.acp.agent_process import (
     METHOD_NOT_FOUND,
     AgentAnswer,
     AgentGone,
     AgentNotice,
+    AgentProcess,
     AgentRequest,
     LineTooLong,
     RpcConnection,
 )
-from liza.api.acp.session_setup import CallFailed, SetUpCalls, open_session
-from liza.api.acp.surface_calls import SurfaceCalls
-from liza.api.acp.tool_updates import ToolUpdates
-from liza.api.acp.turn_state import RunningTurn
-from liza.api.rules import session_steps, turn_results
-from liza.api.rules.session_steps import AcpFacts, TurnFacts
-from liza.api.rules.tool_requests import ToolBook, ToolPaths
-from liza.api.rules.turn_results import FailureSign, TurnFailure
-from liza.api.rules.usage_counts import UsageCounts, UsageScope, add_counts, share_of_turn
+from liza.api.acp.prompt_queue import AGAIN, InboxNews, PromptQueue
+from liza.api.acp.reports import OutputLines, SurfaceCalls
+from liza.api.acp.rules import (
+    AcpFacts,
+    FailureSign,
+    ToolBook,
+    ToolPaths,
+    TurnFacts,
+    TurnFailure,
+    classify_error,
+)
+from liza.api.acp.turns import RunningTurn, ToolUpdates, UsageUpdates
 from liza.briefs.rules.message_rules import Message
 from liza.briefs.rules.prompt_rules import PromptPriority
 from liza.model.errors import LizaError
 from liza.model.session_ends import SilenceKind
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import Value
-from liza.programs import reported_figures
-from liza.programs.presets.acp_settings import AcpUsage
-from liza.programs.presets.preset import UsageFormat
 from liza.programs.presets.sidecar_order import SidecarOrder
 from liza.programs.rules.lifecycle_rules import LifecycleEvent
 from liza.programs.session.run_directory import RunDir
@@ -131,22 +131,22 @@ class SessionDriver:
         self._queue.watch(self._events)
         self._prompt(brief, "brief", self._queue.take_quoted(brief), brief)
         while True:
-            match session_steps.next_session_step(self._facts()):
-                case session_steps.SendPrompt():
+            match rules.next_session_step(self._facts()):
+                case rules.SendPrompt():
                     self._send_message()
-                case session_steps.TellRefusals():
+                case rules.TellRefusals():
                     reasons, self._refusals = "\n- ".join(["", *self._refusals]), []
                     explanation = REFUSED.format(reasons=reasons)
                     self._prompt(explanation, "guard", (), explanation)
-                case session_steps.RepeatPrompt():
+                case rules.RepeatPrompt():
                     self._prompt("", "repeated")
-                case session_steps.InterruptTurn():
+                case rules.InterruptTurn():
                     self._cancel()
-                case session_steps.EndSession():
+                case rules.EndSession():
                     return 0
-                case session_steps.FailSession(kind, message):
+                case rules.FailSession(kind, message):
                     return self._fail(TurnFailure(kind, message))
-                case session_steps.AwaitNews(seconds):
+                case rules.AwaitNews(seconds):
                     self._handle(self._next_event(seconds))
             if self._failure is not None and not self._is_closed:
                 return self._fail(self._failure)
@@ -291,7 +291,7 @@ class SessionDriver:
         the turn was cancelled shows that."""
         if turn.is_acknowledged or turn.cancelled_at is not None:
             return
-        if turn_results.find_failure_sign(turn.last_text, self._signs) is not None:
+        if rules.find_failure_sign(turn.last_text, self._signs) is not None:
             return
         turn.is_acknowledged = True
         try:
@@ -307,10 +307,10 @@ class SessionDriver:
             self._queue.give_back(turn.messages)
             self._unread = turn.text
         if answer.error is not None:
-            result = turn_results.judge_error(answer.error, turn.content(), self._signs)
+            result = rules.judge_error(answer.error, turn.content(), self._signs)
         else:
             fields = answer.result if isinstance(answer.result, dict) else {}
-            result = turn_results.judge_answer(str(fields.get("stopReason") or ""), turn.content(), self._signs)
+            result = rules.judge_answer(str(fields.get("stopReason") or ""), turn.content(), self._signs)
         if turn.cancelled_at is not None and self._order.acp.orphans_tools:
             self._process.end_tools(turn.spared)
         used = self._usage.end_turn(turn, answer.result)
@@ -320,7 +320,7 @@ class SessionDriver:
         self._lines.write("turn", end=result.end, stop_reason=result.stop_reason, tools=len(turn.calls))
         self._failure = result.failure
         crash_points.point("acp", "turn-over")
-        self._surfaces.record_turn(turn, used, self._usage.context)
+        self._surfaces.record_turn(turn.number, turn.calls, used, self._usage.context)
         self._surfaces.report(LifecycleEvent.IDLE)
         self._refresh()
 
@@ -370,56 +370,78 @@ def _usage_of_earlier_sessions(run_dir: RunDir, conversation: str) -> TokenUsage
         return TokenUsage()
 
 
-IN_ANSWER, IN_UPDATES = "answer", "updates"
+PROTOCOL_VERSION = 1
+INITIALIZE = {
+    "protocolVersion": PROTOCOL_VERSION,
+    # Without these a program reads, writes and runs commands itself: one of them cannot create files through a client.
+    "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+    "clientInfo": {"name": "liza", "version": "1"},
+}
 
 
-class UsageUpdates:
-    """Reads the usage of one conversation. ``context``: used part of the context window, 0 to 1; None: unknown."""
+class CallFailed(Exception):
+    """The program answered a request with an error."""
 
-    def __init__(self, settings: AcpUsage) -> None:
-        self._settings = settings
-        self._form = UsageFormat(input=settings.input, cached=settings.cached, output=settings.output)
-        self._earlier = UsageCounts()
-        self._has_begun = False
-        self._cost: float | None = None
-        self._earlier_cost = 0.0
-        self.context: float | None = None
+    def __init__(self, method: str, error: Any) -> None:
+        super().__init__(f"{method}: {error}")
+        self.method, self.error = method, error
 
-    def count_from(self, earlier: TokenUsage) -> None:
-        """Set what earlier sessions of a loaded conversation used, if the program's figures have it."""
-        if UsageScope(self._settings.counts) is UsageScope.CONVERSATION:
-            self._earlier = UsageCounts(earlier.input, earlier.cached, earlier.output)
+    def failure(self) -> TurnFailure:
+        """Return what the error means."""
+        failure = classify_error(self.error)
+        return TurnFailure(failure.kind, f"{self.method}: {failure.message}")
 
-    def read_update(self, turn: RunningTurn | None, update: dict[str, Any]) -> bool:
-        """Take over what an update of the session reports. Return whether the context's usage has changed."""
-        if turn is not None and self._settings.source == IN_UPDATES:
-            turn.used = add_counts(turn.used, self._counts(update))
-        cost = reported_figures.value_at(update, self._settings.cost) if self._settings.cost else None
-        if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0:
-            self._cost = float(cost)
-            if not self._has_begun and turn is None:
-                # A loaded conversation reports the price of its earlier sessions.
-                self._earlier_cost = self._cost
-        used, size = update.get("used"), update.get("size")
-        if not isinstance(used, int) or not isinstance(size, int) or size <= 0 or used < 0:
-            return False
-        before, self.context = self.context, min(1.0, used / size)
-        return self.context != before
 
-    def end_turn(self, turn: RunningTurn, answer: Any) -> UsageCounts:
-        """Return what the turn used; ``answer`` is the program's answer to the prompt."""
-        self._has_begun = True
-        reported = turn.used
-        if self._settings.source == IN_ANSWER and isinstance(answer, dict):
-            total = self._counts(answer)
-            reported = share_of_turn(total, self._earlier, UsageScope(self._settings.counts))
-            self._earlier = total if not total.is_empty else self._earlier
-        if self._cost is not None:
-            cost = self._cost - self._earlier_cost if self._cost >= self._earlier_cost else self._cost
-            self._earlier_cost = self._cost
-            reported = UsageCounts(reported.input, reported.cached, reported.output, cost)
-        return reported
+class SetUpCalls(Value):
+    """How the start reaches the program.
 
-    def _counts(self, event: dict[str, Any]) -> UsageCounts:
-        used = reported_figures.usage_of_object(self._form, event)
-        return UsageCounts() if used is None else UsageCounts(used.input, used.cached, used.output)
+    ``call`` returns the result of a request, or raises CallFailed; ``notice`` writes a line into the output.
+    """
+
+    call: Callable[[str, dict[str, Any]], Any]
+    notice: Callable[[str], None]
+
+
+class OpenedSession(Value):
+    """The conversation, and whether an earlier one was loaded."""
+
+    id: str
+    is_loaded: bool
+
+
+def open_session(order: SidecarOrder, calls: SetUpCalls) -> OpenedSession:
+    """Begin the conversation and set its mode. Raises CallFailed."""
+    announced = calls.call("initialize", INITIALIZE)
+    crash_points.point("acp", "initialized")
+    session = _load_session(order, calls, announced) or _new_session(order, calls)
+    crash_points.point("acp", "session")
+    if order.acp.mode:
+        calls.call("session/set_mode", {"sessionId": session.id, "modeId": order.acp.mode})
+    for name, value in order.acp.options.items():
+        values = {"sessionId": session.id, "configId": name, "value": value}
+        calls.call("session/set_config_option", values)
+    if order.acp.model:
+        calls.call("session/set_model", {"sessionId": session.id, "modelId": order.acp.model})
+    crash_points.point("acp", "mode")
+    return session
+
+
+def _new_session(order: SidecarOrder, calls: SetUpCalls) -> OpenedSession:
+    result = calls.call("session/new", {"cwd": order.cwd, "mcpServers": []})
+    name = result.get("sessionId") if isinstance(result, dict) else None
+    if not isinstance(name, str) or not name:
+        raise CallFailed("session/new", {"message": f"it returned no sessionId: {str(result)[:200]}"})
+    return OpenedSession(name, is_loaded=False)
+
+
+def _load_session(order: SidecarOrder, calls: SetUpCalls, announced: Any) -> OpenedSession | None:
+    """Load the earlier conversation, if there is one and the program can. None: a new one has to be begun."""
+    capabilities = announced.get("agentCapabilities") if isinstance(announced, dict) else None
+    if order.conversation is None or not isinstance(capabilities, dict) or not capabilities.get("loadSession"):
+        return None
+    try:
+        calls.call("session/load", {"sessionId": order.conversation, "cwd": order.cwd, "mcpServers": []})
+    except CallFailed as failed:
+        calls.notice(f"conversation {order.conversation} could not be loaded: {failed}")
+        return None
+    return OpenedSession(order.conversation, is_loaded=True)

@@ -8,11 +8,19 @@ from typing import Any
 
 import msgspec
 
-from liza.guards.rules.acts import OTHER, SHELL, Act, GuardFacts, ShellCommand
-from liza.guards.rules.command_pattern import Command, CommandPattern, match_command, match_glob
+from liza.guards.rules.acts import (
+    OTHER,
+    SHELL,
+    Act,
+    Command,
+    CommandPattern,
+    GuardFacts,
+    ShellCommand,
+    match_command,
+    match_glob,
+)
 from liza.guards.rules.guard_rules import ROLE_NAMES, GuardRule, ToolRow
-from liza.guards.rules.script_acts import ProgramTable, ScriptReader
-from liza.guards.rules.tool_calls import read_tool
+from liza.guards.rules.tool_calls import ProgramTable, ScriptReader, read_tool
 from liza.model.value_classes import Value, decodable
 
 UNJUDGED_RULE = "cannot-be-judged"

@@ -11,6 +11,8 @@ from liza.programs.rules.lifecycle_rules import LifecycleEvent
 
 MAX_SILENCE = 60.0
 """Seconds without an answer to a question on the stream after which a run counts as unhealthy."""
+REPORTED, OBSERVED = "reported", "observed"
+"""Sources of the state of a session."""
 
 
 class WorkerState(StrEnum):

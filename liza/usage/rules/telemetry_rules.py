@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 
 from liza.model.model import AwareDatetime, FrozenStruct
+from liza.model.request_types import Label
 from liza.model.spending import TokenUsage, ToolTotal, limited_name
 
-Label = Annotated[str, msgspec.Meta(max_length=200)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 

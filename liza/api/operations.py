@@ -1,0 +1,287 @@
+"""The operations of the API. Each calls one function of a surface, or a verb of the command line.
+
+The name, the summary and the types of an operation are those of its function here. ``python -m liza.api.operations``
+prints the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from functools import cache, partial
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from liza.api import openapi
+from liza.api.calls import Access, Call, Operation, declare_operation
+from liza.api.credentials import (
+    CredentialReport,
+    CredentialReportAnswer,
+    acknowledge_credentials,
+    current_credentials,
+    report_credential,
+)
+from liza.api.current_run import require_current_run
+from liza.api.health import (
+    AgentsAnswer,
+    HealthReport,
+    ReportAnswer,
+    RunHealth,
+    ServerHealth,
+    TelemetryAnswer,
+    TelemetryRequest,
+    record_telemetry,
+    report_health,
+    run_health,
+    server_health,
+)
+from liza.api.identity import IdentityAnswer, IdentityRequest, identify
+from liza.api.lifecycle import LifecycleAnswer, LifecycleRequest, report_lifecycle
+from liza.api.prompts import (
+    AcknowledgeAnswer,
+    AcknowledgeRequest,
+    ContextAnswer,
+    ContextRequest,
+    PromptAnswer,
+    PromptRequest,
+    acknowledge_prompts,
+    compose_context,
+    submit_prompt,
+)
+from liza.breaker.report import ReportRequest, report
+from liza.crew.result import Result
+from liza.guards.session_guards import AuthorizeAnswer, AuthorizeRequest, judge_request
+from liza.model.errors import RunIsOver
+from liza.model.request_types import Text, WorkerAnswer, WorkerRequest
+from liza.tasks.block import BlockRequest, block
+from liza.tasks.exit import exit_run
+from liza.tasks.handoff import HandoffRequest, handoff
+from liza.tasks.heartbeat import HeartbeatRequest, heartbeat
+from liza.tasks.rules.line_comments import MAX_COMMENT_TEXT, MAX_COMMENTS, MAX_LINE
+from liza.tasks.submit import submit
+from liza.tasks.verdict import verdict
+
+EVENT_STREAM: Final = "text/event-stream"
+MAX_INLINE_TOOL: Final = 1 << 10
+"""Size of a body whose judgment takes 1 ms, and 26 ms for the slowest of twelve commands made up to take long."""
+MAX_INLINE_TELEMETRY: Final = 32 << 10
+"""Size of a body with some 150 turns: 3 ms."""
+
+
+class VerdictWord(StrEnum):
+    """The decision of a reviewer."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
+class ExitCode(StrEnum):
+    """Closing code of a run: ``0`` done, ``1`` failed, ``42`` start a new session."""
+
+    DONE = "0"
+    FAILED = "1"
+    RESTART = "42"
+
+
+class SubmitRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Submit the committed work of the run's task for review. It has no fields."""
+
+
+class VerdictComment(WorkerRequest, frozen=True, kw_only=True):
+    """A comment of a rejection on a line, which counts from 1, of a file at the reviewed commit.
+
+    ``path`` is relative to the root of the repository.
+    """
+
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4_096)]
+    line: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINE)]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_COMMENT_TEXT)]
+
+
+class VerdictRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Approve or reject the commit under review. ``reason``: what was run and seen, or what is wrong.
+
+    ``comments``: only with a rejection.
+    """
+
+    verdict: VerdictWord
+    reason: Text
+    comments: Annotated[tuple[VerdictComment, ...], msgspec.Meta(max_length=MAX_COMMENTS)] = ()
+
+
+class ExitRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Record the result of the run. It overrides the exit code of its process."""
+
+    code: ExitCode
+
+
+class VerbAnswer(WorkerAnswer, frozen=True, kw_only=True):
+    """As the command line prints it with `--json`. ``result`` is ``changed`` or ``unchanged``; ``next`` is what to do
+    now."""
+
+    result: str
+    task: str | None
+    status: str | None
+    next: str
+    message: str = ""
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def _verb_answer(result: Result) -> VerbAnswer:
+    return VerbAnswer(**{field: getattr(result, field) for field in VerbAnswer.__struct_fields__})
+
+
+def _identity(call: Call, request: IdentityRequest) -> IdentityAnswer:
+    """Exchange the one-time token of the session's environment for the run's identity and its bearer token."""
+    return identify(call.crew, request, partial(current_credentials, call.crew), call.session)
+
+
+def _credentials(call: Call, request: CredentialReport) -> CredentialReportAnswer:
+    """Report that a credential ends, is at its limit or was refused: another one follows on the stream."""
+    return report_credential(call.crew, request)
+
+
+def _lifecycle(call: Call, request: LifecycleRequest) -> LifecycleAnswer:
+    """Report a transition of the run."""
+    return report_lifecycle(call.run_dir, request, call.now)
+
+
+def _prompt(call: Call, request: PromptRequest) -> PromptAnswer:
+    """Queue a prompt for a run."""
+    return submit_prompt(call.crew, call.caller.person or call.run, request)
+
+
+def _acknowledge(call: Call, request: AcknowledgeRequest) -> AcknowledgeAnswer:
+    """Confirm events of the stream: they are not delivered again."""
+    prompts = acknowledge_prompts(call.run_dir, request, call.now)
+    credentials = acknowledge_credentials(call.run_dir, request.ids)
+    return AcknowledgeAnswer(acknowledged=prompts.acknowledged + credentials)
+
+
+def _context(call: Call, request: ContextRequest) -> ContextAnswer:
+    """The sections of the run's context."""
+    return compose_context(call.crew, request)
+
+
+def _authorize(call: Call, request: AuthorizeRequest) -> AuthorizeAnswer:
+    """Ask whether a tool may run."""
+    return judge_request(call.run_dir, request, cache=call.server.guards)
+
+
+def _run_health(call: Call) -> RunHealth:
+    """The health of a run."""
+    return run_health(call.crew, call.run_dir, call.server.seconds_unanswered(call.run), call.server.telemetry)
+
+
+def _report_health(call: Call, request: HealthReport) -> ReportAnswer:
+    """Answer a question for the health of the run, or report it unasked."""
+    answer = report_health(call.run_dir, request, call.now)
+    call.server.open_questions.pop(call.run, None)
+    return answer
+
+
+def _health(call: Call) -> ServerHealth:
+    """The health of the server."""
+    return server_health(call.server.uptime(), call.server.streams)
+
+
+def _agents(call: Call) -> AgentsAnswer:
+    """The agents of the crew with their operating states."""
+    return call.server.list_agents(call.crew)
+
+
+def _telemetry(call: Call, request: TelemetryRequest) -> TelemetryAnswer:
+    """Report what turns of the run have used."""
+    log = call.server.telemetry(call.run_dir.path)
+    return record_telemetry(call.run_dir, request, call.now, log, may_wait=call.may_wait)
+
+
+def _submit(call: Call, request: SubmitRequest) -> VerbAnswer:
+    """Submit the committed work of the run's task for review."""
+    return _verb_answer(submit(call.crew))
+
+
+def _handoff(call: Call, request: HandoffRequest) -> VerbAnswer:
+    """Hand the run's work over to a fresh session."""
+    return _verb_answer(handoff(call.crew, request))
+
+
+def _block(call: Call, request: BlockRequest) -> VerbAnswer:
+    """Block the run's task until its questions are answered."""
+    return _verb_answer(block(call.crew, request))
+
+
+def _verdict(call: Call, request: VerdictRequest) -> VerbAnswer:
+    """Approve or reject the commit under review."""
+    comments = [(f"{comment.path}:{comment.line}", comment.text) for comment in request.comments]
+    return _verb_answer(verdict(call.crew, request.verdict.value, request.reason, comments=comments))
+
+
+def _heartbeat(call: Call, request: HeartbeatRequest) -> VerbAnswer:
+    """Extend the lease of the run's work."""
+    return _verb_answer(heartbeat(call.crew, request))
+
+
+def _report(call: Call, request: ReportRequest) -> VerbAnswer:
+    """Report an anomaly, a discovery or a trade-off."""
+    return _verb_answer(report(call.crew, request))
+
+
+def _exit(call: Call, request: ExitRequest) -> VerbAnswer:
+    """Record the result of the run."""
+    return _verb_answer(exit_run(call.crew, request.code.value))
+
+
+def _stream(call: Call) -> bool:
+    """Prompts and questions for the run, as server-sent events."""
+    try:
+        require_current_run(call.run_dir)
+    except RunIsOver:
+        return True
+    return False
+
+
+def _openapi(call: Call) -> bytes:
+    """This document."""
+    return format_document()
+
+
+_declare = declare_operation
+_RUN: Final = "/v1/runs/{run}"
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    # The command of an account may take seconds.
+    _declare("POST", "/v1/identity", Access.PUBLIC, _identity, is_slow=True),
+    _declare("POST", "/v1/credentials", Access.RUN, _credentials, is_slow=True, wakes_stream=True),
+    _declare("POST", "/v1/lifecycle", Access.RUN, _lifecycle, wakes_stream=True),
+    _declare("POST", "/v1/prompt", Access.PERSON, _prompt, wakes_stream=True),
+    _declare("POST", "/v1/acknowledge", Access.RUN, _acknowledge, wakes_stream=True),
+    _declare("POST", "/v1/context", Access.RUN, _context),
+    _declare("POST", "/v1/authorize", Access.RUN, _authorize, max_inline=MAX_INLINE_TOOL),
+    _declare("GET", f"{_RUN}/health", Access.READER, _run_health),
+    _declare("POST", f"{_RUN}/health", Access.RUN, _report_health),
+    _declare("GET", "/v1/health", Access.PUBLIC, _health),
+    _declare("GET", "/v1/agents", Access.READER, _agents),
+    _declare("POST", "/v1/telemetry", Access.RUN, _telemetry, max_inline=MAX_INLINE_TELEMETRY),
+    _declare("POST", f"{_RUN}/submit", Access.RUN, _submit, is_slow=True),
+    _declare("POST", f"{_RUN}/handoff", Access.RUN, _handoff, is_slow=True),
+    _declare("POST", f"{_RUN}/block", Access.RUN, _block, is_slow=True),
+    # An agent must not approve its own work, so it has to be known whose process gives a verdict.
+    _declare("POST", f"{_RUN}/verdict", Access.RUN, _verdict, is_slow=True, needs_peer=True),
+    _declare("POST", f"{_RUN}/heartbeat", Access.RUN, _heartbeat, is_slow=True),
+    _declare("POST", f"{_RUN}/report", Access.RUN, _report, is_slow=True),
+    _declare("POST", f"{_RUN}/exit", Access.RUN, _exit, is_slow=True),
+    _declare("GET", f"{_RUN}/stream", Access.RUN, _stream, answer=str, media_type=EVENT_STREAM, is_stream=True),
+    _declare("GET", "/openapi.json", Access.PUBLIC, _openapi, answer=dict[str, Any]),
+)
+
+
+@cache
+def format_document() -> bytes:
+    """Return the OpenAPI document as it is served, and as the committed copy has it."""
+    text = msgspec.json.format(msgspec.json.encode(openapi.make_document(OPERATIONS)), indent=2)
+    return text + b"\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(format_document())

@@ -1,1 +1,0 @@
-"""The pure part: no disk, no processes, no clock, no environment."""
