@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.api.health import HealthReport, TelemetryRequest, record_telemetry, report_health, run_health, server_health
+from liza.api.health import HealthReport, TelemetryRequest, record_telemetry, report_health, run_health
 from liza.crew.crew import Crew
 from liza.model.errors import FutureTime, UnknownId
 from liza.model.paths import Paths
@@ -107,9 +107,3 @@ def test_the_newest_report_of_the_context_window_counts_also_for_the_supervisor(
 def test_a_report_of_the_future_is_refused(crew: Crew, run: RunDir) -> None:
     with pytest.raises(FutureTime):
         report(crew, run, last_activity=crew.clock.now() + timedelta(hours=1))
-
-
-def test_a_limited_server_names_its_limit() -> None:
-    assert server_health(5.0, 2).status is HealthStatus.HEALTHY
-    limited = server_health(5.0, 2, "the disk is full")
-    assert (limited.status, limited.error, limited.runs) == (HealthStatus.DEGRADED, "the disk is full", 2)
