@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from liza.crew.caller import RunCaller, identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -18,10 +16,8 @@ from liza.model.transitions import has_done
 from liza.model.value_classes import replace
 from liza.tasks import run_commits
 from liza.tasks.rules import claims, coding, planning, reviews
+from liza.tasks.rules.retrospective import SprintEnd
 from liza.usage import costs
-
-if TYPE_CHECKING:
-    from liza.tasks.rules.retrospective import SprintEnd
 
 RESTART_STEP = "stop now: a fresh session continues"
 
