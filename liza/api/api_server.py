@@ -79,10 +79,10 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def is_serving(crew: Crew) -> bool:
+def is_serving(paths: Paths) -> bool:
     """Whether the crew's server runs: its lock is held."""
     with convert_os_errors():
-        return is_flock_held(crew.paths.server_lock)
+        return is_flock_held(paths.server_lock)
 
 
 def describe(crew: Crew) -> dict[str, Any]:
@@ -94,15 +94,15 @@ def describe(crew: Crew) -> dict[str, Any]:
     start failed. ``since``: when it began to listen.
     """
     try:
-        running, error = is_serving(crew), None
+        running, error = is_serving(crew.paths), None
     except (LizaError, OSError) as lock_error:
         running, error = False, str(lock_error)
-    failure = None if running else read_failure(crew)
+    failure = None if running else read_failure(crew.paths)
     was_started = failure is not None or crew.paths.api_port.exists()
     return {
         "running": running,
         "expected": running or (was_started and has_supervisor(crew)),
-        "since": _read_start(crew) if running else None,
+        "since": _read_start(crew.paths) if running else None,
         "pid": lock_holders.find_holder(crew.paths.server_lock) if running else None,
         "socket": str(crew.paths.api_socket),
         "port": read_port(crew.paths.api_port) if running else None,
@@ -111,10 +111,10 @@ def describe(crew: Crew) -> dict[str, Any]:
     }
 
 
-def _read_start(crew: Crew) -> datetime | None:
+def _read_start(paths: Paths) -> datetime | None:
     """Return when the socket was opened; None if there is no socket."""
     with suppress(OSError):
-        return datetime.fromtimestamp(crew.paths.api_socket.lstat().st_mtime, UTC).replace(microsecond=0)
+        return datetime.fromtimestamp(paths.api_socket.lstat().st_mtime, UTC).replace(microsecond=0)
     return None
 
 
@@ -169,10 +169,10 @@ def start_for_crew(crew: Crew) -> str | None:
     """
     lock = Lock(crew.paths.server_start_lock)
     try:
-        if is_serving(crew) or not lock.try_acquire():
+        if is_serving(crew.paths) or not lock.try_acquire():
             return None
         try:
-            clear_failure(crew)
+            clear_failure(crew.paths)
             return start_and_record(crew)
         finally:
             lock.release()
@@ -184,28 +184,28 @@ def start_and_record(crew: Crew) -> str | None:
     """Start the server; the caller holds the lock of starts. Return why that failed; None if it did not, or if the same
     reason is on record already."""
     try:
-        start(crew)
+        start(crew.paths)
     except (LizaError, OSError) as error:
         step = (error.hint if isinstance(error, LizaError) else None) or LOG_STEP
         return f"{error}: {step}" if record_failure(crew, str(error), step) else None
     return None
 
 
-def start(crew: Crew) -> None:
+def start(paths: Paths) -> None:
     """Start the server, and wait until it listens. Raises LizaError, OSError.
 
     It has a session of its own: Ctrl+C at a terminal does not reach it. It writes to a pipe once it listens; the kernel
     closes the pipe if it exits before.
     """
-    crew.paths.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = crew.paths.logs / LOG_NAME
+    paths.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = paths.logs / LOG_NAME
     log_file.cap(path, MAX_LOG, MAX_LOG // 2)
     reading, writing = os.pipe()
     try:
         with log_file.open_for_append(path) as log:
             log_size = os.fstat(log.fileno()).st_size
             crash_points.point("server", "start")
-            child = _spawn(crew, log.fileno(), writing)
+            child = _spawn(paths, log.fileno(), writing)
         os.close(writing)
         writing = -1
         is_listening, is_late = _wait_for_byte(reading)
@@ -222,14 +222,14 @@ def start(crew: Crew) -> None:
         raise LizaError(f"it did not listen within {START_LIMIT:g} s", LOG_STEP)
     if not is_listening:
         status = child.wait()
-        if not is_serving(crew):  # else another one was faster
-            raise _read_end(crew, log_size, status)
+        if not is_serving(paths):  # else another one was faster
+            raise _read_end(paths, log_size, status)
 
 
-def _spawn(crew: Crew, log: int, writing: int) -> subprocess.Popen[bytes]:
+def _spawn(paths: Paths, log: int, writing: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*liza_argv(), "serve", "--with-crew", "--ready-fd", str(writing)],
-        cwd=crew.paths.root,
+        cwd=paths.root,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -247,19 +247,19 @@ def _wait_for_byte(reading: int) -> tuple[bool, bool]:
     return bool(os.read(reading, 1)), False
 
 
-def _read_end(crew: Crew, log_size: int, status: int) -> LizaError:
+def _read_end(paths: Paths, log_size: int, status: int) -> LizaError:
     """Return why the server ended, by what it wrote to its log after ``log_size`` bytes."""
     message, hint = "", ""
-    with suppress(OSError, LizaError), untrusted_files.open_to_read(crew.paths.logs / LOG_NAME) as file:
+    with suppress(OSError, LizaError), untrusted_files.open_to_read(paths.logs / LOG_NAME) as file:
         file.seek(log_size)
         message, hint = read_last_message("liza", file.read(4_000).decode(errors="replace"))
     return LizaError(message or f"it ended with exit status {status}", hint or LOG_STEP)
 
 
-def read_failure(crew: Crew) -> ServerFailure | None:
+def read_failure(paths: Paths) -> ServerFailure | None:
     """Return the failure; None if the last start succeeded, or if the record cannot be read: then it is tried again."""
     with suppress(LizaError, OSError):
-        return read_struct(crew.paths.server_failure, ServerFailure)
+        return read_struct(paths.server_failure, ServerFailure)
     return None
 
 
@@ -268,7 +268,7 @@ def record_failure(crew: Crew, reason: str, step: str) -> bool:
 
     A write error is ignored: the reason is printed, and a disk that is full has an alarm of its own.
     """
-    before, now = read_failure(crew), crew.clock.now()
+    before, now = read_failure(crew.paths), crew.clock.now()
     reason = redact(reason)[:MAX_REASON]
     count, since = (before.count + 1, before.since) if before is not None else (1, now)
     failure = ServerFailure(reason=reason, next=step, count=count, since=since, last=now)
@@ -278,15 +278,15 @@ def record_failure(crew: Crew, reason: str, step: str) -> bool:
     return before is None or before.reason != reason
 
 
-def clear_failure(crew: Crew) -> None:
+def clear_failure(paths: Paths) -> None:
     """Remove the record: the server runs, or a person asks for another start. Errors are ignored."""
     with suppress(OSError):
-        crew.paths.server_failure.unlink()
+        paths.server_failure.unlink()
 
 
 def seconds_to_retry(crew: Crew) -> float:
     """Return the seconds until the server may be started again; 0 if no start has failed."""
-    failure = read_failure(crew)
+    failure = read_failure(crew.paths)
     if failure is None:
         return 0.0
     delay = restart_delay(failure.count)
@@ -295,23 +295,23 @@ def seconds_to_retry(crew: Crew) -> float:
     return max(0.0, delay - passed) if passed >= 0 else 0.0
 
 
-def stop(crew: Crew) -> bool:
+def stop(paths: Paths) -> bool:
     """End the server: SIGTERM, and SIGKILL after STOP_TIMEOUT. Return whether there was one.
 
     Raises LockTimeout if it does not end, OSError.
     """
-    if not is_serving(crew):
+    if not is_serving(paths):
         return False
-    pid = lock_holders.find_holder(crew.paths.server_lock)
+    pid = lock_holders.find_holder(paths.server_lock)
     server = None if pid is None else processes.identify_process(pid)
     for number, limit in ((signal.SIGTERM, STOP_TIMEOUT), (signal.SIGKILL, KILL_TIMEOUT)):
-        if pid is not None and is_serving(crew):
+        if pid is not None and is_serving(paths):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-        if wait_for_release(crew.paths.server_lock, limit):
+        if wait_for_release(paths.server_lock, limit):
             _wait_gone(server)
             return True
-    raise LockTimeout(f"the server does not end: {describe_holder(crew.paths.server_lock)}", "liza status")
+    raise LockTimeout(f"the server does not end: {describe_holder(paths.server_lock)}", "liza status")
 
 
 def _wait_gone(server: ProcessIdentity | None) -> None:
@@ -328,7 +328,7 @@ def stop_if_last(crew: Crew) -> None:
     """End the server if no supervisor of the crew runs. A failure is harmless: it ends by itself then."""
     with suppress(LizaError, OSError):
         if not has_supervisor(crew):
-            stop(crew)
+            stop(crew.paths)
 
 
 class ServerKeeper(threading.Thread):
@@ -368,12 +368,12 @@ class ServerKeeper(threading.Thread):
         """
         lock = Lock(self._crew.paths.server_start_lock)
         try:
-            if is_serving(self._crew):
+            if is_serving(self._crew.paths):
                 return 0.0
             if is_flock_held(self._crew.paths.down_lock) or not lock.try_acquire():
                 return LOOK_SECONDS
             rest = seconds_to_retry(self._crew)
-            if rest > 0 or self._closed.is_set() or is_serving(self._crew):
+            if rest > 0 or self._closed.is_set() or is_serving(self._crew.paths):
                 return rest
             reason = start_and_record(self._crew)
             if reason is not None and not self._closed.is_set():

@@ -73,7 +73,7 @@ def serve(
         listening = listener.open_sockets(crew.paths)
         port = listener.port_of(listening[1])
         notify(f"serves {crew.paths.api_socket} and 127.0.0.1:{port}")
-        api_server.clear_failure(crew)
+        api_server.clear_failure(crew.paths)
         starter: int | None = os.getppid()
         starter = starter if _report_ready(ready_fd) else None
         process = _Process(use_cached_board(crew), ServerFacts(list_agents), port, with_crew, starter)

@@ -65,7 +65,7 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     require_person(crew, planner=False)
     stopped = _stop_supervisors(crew, now=now)
     ended = end_unsupervised_sessions(crew)
-    is_server_stopped = api_server.stop(crew)
+    is_server_stopped = api_server.stop(crew.paths)
     tmux.close_all_panes(crew.paths.root)
     checkout_brief.remove_abandoned(crew)
     layout.refuse_survivors(crew, deleted_parts.AGAIN)

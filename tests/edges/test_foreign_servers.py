@@ -128,7 +128,7 @@ def test_databases_and_servers_from_elsewhere_are_left_alone(crew: Merges, serve
 
 
 def test_the_server_of_the_crew_is_left_alone(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
-    api_server.start(crew.crew)
+    api_server.start(crew.crew.paths)
     try:
         command = f"./run-tests {crew.crew.paths.api_port.read_text()}"
         assert listeners.find_servers(crew.crew, crew.crew.git, ["merge"], [command]) is None
@@ -137,7 +137,7 @@ def test_the_server_of_the_crew_is_left_alone(crew: Merges, monkeypatch: pytest.
         assert listeners.find_servers(crew.crew, crew.crew.git, ["merge"], [command]) is not None
     finally:
         monkeypatch.undo()
-        api_server.stop(crew.crew)
+        api_server.stop(crew.crew.paths)
 
 
 def test_a_port_of_the_kernel_counts_only_if_the_commit_names_it(crew: Merges, servers: Servers) -> None:

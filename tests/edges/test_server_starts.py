@@ -68,7 +68,7 @@ def test_a_server_that_cannot_be_spawned_leaves_no_open_descriptor(crew: Crew, m
     before = len(list(Path("/dev/fd").iterdir()))
     for _ in range(5):
         with pytest.raises(FileNotFoundError):
-            api_server.start(crew)
+            api_server.start(crew.paths)
     assert len(list(Path("/dev/fd").iterdir())) == before
 
 
