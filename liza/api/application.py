@@ -49,7 +49,7 @@ MAX_BODY: Final = 1 << 20
 """Maximum size of a body, in bytes."""
 THREADS: Final = 4
 """Threads of each kind: for functions that read files, for verbs, which wait for locks and git, and for streams."""
-TokenVerifier = Callable[[Crew, str], str | None]
+TokenVerifier = Callable[[str], str | None]
 
 
 class ApiServer:
@@ -97,14 +97,14 @@ class ApiServer:
         self, operation: Operation, connection: Connection, body: bytes, path_run: str | None, *, may_wait: bool = True
     ) -> tuple[Call, bytes]:
         """Call the function of an operation; return the call and its encoded answer."""
-        caller = find_caller(self.crew, connection, operation.access, self._verify_token)
+        caller = find_caller(self.crew.paths.root, connection, operation.access, self._verify_token)
         if operation.needs_peer:
             require_peer(connection)
         if path_run is not None:
             require_own_run(caller, path_run)
         content, session = _decode_body(operation, connection, body), None
         if isinstance(content, IdentityRequest):
-            session = require_own_session(self.crew, connection, run_of_token(content.token))
+            session = require_own_session(self.crew.paths.root, connection, run_of_token(content.token))
         call = Call(self._crew_for(caller), caller, self.facts, content, path_run, session, may_wait)
         named_run = getattr(content, "run_id", None)
         if named_run is not None:

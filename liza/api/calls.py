@@ -80,21 +80,21 @@ def refuse_web_pages(connection: Connection) -> None:
 
 
 def find_caller(
-    crew: Crew, connection: Connection, access: Access, verify_token: Callable[[Crew, str], str | None]
+    root: Path, connection: Connection, access: Access, verify_token: Callable[[str], str | None]
 ) -> ApiCaller:
     """Return the caller. ``verify_token`` returns the run of a bearer token. Raises RequestProblem."""
     if access is Access.PUBLIC:
         return ApiCaller()
     authorization = connection.headers.get("authorization")
     if authorization is None:
-        return _find_person(crew, connection, access)
+        return _find_person(root, connection, access)
     scheme, _, token = authorization.partition(" ")
-    run = verify_token(crew, token.strip()) if scheme.lower() == "bearer" else None
+    run = verify_token(token.strip()) if scheme.lower() == "bearer" else None
     if run is None:
         raise _unauthorized("the bearer token is unknown, or its run is over", 'error="invalid_token"')
     if access is Access.PERSON:
         raise RequestProblem(403, "refused", f"this is for a person, and the token is that of {run}")
-    require_own_session(crew, connection, run)
+    require_own_session(root, connection, run)
     return ApiCaller(run=run)
 
 
@@ -104,13 +104,13 @@ def require_peer(connection: Connection) -> None:
         raise RequestProblem(403, "refused", "only the Unix socket tells whose process calls; use it for this")
 
 
-def require_own_session(crew: Crew, connection: Connection, run: str) -> str | None:
+def require_own_session(root: Path, connection: Connection, run: str) -> str | None:
     """Return the run whose session the peer is in; None outside of every session.
 
     Raises RequestProblem if it is another run than that of the token: agents can write the digests of tokens.
     """
     try:
-        session = connection.session.find_run(crew.paths.root)
+        session = connection.session.find_run(root)
     except Refused as error:
         raise RequestProblem(403, error.code, error.message, hint=error.hint) from error
     if session is not None and session != run:
@@ -118,10 +118,10 @@ def require_own_session(crew: Crew, connection: Connection, run: str) -> str | N
     return session
 
 
-def _find_person(crew: Crew, connection: Connection, access: Access) -> ApiCaller:
+def _find_person(root: Path, connection: Connection, access: Access) -> ApiCaller:
     if connection.peer is None:
         raise _unauthorized("the request has no bearer token")
-    if not connection.session.is_outside_sessions(crew.paths.root):
+    if not connection.session.is_outside_sessions(root):
         raise _unauthorized("the request comes from inside a session, and has no bearer token")
     if access is Access.RUN:
         raise _unauthorized("this is for an agent's run, and the request has no bearer token")

@@ -21,6 +21,7 @@ from liza.api.identity import Credential
 from liza.crew.crew import Crew
 from liza.model.errors import Missing, NoAccount
 from liza.model.model import AwareDatetime
+from liza.model.paths import Paths
 from liza.model.request_types import Label, RunId, WorkerAnswer, WorkerRequest
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import replace
@@ -83,7 +84,7 @@ def current_credentials(crew: Crew, run_dir: RunDir) -> tuple[Credential, ...]:
     used = read_run_account(run_dir)
     if used is None:
         return ()
-    account = _chooser(crew, used).read_again(used.account, crew.clock.now())
+    account = _chooser(crew.paths, used).read_again(used.account, crew.clock.now())
     return _credentials(account, used)
 
 
@@ -101,7 +102,7 @@ def list_rotated(crew: Crew, run_dir: RunDir, sent: Collection[str] = ()) -> tup
     if reason is None and (used.reason is None or _event_id(used) in sent):
         return ()
     require_current_run(run_dir)
-    chooser = _chooser(crew, used)
+    chooser = _chooser(crew.paths, used)
     try:
         if reason is None:
             account = chooser.read_again(used.account, now)
@@ -111,7 +112,7 @@ def list_rotated(crew: Crew, run_dir: RunDir, sent: Collection[str] = ()) -> tup
     except Missing:
         # None can be used, or the secret cannot be read: its record says why. The next call tries again.
         return ()
-    return (_event(used, account, _preset(crew, used)),)
+    return (_event(used, account, _preset(crew.paths, used)),)
 
 
 def acknowledge_credentials(run_dir: RunDir, ids: Collection[str]) -> int:
@@ -132,7 +133,7 @@ def report_credential(crew: Crew, request: CredentialReport) -> CredentialReport
         check_year(request.until)
     used = read_run_account(run_dir)
     # A report that crossed a rotation is about the earlier credential.
-    if used is None or used.reason is not None or request.name != _name_of(crew, used):
+    if used is None or used.reason is not None or request.name != _name_of(crew.paths, used):
         return CredentialReportAnswer(applied=False)
     now, path = crew.clock.now(), account_files.records_path(os.environ, Path.home())
     reason = redact(request.reason)[: account_files.MAX_REASON] or f"reported by {run_dir.run}"
@@ -178,9 +179,9 @@ def _account_record(account: str) -> AccountRecord:
     return records.get(account, AccountRecord())
 
 
-def _name_of(crew: Crew, used: RunAccount) -> str:
+def _name_of(paths: Paths, used: RunAccount) -> str:
     """Return the variable of the run's account, or an empty text."""
-    return _chooser(crew, used).find(used.account).sets
+    return _chooser(paths, used).find(used.account).sets
 
 
 def _event(used: RunAccount, account: SessionAccount, preset: Preset) -> CredentialsEvent:
@@ -202,12 +203,12 @@ def _credentials(account: SessionAccount, used: RunAccount) -> tuple[Credential,
     return (Credential(type=account.account.kind, name=account.account.sets, value=value, expires_at=expires),)
 
 
-def _chooser(crew: Crew, used: RunAccount) -> AccountChooser:
-    return AccountChooser(_preset(crew, used), os.environ, lambda text: None)
+def _chooser(paths: Paths, used: RunAccount) -> AccountChooser:
+    return AccountChooser(_preset(paths, used), os.environ, lambda text: None)
 
 
-def _preset(crew: Crew, used: RunAccount) -> Preset:
-    rows = preset_table.load_presets(crew.paths).rows
+def _preset(paths: Paths, used: RunAccount) -> Preset:
+    rows = preset_table.load_presets(paths).rows
     if used.program not in rows:
         raise Missing(f"{used.program} is no known program any more", "liza programs list")
     return rows[used.program]

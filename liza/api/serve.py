@@ -28,7 +28,7 @@ from liza.crew.crew import Crew
 from liza.crew.recorder import record_if_unsupervised
 from liza.model.errors import LizaError, LockTimeout, Refused, TokenRefused
 from liza.model.model import State
-from liza.model.paths import run_id
+from liza.model.paths import Paths, run_id
 from liza.system import wake_up
 from liza.system.locks import Lock
 
@@ -116,7 +116,7 @@ class _Process:
         self._bearers = identity.BearerCache()
         self._api = ApiServer(crew, facts, self._find_run_of_token, self._record_history)
         self._starter = starter
-        self._files = _identities(crew)
+        self._files = _identities(crew.paths)
 
     async def run(self, listening: list[Any]) -> None:
         application = make_application(self._api, OPERATIONS)
@@ -173,14 +173,14 @@ class _Process:
         while not pause.wait(CHECK_SECONDS):
             is_alone = self._with_crew and not api_server.has_supervisor(self._crew)
             lonely = lonely + CHECK_SECONDS if is_alone and os.getppid() != self._starter else 0.0
-            if _identities(self._crew) != self._files or lonely >= LONELY_SECONDS:
+            if _identities(self._crew.paths) != self._files or lonely >= LONELY_SECONDS:
                 call_in_loop(stop)
                 return
 
-    def _find_run_of_token(self, crew: Crew, token: str) -> str | None:
+    def _find_run_of_token(self, token: str) -> str | None:
         """Return the run whose bearer token this is; None if it is of none. Raises LizaError, OSError."""
         try:
-            run_dir = identity.find_run(crew.paths, token)
+            run_dir = identity.find_run(self._crew.paths, token)
         except TokenRefused:
             return None
         return run_dir.run if self._bearers.verify(run_dir, token) else None
@@ -207,9 +207,9 @@ def _is_open(crew: Crew, run: str) -> bool:
     return directory.exists() and not directory.is_concluded()
 
 
-def _identities(crew: Crew) -> tuple[tuple[int, int] | None, ...]:
+def _identities(paths: Paths) -> tuple[tuple[int, int] | None, ...]:
     """Return what identifies the lock file and the socket."""
-    return _identity(crew.paths.server_lock), _identity(crew.paths.api_socket)
+    return _identity(paths.server_lock), _identity(paths.api_socket)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
