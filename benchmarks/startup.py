@@ -42,6 +42,7 @@ from liza.briefs.rules import message_rules
 from liza.briefs.rules.message_rules import MessageChannel
 from liza.crew.crew import Crew, open_crew
 from liza.model.errors import LizaError
+from liza.programs import liveness
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import keyboard, readiness, screens, tmux
 from liza.programs.terminal.keyboard import Enter, NotSent, Paste, Sent
@@ -461,15 +462,15 @@ def no_acknowledgment() -> list[tuple[Any, str, Any]]:
 
 def terminal_lives() -> list[tuple[Any, str, Any]]:
     """As long as there is a terminal, its program is taken to live: for some seconds, so that it ends at all."""
-    look, screen = session_process.read_state, Pane.screen
+    look, screen = liveness.read_state, Pane.screen
 
-    def kept(path: Path) -> session_process.ProcessState:
+    def kept(path: Path) -> liveness.ProcessState:
         found = look(path)
-        if not isinstance(found, session_process.EndedSession) or not (path / tmux.ADDRESS_FILE).exists():
+        if not isinstance(found, liveness.EndedSession) or not (path / tmux.ADDRESS_FILE).exists():
             return found
         if time.time() - (path / "exit.json").stat().st_mtime > BELIEVED:
             return found
-        return msgspec.json.decode((path / "session.json").read_bytes(), type=session_process.RunningSession)
+        return msgspec.json.decode((path / "session.json").read_bytes(), type=liveness.RunningSession)
 
     def shown(pane: Pane, now: float) -> screens.Screen:
         from liza.model.value_classes import replace

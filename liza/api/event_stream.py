@@ -19,7 +19,6 @@ from typing import Any, Final
 import msgspec
 
 from liza.api.credentials import CredentialsEvent
-from liza.briefs.inbox_reader import InboxReader
 from liza.briefs.prompt_stream import PromptStream
 from liza.briefs.rules.message_rules import Message
 from liza.model.errors import LizaError
@@ -84,20 +83,12 @@ class StreamHub:
         """``credentials`` runs what may wait for a command of the person. ``on_question`` is called with a run that was
         asked for its health."""
         self.executor, self.credentials, self.on_question = executor, credentials, on_question
-        self._readers: dict[str, InboxReader] = {}
         self._open: dict[str, _Subscription] = {}
         self._is_stopping = False
 
     @property
     def count(self) -> int:
         return len(self._open)
-
-    def reader_of(self, run_dir: RunDir) -> InboxReader:
-        """Return the reader of the agent's inbox, which all streams of the agent share."""
-        reader = self._readers.get(run_dir.agent)
-        if reader is None:
-            reader = self._readers[run_dir.agent] = InboxReader(run_dir.paths, run_dir.agent)
-        return reader
 
     @contextmanager
     def subscribe(self, run: str) -> Iterator[_Subscription]:
@@ -150,9 +141,8 @@ class EventStream:
 
     async def __call__(self, scope: object, receive: Receive, send: Send) -> None:
         with self._hub.subscribe(self._run_dir.run) as subscription:
-            reader = self._hub.reader_of(self._run_dir)
             try:
-                prompts = await self._in_thread(PromptStream, self._run_dir, self._last_event_id or None, reader)
+                prompts = await self._in_thread(PromptStream, self._run_dir, self._last_event_id or None)
             except (LizaError, OSError) as error:
                 await self._respond(error)(scope, receive, send)
                 return

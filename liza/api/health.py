@@ -16,20 +16,27 @@ from liza.model.agent_states import AgentState
 from liza.model.model import AwareDatetime
 from liza.model.request_types import Label, RunId, WorkerAnswer, WorkerRequest
 from liza.model.session_ends import SilenceKind
-from liza.programs import run_state
-from liza.programs.rules.health_rules import (
+from liza.programs import liveness
+from liza.programs.rules.lifecycle_rules import (
     OBSERVED,
     REPORTED,
     HealthStatus,
     RunFacts,
     WorkerState,
+    check_time,
     judge_run,
+    parse_state,
     worker_state,
 )
-from liza.programs.rules.lifecycle_rules import check_time, parse_state
 from liza.programs.rules.model_silence import describe_failure, describe_silence
-from liza.programs.session.reported_health import ReportedHealth, read_reported_health, write_reported_health
-from liza.programs.session.run_directory import ModelNote, RunDir, Turn
+from liza.programs.session.run_directory import (
+    ModelNote,
+    ReportedHealth,
+    RunDir,
+    Turn,
+    read_reported_health,
+    write_reported_health,
+)
 from liza.usage.rules.telemetry_rules import TelemetryEvent, TelemetrySums
 from liza.usage.telemetry_log import TelemetryLog, find_context_usage
 
@@ -145,7 +152,7 @@ def run_health(
     record, now = require_known_run(run_dir), crew.clock.now()
     turn, gauge, reported = run_dir.read_turn(), run_dir.read_gauge(), read_reported_health(run_dir)
     sums = telemetry(run_dir.path).read()
-    is_over = run_dir.is_concluded() or run_state.is_session_over(run_dir)
+    is_over = run_dir.is_concluded() or liveness.is_session_over(run_dir)
     note = run_dir.read_model_note()
     usage = find_context_usage(sums, reported)
     if usage is None and gauge is not None:

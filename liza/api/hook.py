@@ -15,16 +15,14 @@ import msgspec
 
 from liza.api.lifecycle import mark_stuck, report_hook_event
 from liza.briefs import inbox, prompt_stream
-from liza.briefs.rules.message_rules import MessageChannel
-from liza.briefs.rules.prompt_rules import AT_TURN_END, DURING_TURN, PRIORITIES, PromptPriority
+from liza.briefs.rules.message_rules import AT_TURN_END, DURING_TURN, PRIORITIES, MessageChannel, PromptPriority
 from liza.guards.rules.tool_calls import RAW_INPUT
 from liza.guards.session_guards import AuthorizeRequest, judge_request
 from liza.model.errors import LizaError, LockTimeout
 from liza.model.paths import Paths
 from liza.programs.call_reader import digest, summarize_call
 from liza.programs.hooks import hook_events
-from liza.programs.hooks.hook_events import NO_REPLY, HookReply, ReceivedEvent
-from liza.programs.hooks.hook_templates import HookMeaning, HookTemplate, load_template
+from liza.programs.hooks.hook_events import NO_REPLY, HookMeaning, HookReply, HookTemplate, ReceivedEvent, load_template
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.text.times import format_time

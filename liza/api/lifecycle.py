@@ -19,8 +19,7 @@ from liza.model.errors import LockTimeout, UsageError
 from liza.model.model import AwareDatetime
 from liza.model.request_types import Label, RunId, WorkerAnswer, WorkerRequest
 from liza.programs.hooks import hook_events
-from liza.programs.hooks.hook_events import ReceivedEvent
-from liza.programs.hooks.hook_templates import HookMeaning
+from liza.programs.hooks.hook_events import HookMeaning, ReceivedEvent
 from liza.programs.rules.lifecycle_rules import (
     READY_EVENTS,
     WAITING_STATES,

@@ -14,11 +14,10 @@ import msgspec
 
 from liza.api.current_run import require_current_run
 from liza.briefs import inbox
-from liza.briefs.brief_facts import gather_brief_facts
+from liza.briefs.brief_context import gather_brief_facts
 from liza.briefs.brief_writer import compose_sections
 from liza.briefs.rules.context_rules import ContextMode, SectionType, select_sections
-from liza.briefs.rules.message_rules import LIZA, Message, MessageChannel
-from liza.briefs.rules.prompt_rules import PromptPriority
+from liza.briefs.rules.message_rules import LIZA, Message, MessageChannel, PromptPriority
 from liza.crew.crew import Crew
 from liza.model.errors import NotOwner, UsageError
 from liza.model.owned_work import find_current_work

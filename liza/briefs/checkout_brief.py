@@ -18,9 +18,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from liza.briefs.beacon_topics import BeaconTopic, format_beacon
-from liza.briefs.block_files import BlockSite, hide_from_git, place_block, remove_placed
-from liza.briefs.instructions_file import BlockPlacement
+from liza.briefs.brief_writer import BeaconTopic, format_beacon
+from liza.briefs.instructions_file import BlockPlacement, BlockSite, hide_from_git, place_block, remove_placed
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew
 from liza.git.hiding import brief_filter

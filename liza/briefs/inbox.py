@@ -18,21 +18,19 @@ import msgspec
 from liza.briefs import delivery_log
 from liza.briefs.rules.message_rules import (
     LIZA,
+    MAX_PENDING,
     NOTE_SOURCE,
+    PRIORITIES,
+    PRIORITIES_OF_0_1_0,
     DeliveryEvent,
     Message,
     MessageChannel,
     MessageStage,
+    PromptPriority,
     age_key,
     left_to_hook,
-    sort_unacknowledged,
-)
-from liza.briefs.rules.prompt_rules import (
-    MAX_PENDING,
-    PRIORITIES,
-    PRIORITIES_OF_0_1_0,
-    PromptPriority,
     may_have_priority,
+    sort_unacknowledged,
 )
 from liza.model.errors import LizaError, NotRegularFile, QueueFull, UsageError
 from liza.model.paths import Paths

@@ -1,19 +1,31 @@
 """The block in a program's instructions file: written at a session's start, removed without a trace at its end.
 
 The file is the block (after a byte order mark), followed by the bytes that were there before. Removing the block
-restores exactly those bytes, with any encoding, line ends or missing last newline.
+restores exactly those bytes, with any encoding, line ends or missing last newline. ``place_block`` also hides the file
+from git; ``written_sample`` writes a sample block for the proof of the tests.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from liza.model.value_classes import Value
+from liza.briefs.brief_context import BriefContext
+from liza.briefs.brief_writer import compose_brief
+from liza.git.hiding import brief_filter
+from liza.git.runner import Git
+from liza.model.model import Goal, State, Status, Task
+from liza.model.paths import Paths
+from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import BriefLocation, RunDir
 from liza.system import atomic
+from liza.system.clock import SystemClock
+from liza.system.liza_path import liza_path
 from liza.text.brief_marks import strip_blocks
 from liza.text.quoting import render_block
 
@@ -140,3 +152,124 @@ def _replace_file(target: Path, data: bytes, run_dir: RunDir) -> None:
     look."""
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else NEW_FILE_MODE
     atomic.write_from(run_dir.path, target, data, mode, sync=False, label="brief")
+
+
+class BlockSite(Value):
+    """Where a block is placed: the worktree with its git, the directory of the run, and the repository's git.
+
+    All worktrees share the files of ``repository`` that bind the filter and hide names.
+    """
+
+    git: Git
+    repository: Git
+    worktree: Path
+    directory: RunDir
+
+
+def place_block(
+    site: BlockSite, preset: Preset, block: str, names: Sequence[str], others: Sequence[str] = ()
+) -> BlockPlacement:
+    """Write the block into an instructions file that git's filter can hide, bound before it is written.
+
+    ``names``: the instructions files without another filter; ``others``: more files to bind for the run. Without a
+    suitable file nothing is written, and the placement says why. Raises LizaError, OSError.
+    """
+    run, key = site.directory.run, site.directory.block_key()
+    brief_filter.bind_filter(site.repository, (*names, *others), run, key)
+    only_names = replace(preset, instructions=tuple(names), creates=preset.creates if preset.creates in names else "")
+    # Git would take the new file for the tracked one, and its removal for a deletion.
+    new = only_names.new_instructions_file
+    if (
+        new
+        and not any(os.path.lexists(site.worktree / name) for name in names)
+        and brief_filter.is_left_out(site.git, new)
+    ):
+        return BlockPlacement(None, f"the sparse checkout leaves {new} out")
+    placement = write_block(site.worktree, only_names, site.directory, block)
+    if placement.file is None or placement.file in names:
+        return placement
+    if not brief_filter.find_bindable(site.git, (placement.file,)):
+        remove_block(site.worktree, site.directory)
+        return BlockPlacement(None, f"another git filter is set for {placement.file}")
+    # One of the names is a symlink: git sees the block under the name of its target.
+    brief_filter.bind_filter(site.repository, (*names, placement.file, *others), run, key)
+    return placement
+
+
+def hide_from_git(site: BlockSite, files: Iterable[str], created: Collection[str] = ()) -> None:
+    """Hide files from git: a tracked one by the filter, an untracked one by an exclude while it has only our content.
+
+    ``created``: files that Liza created. Raises GitFailed, OSError.
+    """
+    hidden = []
+    for file in files:
+        if brief_filter.is_tracked(site.git, file):
+            brief_filter.refresh_index_entry(site.git, file)
+        elif file in created or not brief_filter.read_without_blocks(site.git, file):
+            hidden.append(file)
+    if hidden:
+        brief_filter.hide_files(site.repository, hidden, site.directory.run)
+
+
+def remove_placed(site: BlockSite) -> None:
+    """Remove the block of the site's run, and what hides it from git. Idempotent. Raises LizaError, OSError."""
+    file = find_block_file(site.worktree, site.directory)
+    remove_block(site.worktree, site.directory)
+    if file is not None and (site.worktree / file).exists():
+        brief_filter.refresh_index_entry(site.git, file)
+    brief_filter.unbind_filter(site.repository, site.directory.run)
+    brief_filter.unhide_files(site.repository, site.directory.run)
+
+
+_SAMPLE_AGENT = "coder-0"  # no crew has it: agents are numbered from 1
+
+
+@contextmanager
+def written_sample(paths: Paths, repository: Git, git: Git, presets: Sequence[Preset]) -> Iterator[dict[str, bytes]]:
+    """Write a sample brief into the worktree of ``git``, hidden as in a session; remove it at the end. Yield the files,
+    with their own contents.
+
+    Each instructions file that exists gets it, and for the first preset, the crew's program, also a new one. Raises
+    LizaError, OSError.
+    """
+    sites: list[BlockSite] = []
+    contents: dict[str, bytes] = {}
+    try:
+        for number, name in enumerate(_choose_files(git.directory, presets), 1):
+            directory = RunDir(paths, f"{_SAMPLE_AGENT}.{number}")
+            directory.path.mkdir(0o700, parents=True, exist_ok=True)
+            site = BlockSite(git, repository, git.directory, directory)
+            sites.append(site)
+            only = replace(presets[0], instructions=(name,), creates="")
+            block = _compose_sample(directory.run, paths.root, git.directory)
+            placement = place_block(site, only, block, brief_filter.find_bindable(git, (name,)))
+            if placement.file is not None:
+                hide_from_git(site, (placement.file,))
+                contents[placement.file] = brief_filter.read_without_blocks(git, placement.file)
+        yield contents
+    finally:
+        for site in sites:
+            remove_placed(site)
+        shutil.rmtree(paths.runs / _SAMPLE_AGENT, ignore_errors=True)
+
+
+def _choose_files(worktree: Path, presets: Sequence[Preset]) -> tuple[str, ...]:
+    names = [name for preset in presets for name in preset.instructions if os.path.lexists(worktree / name)]
+    if presets and not {*names} & {*presets[0].instructions}:
+        names += [presets[0].new_instructions_file]
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def _compose_sample(run: str, root: Path, worktree: Path) -> str:
+    task = Task(
+        id="sample",
+        status=Status.CLAIMED,
+        description="A task has a text of some lines.\n" * 50,
+        done_when="a command that fails without the change passes\n" * 5,
+        scope="some files",
+        spec_ref="specs/sample.md",
+        run=run,
+    )
+    goal = Goal(id="goal", description="", spec_ref="", status="IN_PROGRESS")
+    state = State(version=1, revision=1, goal=goal, tasks=(task,))
+    return compose_brief(BriefContext(state, run, SystemClock().now(), root, liza_path(), worktree, None, task)).block

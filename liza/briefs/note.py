@@ -9,7 +9,7 @@ import os
 
 from liza.briefs import inbox
 from liza.briefs.rules import message_rules
-from liza.briefs.rules.prompt_rules import PromptPriority
+from liza.briefs.rules.message_rules import PromptPriority
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -17,8 +17,8 @@ from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.model.model import HumanNote, State, Status
 from liza.model.paths import parse_agent_id, run_id
 from liza.model.value_classes import replace
-from liza.programs import run_state
-from liza.programs.presets import sidecar_order
+from liza.programs import liveness
+from liza.programs.presets import acp_session
 from liza.programs.session.run_directory import PANE_FILE, RunDir
 from liza.tasks import archived_tasks
 from liza.tasks.rules import backlog
@@ -59,7 +59,7 @@ def _delivery_text(crew: Crew, agent: str, priority: str) -> str:
     agent_entry = crew.board.read().agents.get(agent)
     run = run_id(agent, agent_entry.runs) if agent_entry is not None and agent_entry.runs else None
     directory = None if run is None else crew.run_dir(run)
-    if directory is None or not run_state.is_session_living(directory):
+    if directory is None or not liveness.is_session_living(directory):
         return "it has no session now, so the next brief contains it"
     try:
         channels = _read_channels(directory)
@@ -75,7 +75,7 @@ def _read_channels(directory: RunDir) -> message_rules.DeliveryChannels:
         directory.run,
         has_hooks=turn is not None and not turn.is_reported,
         has_terminal=os.path.lexists(directory.path / PANE_FILE),
-        has_stream=turn.is_reported if turn is not None else sidecar_order.read_order(directory.path) is not None,
+        has_stream=turn.is_reported if turn is not None else acp_session.read_order(directory.path) is not None,
     )
 
 

@@ -12,9 +12,14 @@ from datetime import datetime
 
 from liza.briefs import inbox
 from liza.briefs.inbox import lock_inbox
-from liza.briefs.inbox_reader import InboxReader
-from liza.briefs.rules.message_rules import DeliveryEvent, Message, MessageChannel, left_to_hook
-from liza.briefs.rules.prompt_rules import list_unreceived, select_for_stream
+from liza.briefs.rules.message_rules import (
+    DeliveryEvent,
+    Message,
+    MessageChannel,
+    left_to_hook,
+    list_unreceived,
+    select_for_stream,
+)
 from liza.model.value_classes import replace
 from liza.programs.rules.lifecycle_rules import parse_state
 from liza.programs.session.run_directory import RunDir
@@ -30,9 +35,8 @@ class PromptStream:
     A run has one stream at a time; the newest connection counts. Raises what reading the run's files raises.
     """
 
-    def __init__(self, run_dir: RunDir, last_received: str | None = None, reader: InboxReader | None = None) -> None:
+    def __init__(self, run_dir: RunDir, last_received: str | None = None) -> None:
         self._run_dir = run_dir
-        self._reader = reader if reader is not None else InboxReader(run_dir.paths, run_dir.agent)
         self._delivered = dict.fromkeys(read_delivered(run_dir))
         self._again = dict.fromkeys(list_unreceived(tuple(self._delivered), last_received))
 
@@ -40,7 +44,7 @@ class PromptStream:
         """Return the messages to send now, in order; none if nothing is new. Raises LizaError, OSError."""
         if self._is_closed():
             return ()
-        pending = self._reader.list_pending()
+        pending = inbox.list_pending(self._run_dir.paths, self._run_dir.agent)
         by_id = {message.id: message for message in pending}
         again = tuple(by_id[name] for name in self._again if name in by_id)
         self._again = {}
@@ -48,7 +52,7 @@ class PromptStream:
         if self._select(pending, now):
             # Hooks and terminals claim messages under the same lock.
             with lock_inbox(self._run_dir.paths, self._run_dir.agent):
-                fresh = self._select(self._reader.list_pending(), now)
+                fresh = self._select(inbox.list_pending(self._run_dir.paths, self._run_dir.agent), now)
                 self._record(tuple(message.id for message in fresh))
         sent = tuple(replace(message, run=self._run_dir.run) for message in (*again, *fresh))
         paths, agent = self._run_dir.paths, self._run_dir.agent

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from liza.briefs import inbox
-from liza.briefs.brief_facts import gather_brief_facts
+from liza.briefs.brief_context import gather_brief_facts
 from liza.briefs.brief_writer import compose_brief
 from liza.briefs.rules.message_rules import MessageChannel, list_quotable
 from liza.crew.caller import RunCaller, identify_run, require_task

@@ -28,11 +28,12 @@ from liza.model.errors import BoardInconsistent, LizaError, Missing, NoCrew, Not
 from liza.model.model import Clock, Confinement, Task
 from liza.model.paths import HISTORY_REF, Paths, is_person
 from liza.model.value_classes import Value, replace
+from liza.programs import liveness
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import RunDir
-from liza.system import files, program_path
+from liza.system import program_path
 from liza.system.clock import SystemClock
-from liza.system.locks import Lock, is_flock_held
+from liza.system.locks import Lock
 from liza.text.redaction import redact, redact_changes
 from liza.text.times import format_time
 from liza.text.undecoded import escape_undecoded
@@ -162,8 +163,7 @@ class Crew(Value, dict=True):
 
     def is_supervised(self, agent: str) -> bool:
         """Whether a supervisor of ``agent`` runs: its lock is held."""
-        with files.convert_os_errors():
-            return is_flock_held(self.paths.supervisor_lock(agent))
+        return liveness.is_supervised(self.paths, agent)
 
 
 def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:

@@ -20,7 +20,7 @@ from liza.model.errors import LizaError, LockTimeout, Refused
 from liza.model.paths import HISTORY_REF, Paths
 from liza.model.session_ends import StopReason
 from liza.model.value_classes import replace
-from liza.programs import run_state
+from liza.programs import liveness
 from liza.programs.session import run_directory, session_process
 from liza.system import wake_up
 from liza.system.locks import Lock, lock_path
@@ -125,7 +125,7 @@ def _release_sessions(paths: Paths, old: SlotsRecord) -> None:
         directory = run_directory.RunDir(paths, run)
         # The next reader of an unreadable record reports it.
         with suppress(LizaError, OSError):
-            if run_state.is_session_over(directory):
+            if liveness.is_session_over(directory):
                 continue
             if is_copy:
                 (directory.path / "session.json").unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Agent programs: how one is described, briefed, started, watched, sent messages, and measured.
+"""Agent programs: how one is described, started, watched and ended, and what it writes.
 
-Sub-packages: `presets/` (a row of data per program), `brief/` (what a session reads first), `session/` (its process and
-the files of its run), `terminal/` (tmux), `messages/`, `hooks/` (callbacks inside it), `events/` (its
-output as events), `usage/` (tokens, cost).
+`liveness.py` says who is alive. Sub-packages: `presets/` (a row of data per program), `session/` (its process and the
+files of its run), `terminal/` (tmux), `hooks/` (callbacks inside it). The readers of what programs write are
+`event_readers.py`, `conversation_log.py`, `reported_figures.py` and `call_reader.py`.
 The package knows no board and no git. Read `presets/preset.py` first, then `session/session_process.py`.
 """

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from liza.model.errors import LizaError
 from liza.model.paths import BOXES
-from liza.programs import event_readers, reported_figures
+from liza.programs import event_readers, liveness, reported_figures
 from liza.programs.presets.preset import Preset
 from liza.programs.reported_figures import is_id, value_at
 from liza.programs.rules.session_events import LoggedEvent, TimeSource, Unknown
-from liza.programs.session import session_process
 from liza.programs.session.log_file import parse_object
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.system import untrusted_files
@@ -47,7 +46,7 @@ def read_conversation(
     event, the last one is unknown: the form has changed.
     """
     conversation = _find_conversation(directory, preset)
-    end = session_process.read_end(directory.path)
+    end = liveness.read_end(directory.path)
     latest = None if end is None else end.time + _ROUNDING
     read: list[list[LoggedEvent]] = []
     for log in _find_logs(preset, conversation, environ):

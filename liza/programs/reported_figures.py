@@ -1,4 +1,4 @@
-"""The usage of a session, read from its program's machine-readable output. Only reported figures, no estimates."""
+"""The usage that a program reports, in its output and in its conversation log. Only reported figures, no estimates."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ from liza.model.model import Config
 from liza.model.paths import Paths
 from liza.model.value_classes import Value
 from liza.programs.presets import command_line, preset_files, preset_table
-from liza.programs.presets.acp_settings import Transport
-from liza.programs.presets.preset import UNCONFINED_WARNING, LaunchMode, Preset
+from liza.programs.presets.preset import UNCONFINED_WARNING, LaunchMode, Preset, Transport
 from liza.programs.presets.preset_table import Presets
 from liza.project import program_findings
 from liza.project.program_findings import MAX_PARALLEL

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from liza.briefs import sample_brief
+from liza.briefs import instructions_file
 from liza.config.rules import test_proof
 from liza.config.rules.test_proof import GreenPart, NotProved, ProofDetails, ProofObservation, ProofOutcome
 from liza.git import file_commits, sparse_checkout
@@ -173,7 +173,8 @@ def _run_tests(
     def run(log: str, *, brief: bool, drop: bool) -> commands.CommandOutcome:
         nonlocal snapshot, files
         given = {name: text for name, text in variables.items() if not (drop and name in plan.gate_environment)}
-        with sample_brief.written(worktrees.paths, worktrees.git, slot.git, plan.presets if brief else ()) as contents:
+        presets = plan.presets if brief else ()
+        with instructions_file.written_sample(worktrees.paths, worktrees.git, slot.git, presets) as contents:
             if contents:  # the git of a box has its own copy of what hides a brief
                 command_box.update_git(worktrees.paths, slot.git, plan.config)
             outcome = slot.run_command(plan.command, log, given)

@@ -19,7 +19,7 @@ from liza.model.errors import GitFailed
 from liza.model.model import Config
 from liza.model.paths import Paths, session_committer
 from liza.model.value_classes import Value
-from liza.programs.presets import preset_table, session_environment
+from liza.programs.presets import command_line, preset_table
 from liza.recovery.findings import Finding
 from liza.system.liza_path import liza_path
 
@@ -46,7 +46,7 @@ def inspect_signing(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     row = table.rows.get(chosen.partition(":")[0])
     preset = row or preset_table.choose_program(None, {}, "coder", config, table).preset
     name, email = git.identity()
-    session = session_environment.compose_environment(
+    session = command_line.compose_environment(
         preset,
         os.environ,
         run=_RUN,

@@ -24,7 +24,7 @@ from liza.model.errors import LizaError, Missing, NoCrew, Refused, SharedPathBlo
 from liza.model.model import Config, State
 from liza.model.paths import ROLES, Paths
 from liza.model.value_classes import Value, replace
-from liza.programs import run_state
+from liza.programs import liveness
 from liza.programs.presets import acp_session, preset_table
 from liza.project import program_findings, project_report
 from liza.project.init import InitOptions, check_repository, find_obstacles
@@ -209,7 +209,7 @@ def _unbind_briefs(crew: Crew) -> tuple[str, ...]:
     for run in brief_filter.list_bound_runs(crew.git):
         if checkout_brief.is_checkout_run(run):
             continue
-        if run_state.is_session_over(crew.run_dir(run)):
+        if liveness.is_session_over(crew.run_dir(run)):
             brief_filter.unbind_filter(crew.git, run)
             brief_filter.unhide_files(crew.git, run)
             removed.append(f"the brief of {run} was still bound; removed")

@@ -27,7 +27,7 @@ from liza.model.errors import GitFailed, LizaError
 from liza.model.model import State, Task
 from liza.model.paths import HISTORY_REF, run_id
 from liza.model.value_classes import Value
-from liza.programs import run_state
+from liza.programs import liveness
 from liza.recovery import drift, earlier_slots, recover
 from liza.system import installation
 from liza.tasks.rules import picking
@@ -152,7 +152,7 @@ def _check_supervisors(crew: Crew, state: State) -> Iterator[Finding]:
         if not agent.runs or crew.is_supervised(name):
             continue
         directory, holds = crew.run_dir(run_id(name, agent.runs)), picking.occupation(state, name)
-        if directory.exists() and run_state.is_session_living(directory):
+        if directory.exists() and liveness.is_session_living(directory):
             message = f"its session {directory.run} lives on without a supervisor"
             yield Finding(name, message, True, up_command_for(state, name))
         elif directory.exists() and holds:

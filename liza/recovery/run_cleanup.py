@@ -8,7 +8,7 @@ from liza.crew.crew import Crew
 from liza.model.errors import LizaError
 from liza.model.model import State, Status
 from liza.model.session_ends import StopReason
-from liza.programs import run_state
+from liza.programs import liveness
 from liza.programs.session import run_archive, run_directory, session_process
 from liza.recovery.rules import retention
 from liza.usage.costs import record_unconcluded_usage
@@ -40,7 +40,7 @@ def find_old_runs(crew: Crew, agent: str) -> tuple[str, ...]:
 def _is_over(crew: Crew, run: str) -> bool:
     directory = crew.run_dir(run)
     try:
-        concluded = directory.is_concluded() and not run_state.is_session_living(directory)
+        concluded = directory.is_concluded() and not liveness.is_session_living(directory)
     except LizaError:
         # A file in it cannot be read. It stays for a person to look at.
         return False
@@ -64,7 +64,7 @@ def end_orphan_sessions(crew: Crew, state: State, taker: str) -> tuple[str, ...]
         ):
             continue
         directory = crew.run_dir(task.run)
-        if crew.is_supervised(str(task.assigned_to)) or run_state.is_session_over(directory):
+        if crew.is_supervised(str(task.assigned_to)) or liveness.is_session_over(directory):
             continue
         directory.write_stop(crew.clock.now(), StopReason.ORPHANED)
         session_process.stop(directory.path, task.run, crew.paths.root, grace=float(state.config.grace))

@@ -14,7 +14,7 @@ from liza.git.rules.slot_states import SlotState
 from liza.git.slots import slot_damage
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import State
-from liza.programs.run_state import is_session_living
+from liza.programs.liveness import is_session_living
 from liza.recovery import drift, recover, slot_limits
 from liza.text.counts import format_bytes
 from liza.text.suggestions import did_you_mean

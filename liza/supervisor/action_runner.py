@@ -24,8 +24,9 @@ from liza.model.model import FailedCheck
 from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome, StopReason
 from liza.model.statuses import StartupCheck, WorkKind
+from liza.programs import liveness
 from liza.programs.rules import model_silence
-from liza.programs.session import run_directory, session_process, setup_note
+from liza.programs.session import run_directory, session_process
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.terminal import tmux
 from liza.project.rules import setup_failures
@@ -148,7 +149,7 @@ class ActionRunner:
             if layout.is_deleted(self.crew):
                 raise layout.deleted_error(self.crew)
             self.notify(f"{run} did not start: {started.reason}")
-            if isinstance(session_process.read_state(self.crew.run_dir(run).path), session_process.NoSession):
+            if isinstance(liveness.read_state(self.crew.run_dir(run).path), liveness.NoSession):
                 # No session end will follow that could be counted. A session that never started says nothing about
                 # the task.
                 self._count_crash()
@@ -172,8 +173,8 @@ class ActionRunner:
             guarded=True,
             limit=self.crew.board.read().config.integration_timeout,
         )
-        setup_note.write_setup_note(
-            self.crew.paths, setup_note.SetupNote(run=set_up.run, started=self.crew.clock.now())
+        run_directory.write_setup_note(
+            self.crew.paths, run_directory.SetupNote(run=set_up.run, started=self.crew.clock.now())
         )
         self.memory.job = jobs.start_job(spec, self.post)
         self.notify(f"set-up in {set_up.slot}: {set_up.command}")
@@ -400,7 +401,7 @@ class ActionRunner:
 
     def _finish_set_up(self, job: jobs.Job, status: int) -> None:
         """Mark the set-up of a slot as done, or count its failure as a failed start of the session."""
-        setup_note.remove_setup_note(self.crew.paths, self.agent)
+        run_directory.remove_setup_note(self.crew.paths, self.agent)
         if status == 0:
             self.memory.failed_set_up = None
             self.launcher.mark_set_up_done(job.subject)

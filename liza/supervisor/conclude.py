@@ -16,6 +16,7 @@ from liza.model.permissions import BYPASS
 from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.model.statuses import StartupCheck, WorkKind
 from liza.model.value_classes import replace
+from liza.programs import liveness
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.rules.session_events import (
@@ -124,10 +125,8 @@ def _save_screen(crew: Crew, directory: RunDir) -> None:
 
 def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionEnd:
     """Return how the session ended, by exit status, closing code, stop note, commits and output."""
-    process_state = session_process.read_state(directory.path)
-    if isinstance(
-        process_state, session_process.RunningSession | session_process.ShimStarting | session_process.NoSession
-    ):
+    process_state = liveness.read_state(directory.path)
+    if isinstance(process_state, liveness.RunningSession | liveness.ShimStarting | liveness.NoSession):
         return SessionEnd(SessionOutcome.STOPPED, "its program was never started")
     end = outcomes.classify_end(
         process_state,

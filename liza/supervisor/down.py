@@ -25,6 +25,7 @@ from liza.model.paths import HISTORY_REF
 from liza.model.session_ends import StopReason
 from liza.model.targets import EPIC_PREFIX
 from liza.model.value_classes import Value
+from liza.programs import liveness
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.project import commands
@@ -155,12 +156,12 @@ def _kill_orphan_tests(crew: Crew) -> None:
 
 def _end_session(crew: Crew, run: str) -> bool:
     directory = crew.run_dir(run)
-    match session_process.read_state(directory.path):
-        case session_process.RunningSession() | session_process.ShimStarting():
+    match liveness.read_state(directory.path):
+        case liveness.RunningSession() | liveness.ShimStarting():
             directory.write_stop(crew.clock.now(), StopReason.STOP)
             session_process.stop(directory.path, run, crew.paths.root, grace=2.0)
             return True
-        case session_process.VanishedSession():
+        case liveness.VanishedSession():
             # The session and its shim were both killed: the processes that it started may still run.
             processes.kill_run(run, crew.paths.root)
     return False
@@ -227,11 +228,7 @@ def _living_runs(crew: Crew) -> list[str]:
     """Runs whose session lives."""
     agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
     runs = [run for agent in agents for run in run_directory.list_runs(crew.paths, agent)]
-    return [
-        run
-        for run in runs
-        if isinstance(session_process.read_state(crew.run_dir(run).path), session_process.RunningSession)
-    ]
+    return [run for run in runs if isinstance(liveness.read_state(crew.run_dir(run).path), liveness.RunningSession)]
 
 
 def _read_created_branch(path: Path) -> str | None:

@@ -18,8 +18,7 @@ from liza.box import slot_directories, support
 from liza.box.box import Box, Mount, MountKind
 from liza.box.run_mounts import SESSION_SOCKET
 from liza.briefs import inbox
-from liza.briefs.rules.message_rules import LIZA
-from liza.briefs.rules.prompt_rules import PromptPriority
+from liza.briefs.rules.message_rules import LIZA, PromptPriority
 from liza.crew.crew import Crew
 from liza.git import commit_signing, run_git
 from liza.git.git_config import git_dirs
@@ -36,15 +35,15 @@ from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.paths import BoxPaths, agent_of, session_committer
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value, replace
+from liza.programs import liveness
 from liza.programs.hooks.hook_install import merge_objects
-from liza.programs.presets import acp_session, command_line, preset_table, session_environment, sidecar_order
-from liza.programs.presets.acp_settings import AcpSettings
+from liza.programs.presets import acp_session, command_line, preset_table
+from liza.programs.presets.acp_session import SidecarOrder
 from liza.programs.presets.command_line import TextCarrier
-from liza.programs.presets.preset import Preset
-from liza.programs.presets.sidecar_order import SidecarOrder
+from liza.programs.presets.preset import AcpSettings, Preset
 from liza.programs.session import _session_socket, private_state, session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_verbs import SessionVerbs, describe_verbs
+from liza.programs.session.session_process import SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
 from liza.project import command_box
 from liza.project.command_box import BoxUse, CommandBox, build_box
@@ -101,7 +100,7 @@ class Launcher:
         self.accounts = AccountChooser(preset, environ, notify)
         self.conversations = ConversationFinder(crew, preset, notify, terminal=terminal)
 
-    def start(self, run: str) -> session_process.RunningSession | session_process.StartFailed | SetUpDue:
+    def start(self, run: str) -> liveness.RunningSession | session_process.StartFailed | SetUpDue:
         """Start the session of ``run``, or return SetUpDue if the set-up has to run first.
 
         Raises NotOwner if the run has no claim any more, NoAccount if none can be used now, LizaError for other
@@ -246,7 +245,7 @@ class Launcher:
             conversation=conversation,
             silence_limit=float(state.config.answer_timeout),
         )
-        sidecar_order.write_order(directory.path, order)
+        acp_session.write_order(directory.path, order)
         crash_points.point("launch", "ordered")
 
     def install_guards(self, state: State, directory: RunDir) -> None:
@@ -389,7 +388,7 @@ class Launcher:
     def session_environment(self, work: CurrentWork, worktree: Path) -> dict[str, str]:
         """Return the environment of a session, without its hooks and its account."""
         config = self.crew.board.read().config
-        composed = session_environment.compose_environment(
+        composed = command_line.compose_environment(
             self.preset,
             self.environ,
             run=work.run,
@@ -426,7 +425,7 @@ class Launcher:
     def set_up_environment(self, run: str, slot: str) -> dict[str, str]:
         """Return the environment of the set-up of a slot: the session's, so that its processes are found and ended."""
         config = self.crew.board.read().config
-        environment = session_environment.compose_environment(
+        environment = command_line.compose_environment(
             self.preset,
             self.environ,
             run=run,

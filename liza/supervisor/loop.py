@@ -16,7 +16,7 @@ from liza.alarms import notices
 from liza.alarms.alarm_log import check_alarms
 from liza.alarms.rules.alarms import BY_HAND_HINT, restart_hint
 from liza.board import events
-from liza.briefs.beacon_topics import CONTINUED_TOPICS
+from liza.briefs.brief_writer import CONTINUED_TOPICS
 from liza.crew import recorder
 from liza.crew.crew import Crew
 from liza.git.git_config import git_dirs

@@ -12,7 +12,7 @@ from liza.model.rests import ClockWatch, FailureStreak, MergeTries
 from liza.model.spending import LedgerEntry
 from liza.model.value_classes import Mutable, Value, field
 from liza.programs.presets.preset import Preset
-from liza.programs.session.failure_watch import FailureWatch
+from liza.programs.session.failure_patterns import FailureWatch
 from liza.supervisor.jobs import Job
 from liza.supervisor.rules.session_facts import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
 from liza.usage import account_files

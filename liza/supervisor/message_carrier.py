@@ -12,8 +12,7 @@ from typing import Any
 from liza.briefs import inbox
 from liza.briefs.rules import message_rules
 from liza.briefs.rules.context_rules import END_AT
-from liza.briefs.rules.message_rules import LIZA, DeliveryEvent, Message, MessageChannel, MessageStage
-from liza.briefs.rules.prompt_rules import PromptPriority
+from liza.briefs.rules.message_rules import LIZA, DeliveryEvent, Message, MessageChannel, MessageStage, PromptPriority
 from liza.model.errors import UsageError
 from liza.model.value_classes import Value, replace
 from liza.programs.rules import model_silence

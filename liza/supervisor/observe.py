@@ -15,13 +15,12 @@ from liza.model.owned_work import find_current_work
 from liza.model.paths import run_number
 from liza.model.session_ends import SilenceKind
 from liza.model.value_classes import Value, replace
-from liza.programs import run_state
-from liza.programs.hooks.turn_phase import TurnPhase
+from liza.programs import liveness
+from liza.programs.hooks.hook_events import TurnPhase
 from liza.programs.presets.preset import Preset
 from liza.programs.rules.lifecycle_rules import WAITING_STATES
 from liza.programs.rules.model_silence import ModelSilence
-from liza.programs.session import session_process
-from liza.programs.session.failure_watch import FailureWatch
+from liza.programs.session.failure_patterns import FailureWatch
 from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
 from liza.programs.terminal import idle_detection, readiness, screens, tmux
 from liza.programs.terminal.pane import Pane
@@ -81,17 +80,17 @@ class SessionObserver(Value):
             is_unstarted = work is not None and not self.crew.run_dir(work.run).exists()
             self.memory.forget_session()
             return SessionFacts(run=work.run, state=SessionState.NEVER) if work and is_unstarted else None
-        process_state = session_process.read_state(directory.path)
-        if isinstance(process_state, session_process.NoSession):
+        process_state = liveness.read_state(directory.path)
+        if isinstance(process_state, liveness.NoSession):
             # The supervisor crashed after it made the directory and before it started the program.
             is_own = work is not None and work.run == directory.run
             return SessionFacts(run=directory.run, state=SessionState.NEVER if is_own else SessionState.OVER)
-        if not isinstance(process_state, session_process.RunningSession | session_process.ShimStarting):
+        if not isinstance(process_state, liveness.RunningSession | liveness.ShimStarting):
             return SessionFacts(run=directory.run, state=SessionState.OVER)
         return self._observe_living(directory, process_state)
 
     def _observe_living(
-        self, directory: RunDir, process: session_process.RunningSession | session_process.ShimStarting
+        self, directory: RunDir, process: liveness.RunningSession | liveness.ShimStarting
     ) -> SessionFacts:
         """Return facts of a living session, and update what this supervisor remembers of it."""
         memory, now = self._session_memory(directory, process), self.monotonic_time
@@ -102,7 +101,7 @@ class SessionObserver(Value):
         self._read_output(directory, memory, process)
         since_start = now - memory.times.started - memory.question.earlier_seconds
         facts = readiness.gather_facts(directory, self.preset, since_start, self.ready_timeout, pane)
-        if not isinstance(facts.state, session_process.RunningSession | session_process.ShimStarting):
+        if not isinstance(facts.state, liveness.RunningSession | liveness.ShimStarting):
             # It ended between the two reads of its state: `conclude` classifies the end.
             return SessionFacts(run=directory.run, state=SessionState.OVER)
         memory.is_unlogged = _is_unlogged(pane, facts)
@@ -182,7 +181,7 @@ class SessionObserver(Value):
         )
 
     def _session_memory(
-        self, directory: RunDir, process: session_process.RunningSession | session_process.ShimStarting
+        self, directory: RunDir, process: liveness.RunningSession | liveness.ShimStarting
     ) -> SessionMemory:
         """Return the memory of this session; a new one if the supervisor has not observed it before."""
         memory = self.memory.session
@@ -236,7 +235,7 @@ class SessionObserver(Value):
         self,
         directory: RunDir,
         memory: SessionMemory,
-        process_state: session_process.RunningSession | session_process.ShimStarting,
+        process_state: liveness.RunningSession | liveness.ShimStarting,
     ) -> None:
         """Compare output, CPU time, the worktree, the session's reports and its tokens with the last check.
 
@@ -254,7 +253,7 @@ class SessionObserver(Value):
         turn = directory.read_turn()
         has_answered = any(directory.read_activity()) or telemetry_size is not None or bool(turn and turn.turns)
         memory.answers = memory.answers.saw(model_signs, self.monotonic_time, is_first_answer=has_answered)
-        used_cpu = cpu_seconds(process_state) if isinstance(process_state, session_process.RunningSession) else 0.0
+        used_cpu = cpu_seconds(process_state) if isinstance(process_state, liveness.RunningSession) else 0.0
         memory.activity = memory.activity.saw(
             (
                 *model_signs,
@@ -276,11 +275,11 @@ class SessionObserver(Value):
         self,
         directory: RunDir,
         memory: SessionMemory,
-        process_state: session_process.RunningSession | session_process.ShimStarting,
+        process_state: liveness.RunningSession | liveness.ShimStarting,
     ) -> None:
         """Read what the program's output says about its model since the last read."""
         if memory.listener is None:
-            shim = process_state.shim if isinstance(process_state, session_process.RunningSession) else None
+            shim = process_state.shim if isinstance(process_state, liveness.RunningSession) else None
 
             record = directory.read_record()
             is_confined = record is not None and record.is_confined
@@ -359,7 +358,7 @@ def find_unconcluded_run(crew: Crew, state: State, agent: str) -> RunDir | None:
     agent_record = state.agents.get(agent)
     for run in reversed(list_runs(crew.paths, agent)):
         directory = crew.run_dir(run)
-        if run_state.is_session_living(directory):
+        if liveness.is_session_living(directory):
             return directory
         if agent_record is None or (run_number(run, agent) or 0) <= agent_record.runs:
             return None if directory.is_concluded() else directory
@@ -387,15 +386,15 @@ def reported_silence(directory: RunDir) -> tuple[str, str] | None:
     return None if note is None else (note.kind, note.words)
 
 
-def session_age(process_state: session_process.RunningSession | session_process.ShimStarting, now: datetime) -> float:
+def session_age(process_state: liveness.RunningSession | liveness.ShimStarting, now: datetime) -> float:
     """Return the age of a running session in seconds, by the process if possible: the clock may have been set."""
-    if isinstance(process_state, session_process.ShimStarting):
+    if isinstance(process_state, liveness.ShimStarting):
         return 0.0
     age = processes.process_age(process_state.child)
     return max(0.0, (now - process_state.time).total_seconds()) if age is None else age
 
 
-def cpu_seconds(session: session_process.RunningSession) -> float:
+def cpu_seconds(session: liveness.RunningSession) -> float:
     """Return the CPU time of the session's processes, also of ended ones; 0 if the system does not tell.
 
     The shim is the subreaper of the session: it has the time of orphans that have ended.

@@ -26,12 +26,11 @@ from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.paths import agent_of
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value
-from liza.programs import run_state
+from liza.programs import liveness
+from liza.programs.liveness import EndedSession, RunningSession
 from liza.programs.presets import preset_table
-from liza.programs.presets.acp_settings import Transport
-from liza.programs.presets.preset import Preset
+from liza.programs.presets.preset import Preset, Transport
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
-from liza.programs.session.session_process import EndedSession, RunningSession
 from liza.supervisor.launch import Launcher
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import atomic, crash_points, files, processes
@@ -217,7 +216,7 @@ def take_run(crew: Crew, state: State, work: CurrentWork, slot: str) -> CurrentW
     directory = crew.run_dir(work.run)
     if not directory.exists():
         return work
-    if run_state.is_session_living(directory):
+    if liveness.is_session_living(directory):
         raise Refused(f"a session of {work.run} runs already", f"liza agents {agent_of(work.run)}")
     sentinel = directory.read_sentinel()
     if sentinel is not None and sentinel.evidence == ReadyEvidence.BY_HAND:

@@ -26,8 +26,8 @@ from liza.model.owned_work import find_current_work
 from liza.model.paths import agent_of
 from liza.model.task_groups import tasks_with
 from liza.model.value_classes import replace
-from liza.programs.hooks.turn_phase import TurnPhase
-from liza.programs.presets import command_line, sidecar_order
+from liza.programs.hooks.hook_events import TurnPhase
+from liza.programs.presets import acp_session, command_line
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.programs.session.run_directory import RunDir
@@ -260,7 +260,7 @@ def find_reach(directory: RunDir, preset: Preset, terminal: bool) -> DeliveryCha
     has_hooks = turn is not None and command_line.has_hooks(preset)
     in_turn = turn is not None and turn.phase == TurnPhase.BUSY
     # A sidecar takes messages from the beginning, also before its first report.
-    has_stream = turn.is_reported if turn is not None else sidecar_order.read_order(directory.path) is not None
+    has_stream = turn.is_reported if turn is not None else acp_session.read_order(directory.path) is not None
     return DeliveryChannels(
         directory.run, has_hooks=has_hooks, has_terminal=terminal, has_stream=has_stream, in_turn=in_turn
     )

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from liza.briefs import brief_writer, instructions_file
-from liza.briefs.block_files import BlockSite, hide_from_git, place_block
-from liza.briefs.brief_facts import gather_brief_facts
+from liza.briefs.brief_context import gather_brief_facts
+from liza.briefs.instructions_file import BlockSite, hide_from_git, place_block
 from liza.crew.crew import Crew
 from liza.git.hiding import brief_filter
 from liza.git.runner import Git

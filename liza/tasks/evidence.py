@@ -15,7 +15,7 @@ from liza.model.model import State, Status, Task
 from liza.model.paths import agent_of
 from liza.model.task_groups import held_tasks, tasks_with
 from liza.model.value_classes import replace
-from liza.programs import run_state
+from liza.programs import liveness
 from liza.tasks.rules import work_record
 from liza.tasks.rules.picking import Evidence
 from liza.tasks.rules.work_record import TaskRecord
@@ -46,19 +46,13 @@ def gather_evidence(crew: Crew, state: State) -> Evidence:
     lapsed = {run for run, expires in leases.items() if run is not None and expires is not None and expires <= now}
     return Evidence(
         offline=LazySet({task.assigned_to for task in tasks}, lambda agent: not crew.is_supervised(agent)),
-        dead=LazySet({task.run for task in tasks}, lambda run: _is_over(crew, run)),
-        abandoned=LazySet(lapsed, lambda run: not crew.is_supervised(agent_of(run)) and _is_over(crew, run)),
+        dead=LazySet({task.run for task in tasks}, lambda run: liveness.is_proved_over(crew.run_dir(run))),
+        abandoned=LazySet(
+            lapsed, lambda run: not crew.is_supervised(agent_of(run)) and liveness.is_proved_over(crew.run_dir(run))
+        ),
         online=LazySet(state.agents, crew.is_supervised),
         records=LazyRecords(crew, state) if state.config.routing == "record" else {},
     )
-
-
-def _is_over(crew: Crew, run: str) -> bool:
-    """Whether a session is proved over. An unreadable file proves nothing; it must not stop other agents."""
-    try:
-        return run_state.is_session_over(crew.run_dir(run))
-    except LizaError:
-        return False
 
 
 MAX_ARCHIVED: Final = 200

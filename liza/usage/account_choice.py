@@ -1,4 +1,4 @@
-"""The account of the next session: choose it, read its secret, and put both into the session's environment."""
+"""The account of a session: choose it, put its secret into the environment, and record what the end says of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""The person's file of accounts, ``~/.config/liza/accounts.toml``.
+"""The person's file of accounts, ``~/.config/liza/accounts.toml``, and what is known of each account.
 
 It may name commands, so it is only read from the person's own configuration: what a clone brings is never read. It
 holds no secret itself, unless the person writes one into a command.
+
+The records, ``accounts.json`` in the state directory, belong to the user and not to a crew: a usage limit applies to
+the account, whichever crew reached it. Each change replaces the file atomically, under a lock beside it. Decision 026.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Usage of the crew: total, by task, agent, program and outcome; and statistics of message delivery."""
+"""What sessions cost: the ledger entry of an ended one, and sums by sprint, task, agent, program and outcome."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from liza.model.session_ends import SessionOutcome
 from liza.model.spending import LedgerEntry, TokenUsage, ToolTotal, UsageTotal
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import replace
-from liza.programs import run_state
+from liza.programs import liveness
 from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.reported_figures import ReportedUsage
-from liza.programs.session import session_process
 from liza.programs.session.run_directory import Gauge, RunDir, RunRecord
 from liza.usage import ledger
 from liza.usage.meter import Meter
@@ -76,7 +75,7 @@ def read_gauge(crew: Crew, state: State, agent: str) -> Gauge | None:
     directory = crew.run_dir(run_id(agent, runs)) if runs else None
     gauge = directory.read_gauge() if directory is not None else None
     with suppress(LizaError):
-        return None if gauge is None or directory is None or run_state.is_session_over(directory) else gauge
+        return None if gauge is None or directory is None or liveness.is_session_over(directory) else gauge
     return None
 
 
@@ -286,8 +285,8 @@ def record_usage(
     outcome: SessionOutcome,
 ) -> None:
     """Append the usage of an ended session to the ledger. Raises LizaError, OSError."""
-    process_state = session_process.read_state(directory.path)
-    ended = process_state.time if isinstance(process_state, session_process.EndedSession) else crew.clock.now()
+    process_state = liveness.read_state(directory.path)
+    ended = process_state.time if isinstance(process_state, liveness.EndedSession) else crew.clock.now()
     own_environ = session_environ(directory, preset, environ)
     meter = Meter(preset, directory, record.started, own_environ, crew.clock.monotonic, ended)
     report = _read_usage(meter)
@@ -331,7 +330,7 @@ def record_unconcluded_usage(crew: Crew, run: str) -> bool:
 
 
 def _record_unconcluded(crew: Crew, directory: RunDir) -> bool:
-    if not directory.exists() or directory.is_concluded() or run_state.is_session_living(directory):
+    if not directory.exists() or directory.is_concluded() or liveness.is_session_living(directory):
         return False
     record = trusted_record(crew, crew.board.read(), directory)
     if record is None or any(entry.run == directory.run for entry in ledger.read_entries(crew.paths)):

@@ -18,7 +18,7 @@ from liza.model.value_classes import Value, replace
 from liza.programs import reported_figures
 from liza.programs.call_reader import FinishedCall, ToolCallReader
 from liza.programs.conversation_log import find_log_files, find_subagent_files
-from liza.programs.hooks.turn_phase import TurnPhase
+from liza.programs.hooks.hook_events import TurnPhase
 from liza.programs.presets.preset import Preset
 from liza.programs.reported_figures import (
     ContextWindows,
@@ -26,8 +26,7 @@ from liza.programs.reported_figures import (
     ReportedUsage,
 )
 from liza.programs.session.log_file import parse_object
-from liza.programs.session.reported_health import read_reported_health
-from liza.programs.session.run_directory import HOOK_CALLS_FILE, Gauge, RunDir, RunRecord, Turn
+from liza.programs.session.run_directory import HOOK_CALLS_FILE, Gauge, RunDir, RunRecord, Turn, read_reported_health
 from liza.system import file_growth
 from liza.system.file_growth import Tail
 from liza.usage.ledger import conversation_usage

@@ -13,9 +13,9 @@ from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError, Missing, NoCrew, NotRegularFile, UsageError
 from liza.model.paths import Paths, run_id
 from liza.model.value_classes import Value, replace
+from liza.programs.liveness import is_session_living
 from liza.programs.presets import preset_files, preset_table
 from liza.programs.presets.preset_table import Presets
-from liza.programs.run_state import is_session_living
 from liza.system import wake_up
 from liza.system.clock import SystemClock
 from liza.text.redaction import redact

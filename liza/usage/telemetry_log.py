@@ -18,7 +18,7 @@ import msgspec
 
 from liza.model.errors import LockTimeout
 from liza.model.value_classes import decodable
-from liza.programs.session.reported_health import ReportedHealth
+from liza.programs.session.run_directory import ReportedHealth
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.locks import lock_path
 from liza.usage.rules.telemetry_rules import TelemetryEvent, TelemetrySums, add_event, is_at_least, is_possible

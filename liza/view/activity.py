@@ -18,8 +18,9 @@ from liza.model.statuses import AgentStatus, WorkKind
 from liza.model.task_groups import tasks_with
 from liza.model.transitions import has_done
 from liza.model.value_classes import Value
-from liza.programs.rules.health_rules import OBSERVED, REPORTED
-from liza.programs.session import run_directory, session_process, setup_note
+from liza.programs import liveness
+from liza.programs.rules.lifecycle_rules import OBSERVED, REPORTED
+from liza.programs.session import run_directory
 from liza.programs.session.run_directory import RunDir
 from liza.tasks.rules import picking
 from liza.text.redaction import redact
@@ -68,7 +69,7 @@ def reported_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
         return nothing
     try:
         directory = crew.run_dir(work.run)
-        if not isinstance(session_process.read_state(directory.path), session_process.RunningSession):
+        if not isinstance(liveness.read_state(directory.path), liveness.RunningSession):
             return nothing
         turn = directory.read_turn()
     except (LizaError, OSError):
@@ -80,10 +81,10 @@ def reported_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
 
 def _session_activity(crew: Crew, state: State, work: CurrentWork, directory: RunDir) -> Activity | None:
     if not directory.exists():
-        setup = setup_note.read_setup_note(crew.paths, work.run)
+        setup = run_directory.read_setup_note(crew.paths, work.run)
         return Activity("set-up", setup.started) if setup is not None else _manual_activity(state, work)
-    session = session_process.read_state(directory.path)
-    if not isinstance(session, session_process.RunningSession):
+    session = liveness.read_state(directory.path)
+    if not isinstance(session, liveness.RunningSession):
         return None
     if directory.read_question() is not None:
         asked_at = (directory.path / "asks").stat().st_mtime
@@ -143,7 +144,7 @@ def _find_session(crew: Crew, state: State, agent: str, held: CurrentWork | None
     directory = crew.run_dir(run)
     is_of_work = held is not None
     if not directory.exists():
-        note = setup_note.read_setup_note(crew.paths, run)
+        note = run_directory.read_setup_note(crew.paths, run)
         if note is not None:
             return Session(run, SessionPhase.SET_UP, note.started, is_of_work)
         phase = SessionPhase.BY_HAND if held is not None and _is_by_hand(crew, state, held) else SessionPhase.NONE
@@ -153,11 +154,11 @@ def _find_session(crew: Crew, state: State, agent: str, held: CurrentWork | None
 
 def _living_session(directory: RunDir, *, is_of_work: bool) -> Session:
     closed_at = _closing_time(directory)
-    process = session_process.read_state(directory.path)
-    if isinstance(process, session_process.RunningSession):
+    process = liveness.read_state(directory.path)
+    if isinstance(process, liveness.RunningSession):
         phase = SessionPhase.READY if directory.is_ready() else SessionPhase.STARTING
         return Session(directory.run, phase, process.time, is_of_work, closed_at)
-    if isinstance(process, session_process.ShimStarting):
+    if isinstance(process, liveness.ShimStarting):
         return Session(directory.run, SessionPhase.STARTING, None, is_of_work, closed_at)
     return Session(directory.run, SessionPhase.NONE, None, is_of_work, closed_at)
 

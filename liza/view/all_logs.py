@@ -14,7 +14,7 @@ from liza.crew.crew import Crew
 from liza.model.errors import LizaError
 from liza.model.paths import agent_of, sort_agents
 from liza.model.value_classes import Mutable, Value, replace
-from liza.programs import run_state
+from liza.programs import liveness
 from liza.programs.session.run_directory import list_runs
 from liza.system import untrusted_files
 from liza.view import logs
@@ -79,7 +79,7 @@ def read_recent_lines(
     for run in _runs(crew, names):
         tail = logs.read_output(crew, run, most)
         data, size = tail.data, tail.size
-        complete = data[: logs.complete_length(data)] if run_state.is_session_living(crew.run_dir(run)) else data
+        complete = data[: logs.complete_length(data)] if liveness.is_session_living(crew.run_dir(run)) else data
         offsets[run] = size - len(data) + len(complete)
         changed = datetime.fromtimestamp(tail.changed, UTC).replace(microsecond=0)
         lines = _lines(crew, run, decode(complete), complete, size - len(data), changed)
@@ -140,7 +140,7 @@ def _runs(crew: Crew, names: Sequence[str] | None) -> list[str]:
 
 def _read_more(crew: Crew, reader: _Reader, decode: Decode) -> list[OutputLine]:
     try:
-        over = run_state.is_session_over(crew.run_dir(reader.run))
+        over = liveness.is_session_over(crew.run_dir(reader.run))
     except LizaError:
         over = False
     new_bytes, end_offset = logs.read_from(reader.path, reader.offset)

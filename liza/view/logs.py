@@ -18,8 +18,8 @@ from liza.model.owned_work import find_current_work
 from liza.model.paths import agent_of, parse_agent_id, run_id, run_number
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value, replace
-from liza.programs import run_state
-from liza.programs.session import run_archive, run_directory, session_process
+from liza.programs import liveness
+from liza.programs.session import run_archive, run_directory
 from liza.programs.session.run_archive import OutputTail
 from liza.system import untrusted_files
 from liza.tasks import archived_tasks
@@ -97,10 +97,10 @@ def _describe_missing_log(crew: Crew, run: str, agent: Agent | None) -> str:
 def _describe_silence(crew: Crew, run: str) -> str:
     """Return that a run printed nothing, and how its program ended."""
     directory = crew.run_dir(run)
-    end = session_process.read_end(directory.path)
+    end = liveness.read_end(directory.path)
     if end is not None:
-        return f"{run} printed nothing; {session_process.describe_end(end)}"
-    return f"{run} printed nothing{' so far' if run_state.is_session_living(directory) else ''}"
+        return f"{run} printed nothing; {liveness.describe_end(end)}"
+    return f"{run} printed nothing{' so far' if liveness.is_session_living(directory) else ''}"
 
 
 def resolve_run(crew: Crew, name: str) -> str:

@@ -27,8 +27,9 @@ from liza.model.state_words import AgentWord
 from liza.model.statuses import AgentStatus, WorkKind
 from liza.model.targets import CommitsAhead
 from liza.model.value_classes import asdict as fields_of
+from liza.programs import liveness
 from liza.programs.rules import model_silence
-from liza.programs.session import run_directory, session_process
+from liza.programs.session import run_directory
 from liza.programs.terminal import tmux
 from liza.recovery.stopped_processes import find_stopped
 from liza.tasks.evidence import gather_evidence
@@ -309,8 +310,8 @@ def _read_wait(crew: Crew, name: str, agent: Agent) -> run_directory.AgentWait |
 
 def _has_session(crew: Crew, run: str) -> bool:
     return isinstance(
-        session_process.read_state(crew.run_dir(run).path),
-        session_process.RunningSession | session_process.ShimStarting,
+        liveness.read_state(crew.run_dir(run).path),
+        liveness.RunningSession | liveness.ShimStarting,
     )
 
 

@@ -867,7 +867,7 @@ TABLE: dict[str, Defence] = {
     # ── terminals ──
     "no shell": Defence(
         "what is typed for an agent is carried out by no shell",
-        {"liza.programs.terminal.shells:is_shell": gives(False)},
+        {"liza.programs.terminal.idle_detection:is_shell": gives(False)},
         ("tests/edges/test_tmux.py::test_a_shell_is_never_typed_into",),
     ),
     "no answer": Defence(
@@ -1448,7 +1448,7 @@ TABLE: dict[str, Defence] = {
     ),
     "session in a slot": Defence(
         "a slot is not removed while a session may still write into it",
-        {"liza.programs.run_state:is_session_living": gives(False)},
+        {"liza.programs.liveness:is_session_living": gives(False)},
         (f"{SLOTS}test_the_slot_of_a_released_task_is_removed_and_the_next_claim_has_its_work_in_a_new_one",),
     ),
     "time of a preference": Defence(
@@ -1649,12 +1649,12 @@ TABLE: dict[str, Defence] = {
     ),
     "prompts after a crash": Defence(
         "a prompt that was recorded and perhaps not sent is sent again",
-        {"liza.briefs.rules.prompt_rules:list_unreceived": gives(())},
+        {"liza.briefs.rules.message_rules:list_unreceived": gives(())},
         (f"{STREAM}test_killed_between_the_record_and_the_sending_a_prompt_is_delivered_by_the_next_process",),
     ),
     "prompts in their time": Defence(
         "a prompt that waits for the end of a turn is not sent during it",
-        {"liza.briefs.rules.prompt_rules:select_for_stream": _all_at_once},
+        {"liza.briefs.rules.message_rules:select_for_stream": _all_at_once},
         (f"{STREAM}test_a_stream_delivers_by_priority_and_state_and_after_a_reconnect_nothing_twice",),
     ),
     "right token": Defence(

@@ -14,9 +14,9 @@ from typing import Any
 
 from liza.briefs import inbox
 from liza.model.paths import Paths
-from liza.programs.presets import sidecar_order
-from liza.programs.presets.acp_settings import AcpSettings
-from liza.programs.presets.sidecar_order import SidecarOrder
+from liza.programs.presets import acp_session
+from liza.programs.presets.acp_session import SidecarOrder
+from liza.programs.presets.preset import AcpSettings
 from liza.programs.session.run_directory import RunDir, RunRecord
 from tests.conftest import until
 
@@ -76,7 +76,7 @@ class Rig:
             conversation=conversation,
             silence_limit=silence,
         )
-        sidecar_order.write_order(self.run_dir.path, order)
+        acp_session.write_order(self.run_dir.path, order)
         env = {**os.environ, "LIZA_ROOT": str(self.root), "LIZA_RUN": self.run_dir.run}
         (self.run_dir.path / "stdin").write_text(brief)
         with self.run_dir.output_path.open("wb") as output, (self.run_dir.path / "stdin").open("rb") as stdin:

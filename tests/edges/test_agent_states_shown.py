@@ -16,8 +16,8 @@ from liza.model.paths import Paths
 from liza.model.state_words import AgentWord
 from liza.printing.render_crew import format_agents
 from liza.printing.render_task import format_agent
+from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import RunningSession
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.view.agents import list_agents, list_states

@@ -17,7 +17,7 @@ from liza.model.errors import UsageError
 from liza.model.paths import Paths
 from liza.model.session_ends import StopReason
 from liza.model.value_classes import replace
-from liza.programs.hooks.hook_templates import HookMeaning, list_providers, load_template
+from liza.programs.hooks.hook_events import HookMeaning, list_providers, load_template
 from liza.programs.presets import preset_files
 from liza.programs.session.run_directory import RunDir, RunRecord
 

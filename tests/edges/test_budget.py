@@ -22,9 +22,9 @@ from liza.model.rests import ClockWatch
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.printing import render_crew
 from liza.printing.columns import strip_controls
+from liza.programs.liveness import RunningSession
 from liza.programs.presets.preset import Preset, UsageFormat
 from liza.programs.session.run_directory import Gauge, RunRecord
-from liza.programs.session.session_process import RunningSession
 from liza.recovery.validate import validate
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.memory import Memory, SessionMemory

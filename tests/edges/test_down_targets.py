@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from liza.crew.crew import Crew
+from liza.programs import liveness
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.supervisor.down import down
@@ -176,7 +177,7 @@ def test_a_forged_record_of_a_session_ends_no_process_that_is_not_of_its_run(cre
         shim, child = processes.identify_process(victim.pid), processes.identify_process(below)
         assert shim is not None
         assert child is not None
-        record = session_process.RunningSession(shim=shim, child=child, time=now)
+        record = liveness.RunningSession(shim=shim, child=child, time=now)
         (forged.path / "session.json").write_bytes(msgspec.json.encode(record))
         down(crew)
         assert victim.poll() is None
@@ -192,9 +193,9 @@ def test_a_shim_follows_no_link_that_was_planted_for_its_files(crew: Crew, tmp_p
         (run.path / name).symlink_to(precious)
     env = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(crew.paths.root), "PATH": os.environ["PATH"]}
     started = session_process.start(run.path, ["true"], tmp_path, env)
-    assert isinstance(started, session_process.RunningSession)
+    assert isinstance(started, liveness.RunningSession)
     state = session_process.wait_for_end(run.path, 30)
-    assert isinstance(state, session_process.EndedSession)
+    assert isinstance(state, liveness.EndedSession)
     assert state.code == 0
     assert precious.read_text() == "mine"
 

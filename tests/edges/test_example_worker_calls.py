@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from liza.api import identity
-from liza.programs.session.reported_health import read_reported_health
+from liza.programs.session.run_directory import read_reported_health
 from tests.conftest import until
 from tests.edges.api_worker import now, serving
 

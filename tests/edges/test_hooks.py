@@ -20,13 +20,11 @@ from liza.briefs import inbox
 from liza.briefs.rules.message_rules import Message
 from liza.commands import hook as hook_command
 from liza.model.paths import Paths
-from liza.programs.hooks.hook_events import NO_REPLY
+from liza.programs.hooks.hook_events import NO_REPLY, list_providers, load_template
 from liza.programs.hooks.hook_install import InstalledHooks, blank_comments, install_hooks, remove_hooks
-from liza.programs.hooks.hook_templates import list_providers, load_template
-from liza.programs.presets import sidecar_order
-from liza.programs.presets.acp_settings import AcpSettings
-from liza.programs.presets.preset import HookSettings, Preset
-from liza.programs.presets.sidecar_order import SidecarOrder
+from liza.programs.presets import acp_session
+from liza.programs.presets.acp_session import SidecarOrder
+from liza.programs.presets.preset import AcpSettings, HookSettings, Preset
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord
 from liza.text.brief_marks import strip_blocks
 from liza.text.quoting import BLOCK_BEGIN, BLOCK_END
@@ -77,7 +75,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_a_hook_left_by_an_earlier_session_adds_nothing_to_a_session_over_acp(place: Place) -> None:
-    sidecar_order.write_order(
+    acp_session.write_order(
         place.run.path, SidecarOrder(program="codex", argv=("x",), cwd=str(place.tree), acp=AcpSettings())
     )
     inbox.queue_message(place.paths, "coder-1", "a note", "human", NOW)

@@ -16,10 +16,10 @@ from liza.model.paths import Paths
 from liza.model.session_ends import SessionOutcome
 from liza.model.spending import LedgerEntry
 from liza.programs import reported_figures
+from liza.programs.liveness import EndedSession
 from liza.programs.presets import preset_files, preset_table
 from liza.programs.presets.preset import UsageFormat as Form
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import EndedSession
 from liza.supervisor.conclude import conclude_session
 from liza.system import untrusted_files
 from liza.usage import ledger

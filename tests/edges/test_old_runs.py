@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError, Refused
+from liza.programs.liveness import RunningSession
 from liza.programs.rules.session_events import ModelText
 from liza.programs.session import run_archive
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import RunningSession
 from liza.recovery.doctor import doctor
 from liza.recovery.rules import retention
 from liza.recovery.run_cleanup import archive_old_runs

@@ -15,16 +15,11 @@ import pytest
 
 from liza.model.errors import LizaError, Refused
 from liza.model.paths import Paths
+from liza.programs import liveness
+from liza.programs.liveness import EndedSession, NoSession, RunningSession, ShimStarting, VanishedSession
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import (
-    EndedSession,
-    NoSession,
-    RunningSession,
-    ShimStarting,
-    StartFailed,
-    VanishedSession,
-)
+from liza.programs.session.session_process import StartFailed
 from liza.system import ancestors, processes
 from tests.conftest import LONG, until
 
@@ -67,14 +62,14 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
 
 def test_ended_program_leaves_its_code_its_output_and_no_orphan(crew: Crew) -> None:
     run = crew.run()
-    assert session_process.read_state(run.path) == NoSession()
+    assert liveness.read_state(run.path) == NoSession()
     started = crew.start(run, "echo out; echo err >&2; exit 3")
     assert started.child.pid != started.shim.pid
     end = session_process.wait_for_end(run.path, LONG)
     assert isinstance(end, EndedSession)
     assert (end.code, end.signal, end.error, end.strays) == (3, None, None, 0)
     assert sorted(run.output_tail().split()) == ["err", "out"]
-    assert session_process.read_end(run.path) == end
+    assert liveness.read_end(run.path) == end
 
 
 def test_session_json_is_there_before_the_programs_first_instruction(crew: Crew) -> None:
@@ -91,7 +86,7 @@ def test_a_signal_is_distinguished_from_an_exit_code(crew: Crew) -> None:
     end = session_process.wait_for_end(run.path, LONG)
     assert isinstance(end, EndedSession)
     assert (end.code, end.signal) == (None, signal.SIGKILL)
-    assert session_process.describe_end(end) == "ended by SIGKILL"
+    assert liveness.describe_end(end) == "ended by SIGKILL"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +104,7 @@ def test_program_that_cannot_start_is_distinguished_from_a_failed_one(
     started = session_process.start(run.path, [make(crew.root)], crew.root, crew.env(run))
     assert isinstance(started, StartFailed)
     assert says in started.reason
-    end = session_process.read_state(run.path)
+    end = liveness.read_state(run.path)
     assert isinstance(end, EndedSession)
     assert end.code is None
     assert end.error == started.reason
@@ -159,7 +154,7 @@ def test_of_many_starters_of_one_run_at_once_one_wins(crew: Crew) -> None:
     racers = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     said = [racer.communicate(timeout=LONG)[0].strip() for racer in racers]
     assert sorted(racer.returncode for racer in racers) == [0, 7, 7, 7]
-    living = session_process.read_state(run.path)
+    living = liveness.read_state(run.path)
     assert isinstance(living, RunningSession)
     assert [word for word in said if word] == [str(living.child.pid)]
 
@@ -192,7 +187,7 @@ def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_s
     os.mkfifo(crew.root / "go")
     starter = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, start_new_session=True)
     assert starter.returncode == -signal.SIGKILL
-    living = session_process.read_state(run.path)
+    living = liveness.read_state(run.path)
     assert isinstance(living, RunningSession)
     handle = session_process.open_wait_fd(living)
     (crew.root / "go").write_text("now\n")
@@ -218,10 +213,10 @@ def test_a_starter_that_dies_while_the_shim_starts_leaves_a_session_or_none_and_
         words = [sys.executable, "-c", textwrap.dedent(code), str(run.path), str(number * 0.006)]
         subprocess.run(words, check=False, start_new_session=True)
         until(
-            lambda run=run: not isinstance(session_process.read_state(run.path), ShimStarting),
+            lambda run=run: not isinstance(liveness.read_state(run.path), ShimStarting),
             "the shim neither started nor died",
         )
-        found = session_process.read_state(run.path)
+        found = liveness.read_state(run.path)
         assert isinstance(found, RunningSession | NoSession), found
         if isinstance(found, RunningSession):
             assert processes.is_proved_dead(found.child) is False
@@ -394,7 +389,7 @@ def test_an_unreadable_end_is_an_error_and_not_an_end(crew: Crew) -> None:
     run = crew.run()
     (run.path / "exit.json").write_text("{")
     with pytest.raises(LizaError, match=r"exit\.json cannot be read"):
-        session_process.read_state(run.path)
+        liveness.read_state(run.path)
     (run.path / "exit.json").unlink()
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.programs import liveness
+from liza.programs.liveness import EndedSession, RunningSession, VanishedSession
 from liza.programs.session import session_process
-from liza.programs.session.session_process import EndedSession, RunningSession, VanishedSession
 from liza.programs.terminal import tmux
 from liza.system import processes
 from tests.edges.test_programs_session import Crew, until
@@ -99,6 +100,6 @@ def test_a_shim_that_is_killed_takes_the_program_along_and_a_stop_ends_the_tool(
     living, tool = started(crew, kind, "goes and leaves its tool")
     run = crew.made[0]
     os.kill(living.shim.pid, signal.SIGKILL)
-    until(lambda: isinstance(session_process.read_state(run.path), VanishedSession), "both are gone")
+    until(lambda: isinstance(liveness.read_state(run.path), VanishedSession), "both are gone")
     assert isinstance(session_process.stop(run.path, run.run, crew.root, grace=0), VanishedSession)
     assert is_gone(tool)

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from liza.api.prompts import AcknowledgeRequest, PromptMetadata, PromptRequest, acknowledge_prompts, submit_prompt
 from liza.briefs import inbox
-from liza.briefs.inbox_reader import InboxReader
 from liza.briefs.prompt_stream import PromptStream
-from liza.briefs.rules import prompt_rules
-from liza.briefs.rules.prompt_rules import PromptPriority
+from liza.briefs.rules import message_rules
+from liza.briefs.rules.message_rules import PromptPriority
 from liza.crew.crew import Crew
 from liza.model.errors import QueueFull, RunIsOver, UsageError
 from liza.model.paths import Paths
@@ -126,7 +125,7 @@ def test_messages_survive_disconnection_and_the_end_of_the_session(crew: Crew, r
 
 def test_a_prompt_that_a_hook_or_the_stream_has_taken_is_not_taken_by_the_other(crew: Crew, run: RunDir) -> None:
     submit(crew, "a", "urgent")
-    (taken,) = inbox.claim_for_hook(crew.paths, "coder-1", "coder-1.1", NOW, priorities=prompt_rules.DURING_TURN)
+    (taken,) = inbox.claim_for_hook(crew.paths, "coder-1", "coder-1.1", NOW, priorities=message_rules.DURING_TURN)
     stream = PromptStream(run)
     assert sent(stream) == []
     assert [message.id for message in stream.next_prompts(NOW + timedelta(minutes=1))] == [taken.id]
@@ -162,7 +161,7 @@ def test_more_than_the_limit_is_refused_and_liza_itself_still_gets_through(
         submit(crew, "one more")
     inbox.queue_message(crew.paths, "coder-1", "warning", "liza", NOW)
     assert len(inbox.list_pending(crew.paths, "coder-1")) == 21
-    assert prompt_rules.MAX_PENDING == 1000
+    assert message_rules.MAX_PENDING == 1000
 
 
 def test_an_inbox_of_the_version_before_is_read(crew: Crew, run: RunDir) -> None:
@@ -187,31 +186,9 @@ def test_an_inbox_of_the_version_before_is_read(crew: Crew, run: RunDir) -> None
     assert [
         message.text
         for message in inbox.claim_for_hook(
-            crew.paths, "coder-1", "coder-1.1", NOW, priorities=prompt_rules.DURING_TURN
+            crew.paths, "coder-1", "coder-1.1", NOW, priorities=message_rules.DURING_TURN
         )
     ] == ["startup"]
-
-
-def test_a_reader_opens_a_message_once_and_sees_each_change(
-    crew: Crew, run: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(30):
-        submit(crew, str(number))
-    opened: list[str] = []
-    read = inbox.read_message
-    monkeypatch.setattr(inbox, "read_message", lambda file: (opened.append(file.name), read(file))[1])
-    reader = InboxReader(crew.paths, "coder-1")
-    assert len(reader.list_pending()) == len(opened) == 30
-    new = submit(crew, "urgent", "urgent")
-    assert reader.list_pending()[0].id == new
-    assert acknowledge(run, new) == 1
-    assert [message.text for message in reader.list_pending()] == [str(number) for number in range(30)]
-    claimed = inbox.claim_for_hook(crew.paths, "coder-1", "coder-1.1", NOW)
-    assert len(claimed) == inbox.MAX_PER_HOOK
-    before = len(opened)
-    assert sum(message.offered is not None for message in reader.list_pending()) == inbox.MAX_PER_HOOK
-    assert len(opened) - before == inbox.MAX_PER_HOOK
-    assert reader.list_pending() == inbox.list_pending(crew.paths, "coder-1")
 
 
 def _work(root: Path, number: int) -> None:

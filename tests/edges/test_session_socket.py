@@ -19,10 +19,10 @@ from liza.box import support
 from liza.box.box import Box, Mount, MountKind
 from liza.box.run_mounts import SESSION_SOCKET
 from liza.model.model import Status
+from liza.programs.liveness import EndedSession, RunningSession
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import EndedSession, RunningSession
-from liza.programs.session.session_verbs import describe_verbs
+from liza.programs.session.session_process import describe_verbs
 from liza.system import command_socket, processes
 from liza.system.clock import SystemClock
 from tests.command_servers import VARIABLE

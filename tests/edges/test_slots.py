@@ -18,8 +18,8 @@ from liza.git.rules.slot_states import slot_variables
 from liza.merging.merge import merge
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import SlotLimits
+from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import RunRecord
-from liza.programs.session.session_process import RunningSession
 from liza.recovery import slot_limits
 from liza.recovery import slots as verbs
 from liza.recovery.doctor import doctor

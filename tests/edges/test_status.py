@@ -24,9 +24,9 @@ from liza.model.model import State, Status, SupervisorExit
 from liza.model.paths import Paths
 from liza.model.spending import TokenUsage
 from liza.printing import render_crew, render_task
-from liza.programs.session import run_directory, setup_note
+from liza.programs.liveness import RunningSession
+from liza.programs.session import run_directory
 from liza.programs.session.run_directory import AgentWait, RunRecord
-from liza.programs.session.session_process import RunningSession
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.tasks.evidence import gather_evidence
@@ -173,10 +173,10 @@ def test_a_working_agent_shows_activity_duration_and_first_its_question(crew: Cr
 
     claim(crew)
     with Lock(crew.paths.supervisor_lock("coder-1")):
-        setup_note.write_setup_note(crew.paths, setup_note.SetupNote(run="coder-1.1", started=clock.now()))
+        run_directory.write_setup_note(crew.paths, run_directory.SetupNote(run="coder-1.1", started=clock.now()))
         clock.advance(40)
         assert does() == ("set-up", 40)
-        setup_note.remove_setup_note(crew.paths, "coder-1")
+        run_directory.remove_setup_note(crew.paths, "coder-1")
         begun = crew.run_dir("coder-1.1")
         begun.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
         assert does() == (None, None)

@@ -31,16 +31,18 @@ from liza.crew import crew as verbs
 from liza.model.errors import Missing, Refused
 from liza.model.paths import Paths
 from liza.model.session_ends import SessionOutcome
+from liza.programs import liveness
+from liza.programs.liveness import EndedSession, RunningSession
 from liza.programs.presets.preset import Dialog, Preset
 from liza.programs.session import outcomes, session_process
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import EndedSession, RunningSession, StartFailed
-from liza.programs.terminal import idle_detection, keyboard, readiness, tmux, tmux_client, tmux_socket
+from liza.programs.session.session_process import StartFailed
+from liza.programs.terminal import idle_detection, keyboard, readiness, tmux, tmux_server
 from liza.programs.terminal.keyboard import NotSent, Sent
 from liza.programs.terminal.pane import Pane, PaneAddress
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready, StillStarting
-from liza.programs.terminal.tmux_socket import TmuxNotAnswering
+from liza.programs.terminal.tmux_server import TmuxNotAnswering
 from liza.supervisor import down
 from liza.supervisor.start import UpOptions, up
 from liza.system import processes
@@ -184,7 +186,7 @@ def test_program_that_cannot_start_gives_the_same_reason_at_terminals(crew: Crew
     run = crew.run()
     started = tmux.start(run.path, ["a-program-that-nobody-has"], crew.root, crew.env(run))
     assert started == StartFailed(reason="a-program-that-nobody-has: No such file or directory")
-    assert session_process.read_state(run.path) == ended(run)
+    assert liveness.read_state(run.path) == ended(run)
 
 
 def test_without_tmux_nothing_starts_and_the_reason_is_given(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +195,7 @@ def test_without_tmux_nothing_starts_and_the_reason_is_given(crew: Crew, monkeyp
     started = tmux.start(run.path, ["true"], crew.root, crew.env(run))
     assert isinstance(started, StartFailed)
     assert "tmux is not installed" in started.reason
-    assert session_process.read_state(run.path) == session_process.NoSession()
+    assert liveness.read_state(run.path) == liveness.NoSession()
 
 
 def test_without_tmux_a_crew_with_terminals_is_refused_at_once(
@@ -224,7 +226,7 @@ def test_a_starter_that_is_killed_while_the_pane_opens_leaves_no_session_and_the
         patched.setattr(tmux, "_send_launch", killed)
         with pytest.raises(KeyboardInterrupt):
             tmux.start(run.path, ["true"], crew.root, crew.env(run))
-    assert session_process.read_state(run.path) == session_process.NoSession()
+    assert liveness.read_state(run.path) == liveness.NoSession()
     assert isinstance(tmux.start(run.path, ["sh", "-c", "exit 7"], crew.root, crew.env(run)), RunningSession)
     assert ended(run).code == 7
 
@@ -241,7 +243,7 @@ def test_a_session_in_a_terminal_outlives_a_starter_that_is_killed_with_its_grou
     """
     words = [sys.executable, "-c", textwrap.dedent(code), str(run.path), str(crew.root)]
     assert subprocess.run(words, check=False, start_new_session=True).returncode == -signal.SIGKILL
-    assert isinstance(session_process.read_state(run.path), RunningSession)
+    assert isinstance(liveness.read_state(run.path), RunningSession)
     pane = tmux.find_pane(crew.root, run.run)
     assert pane is not None
     pane.press_enter()
@@ -297,7 +299,7 @@ def test_a_stopped_tmux_server_is_not_waited_for(crew: Crew) -> None:
     _, pane = crew.start(["sleep", "60"])
     os.kill(pane.address.server, signal.SIGSTOP)
     try:
-        until(lambda: tmux_socket.is_server_stopped(pane.address.server), "it stands still")
+        until(lambda: tmux_server.is_server_stopped(pane.address.server), "it stands still")
         with pytest.raises(Refused, match="is stopped"):
             pane.capture()
         assert tmux.find_stopped_server(crew.root, "coder-1.1") == pane.address.server
@@ -353,7 +355,7 @@ def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Cre
 def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_all_its_runs(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tmux_client, "CALL_LIMIT", 0.5)
+    monkeypatch.setattr(tmux_server, "CALL_LIMIT", 0.5)
     path = crew.root / "tmux.sock"
     for number in range(4):
         address_written(crew, f"coder-1.{number}", path, os.getpid())
@@ -376,9 +378,9 @@ def test_a_server_that_is_stopped_while_it_is_asked_is_given_up_and_no_client_is
     # Other tests of this process may have a server that they share.
     before = set(processes.find_descendants(myself))
     _, pane = crew.start(["sleep", "60"])
-    monkeypatch.setattr(tmux_client, "CALL_LIMIT", 0.5)
+    monkeypatch.setattr(tmux_server, "CALL_LIMIT", 0.5)
     # It was looked at a moment before.
-    monkeypatch.setattr(tmux_socket, "is_server_stopped", lambda _: False)
+    monkeypatch.setattr(tmux_server, "is_server_stopped", lambda _: False)
     os.kill(pane.address.server, signal.SIGSTOP)
     try:
         with pytest.raises(TmuxNotAnswering, match="did not answer within"):
@@ -386,7 +388,7 @@ def test_a_server_that_is_stopped_while_it_is_asked_is_given_up_and_no_client_is
         assert set(processes.find_descendants(myself)) <= before
     finally:
         os.kill(pane.address.server, signal.SIGCONT)
-    monkeypatch.setattr(tmux_client, "CALL_LIMIT", LONG)
+    monkeypatch.setattr(tmux_server, "CALL_LIMIT", LONG)
     until(lambda: _answers(pane), "it answers again")
 
 
@@ -537,7 +539,7 @@ needs_proc = pytest.mark.skipif(not processes.has_proc(), reason="there is no /p
 
 
 def said_by_kernel(run: RunDir) -> float | None:
-    living = session_process.read_state(run.path)
+    living = liveness.read_state(run.path)
     assert isinstance(living, RunningSession)
     found = idle_detection.process_signs(living, time.monotonic())
     return None if not found else 0.0 if found[0].is_busy else found[0].confidence
@@ -667,7 +669,7 @@ def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, 
     assert crew.heard() == ["by hand"]
     assert keyboard.send(pane, "hello", TUI, Clock, limit=0.2) == NotSent("a person is typing into it")
     seat.leave()
-    assert isinstance(session_process.read_state(run.path), RunningSession)
+    assert isinstance(liveness.read_state(run.path), RunningSession)
     assert keyboard.send(pane, "hello", TUI, Clock) == Sent(1)
     assert attach(board, "coder-1.1", read_only=True).command[-1] == "-r"
 
@@ -684,7 +686,7 @@ def test_attach_to_a_run_without_a_terminal_names_another_way(crew: Crew, board:
 def test_down_closes_the_terminals_of_what_it_ended(crew: Crew, board: verbs.Crew) -> None:
     run, pane = crew.start(["sleep", "60"])
     down.down(board)
-    assert isinstance(session_process.read_state(run.path), EndedSession)
+    assert isinstance(liveness.read_state(run.path), EndedSession)
     assert tmux.find_pane(crew.root, run.run) is None
     until(lambda: processes.identify_process(pane.address.server) is None, "the server has gone")
 
@@ -733,7 +735,7 @@ def watched(crew: Crew) -> Iterator[Watched]:
     seat = seated(pane)
     yield Watched(run, pane, other, seat)
     seat.leave(signal.SIGKILL)
-    assert isinstance(session_process.read_state(other.path), RunningSession), "the other agent lost its terminal"
+    assert isinstance(liveness.read_state(other.path), RunningSession), "the other agent lost its terminal"
 
 
 def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_the_next_one(
@@ -745,7 +747,7 @@ def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_th
     until(lambda: "the next one" in watched.seat.seen, "the person sees it")
     assert not pane.screen(0.0).was_visited, "who was taken along has typed nothing"
     assert pane.address.server == watched.pane.address.server
-    assert isinstance(session_process.read_state(later.path), RunningSession)
+    assert isinstance(liveness.read_state(later.path), RunningSession)
     assert tmux.find_pane(crew.root, "coder-1.1") is None
     watched.seat.type("\x02d")
 
@@ -760,7 +762,7 @@ def test_leaving_a_killed_programs_terminal_ends_no_other_terminal(watched: Watc
 
 def killed(run: RunDir, *, shim: bool = False) -> None:
     """End the program of a run at once, its shim before it if that is wanted."""
-    living = session_process.read_state(run.path)
+    living = liveness.read_state(run.path)
     assert isinstance(living, RunningSession)
     for who in (living.shim, living.child) if shim else (living.child,):
         with suppress(ProcessLookupError):

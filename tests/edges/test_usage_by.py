@@ -13,8 +13,8 @@ from liza.model.errors import UsageError
 from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage, ToolTotal
 from liza.printing.render_metrics import format_usage
+from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import Gauge, RunRecord
-from liza.programs.session.session_process import RunningSession
 from liza.system import atomic, processes
 from liza.usage import ledger
 from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from liza.api.prompts import ContextRequest, compose_context
 from liza.briefs import inbox
-from liza.briefs.brief_facts import gather_brief_facts
+from liza.briefs.brief_context import gather_brief_facts
 from liza.briefs.brief_writer import compose_brief
 from liza.briefs.rules.context_rules import ContextMode
 from liza.crew.crew import Crew, find_crew

@@ -13,10 +13,10 @@ from liza.crew.crew import Crew
 from liza.model.errors import FutureTime, UnknownId
 from liza.model.paths import Paths
 from liza.model.session_ends import SilenceKind, StopReason
+from liza.programs.liveness import RunningSession
 from liza.programs.presets.preset import Preset
-from liza.programs.rules.health_rules import HealthStatus, WorkerState
+from liza.programs.rules.lifecycle_rules import HealthStatus, WorkerState
 from liza.programs.session.run_directory import Gauge, ModelNote, RunDir, RunRecord, Turn, TurnSource
-from liza.programs.session.session_process import RunningSession
 from liza.system.processes import identify_self
 from liza.usage.meter import Meter
 from liza.usage.rules.telemetry_rules import TelemetryEvent

@@ -16,7 +16,7 @@ from subprocess import PIPE
 import pytest
 
 from liza.briefs import inbox
-from liza.programs.session import session_process
+from liza.programs import liveness
 from liza.usage import ledger
 from tests.acp.rig import AGENT
 from tests.journeys.crews import BIN, Crew, Supervisor, started
@@ -145,8 +145,8 @@ def test_a_stopped_and_a_killed_session_go_on_with_their_conversation(scene: Sce
     scene.start()
     scene.crew.wait(lambda _: len(scene.prompts()) == 2, "the second session")
     scene.crew.wait(lambda _: "I wait." in _output(scene.crew, "coder-1.2"), "its turn runs")
-    state = session_process.read_state(scene.crew.paths.run("coder-1.2"))
-    assert isinstance(state, session_process.RunningSession)
+    state = liveness.read_state(scene.crew.paths.run("coder-1.2"))
+    assert isinstance(state, liveness.RunningSession)
     os.kill(state.child.pid, signal.SIGKILL)
     scene.crew.wait_status("one", "READY_FOR_REVIEW")
     assert [params["sessionId"] for params in scene.received("session/load")] == [

@@ -25,8 +25,8 @@ from liza.printing.columns import cell_width, wrap_text
 from liza.printing.render_metrics import format_summary
 from liza.printing.render_patch import EventList
 from liza.printing.render_session import SessionStyle, format_session
+from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import RunRecord
-from liza.programs.session.session_process import RunningSession
 from liza.project.init import InitOptions, init
 from liza.system.locks import Lock
 from liza.system.processes import identify_self

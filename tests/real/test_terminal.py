@@ -15,11 +15,11 @@ import pytest
 from msgspec.structs import replace
 
 from liza.model.paths import Paths
-from liza.programs.presets import command_line, preset_table, session_environment
+from liza.programs.liveness import RunningSession
+from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import RunningSession
 from liza.programs.terminal import keyboard, readiness, tmux
 from liza.programs.terminal.keyboard import InputLine, NotSent, Sent
 from liza.programs.terminal.pane import Pane
@@ -64,7 +64,7 @@ class Seen:
             (Path.home() / place).write_text(text)
         path = f"{rig.path.parent}{os.pathsep}{os.environ['PATH']}"
         self.preset: Preset = preset_table.load_presets(Paths(root)).resolve(name)
-        self.env = session_environment.compose_environment(
+        self.env = command_line.compose_environment(
             self.preset,
             {**os.environ, **more, "PATH": path},
             run="coder-1.1",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.briefs import beacon_topics, brief_writer
-from liza.briefs.beacon_topics import BeaconTopic
+from liza.briefs import brief_writer
+from liza.briefs.brief_writer import BeaconTopic
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Event
 from liza.model.session_ends import SessionOutcome
@@ -58,9 +58,9 @@ def test_the_topic_of_a_coder(
 )
 def test_the_topic_of_a_planner(trigger: str, outcome: SessionOutcome | None, topic: BeaconTopic) -> None:
     facts = context("planner-1.3", None, wake_trigger=trigger, previous_outcome=outcome)
-    assert beacon_topics.choose_topic(facts) is topic
+    assert brief_writer.choose_topic(facts) is topic
 
 
 @pytest.mark.parametrize(("outcome", "topic"), [(None, T.REVIEW), (HANDED, T.HAND_OFF)])
 def test_the_topic_of_a_reviewer(outcome: SessionOutcome | None, topic: BeaconTopic) -> None:
-    assert beacon_topics.choose_topic(context("code-reviewer-1.4", previous_outcome=outcome)) is topic
+    assert brief_writer.choose_topic(context("code-reviewer-1.4", previous_outcome=outcome)) is topic

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from liza.model.clean_environment import active_environment, clean_variables
-from liza.programs.presets import session_environment
+from liza.programs.presets import command_line
 from liza.programs.presets.preset import Preset
 
 ROOT = "/home/me/shop"
@@ -64,7 +64,7 @@ def test_an_environment_that_is_the_machine_itself_takes_no_programs_away() -> N
 def test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first() -> None:
     row = Preset(name="x", env_allow=("VIRTUAL_*",))
     outside = {"PATH": f"{ROOT}/.venv/bin:/usr/bin", "VIRTUAL_ENV": f"{ROOT}/.venv"}
-    env = session_environment.compose_environment(
+    env = command_line.compose_environment(
         row, outside, run="coder-1.1", task=None, root=Path(ROOT), liza=Path("/opt/liza/bin/liza")
     )
     assert env["PATH"] == "/opt/liza/bin:/usr/bin"
@@ -74,7 +74,7 @@ def test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first() 
 def test_a_session_inherits_the_variables_that_the_row_or_the_settings_name() -> None:
     outside = {"SSH_AUTH_SOCK": "/s", "ROW_KEY": "1", "TEAM_KEY": "2", "OTHER": "3", "LIZA_X": "4"}
     row = Preset(name="x", env_allow=("ROW_*",))
-    env = session_environment.compose_environment(
+    env = command_line.compose_environment(
         row,
         outside,
         run="coder-1.1",

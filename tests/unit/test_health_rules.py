@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from liza.model.session_ends import SilenceKind
-from liza.programs.rules.health_rules import Health, HealthStatus, RunFacts, WorkerState, judge_run, worker_state
-from liza.programs.rules.lifecycle_rules import LifecycleEvent
+from liza.programs.rules.lifecycle_rules import (
+    Health,
+    HealthStatus,
+    LifecycleEvent,
+    RunFacts,
+    WorkerState,
+    judge_run,
+    worker_state,
+)
 
 HEALTHY, DEGRADED, UNHEALTHY = HealthStatus
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.model.errors import FutureTime, UsageError
-from liza.programs.hooks.turn_phase import TurnPhase
+from liza.programs.hooks.hook_events import TurnPhase
 from liza.programs.rules.lifecycle_rules import (
     MAX_CLOCK_LEAD,
     NEXT_EVENTS,

@@ -15,9 +15,8 @@ from liza.model.paths import Paths
 from liza.model.rests import MAX_LIMIT
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import FailurePattern
-from liza.programs.session import limit_times
-from liza.programs.session.failure_patterns import ModelSigns, find_failure, update_failure
-from liza.programs.session.limit_times import find_reset_time
+from liza.programs.session import failure_patterns
+from liza.programs.session.failure_patterns import ModelSigns, find_failure, find_reset_time, update_failure
 
 NEW_YORK = timezone(timedelta(hours=-5))
 NOW = datetime(2026, 11, 28, 14, 30, tzinfo=NEW_YORK)
@@ -128,7 +127,7 @@ def test_a_system_without_time_zones_waits_without_a_known_end(monkeypatch: pyte
     def missing(name: str) -> None:
         raise KeyError(name)
 
-    monkeypatch.setattr(limit_times, "ZoneInfo", missing)
+    monkeypatch.setattr(failure_patterns, "ZoneInfo", missing)
     assert find_reset_time("resets 3pm (America/New_York)", NOW) is None
     assert find_reset_time("resets 8pm (UTC)", NOW) == datetime(2026, 11, 28, 20, tzinfo=UTC)
 

@@ -18,8 +18,13 @@ from liza.programs.presets import preset_table
 from liza.programs.presets.preset import FailurePattern, Preset, UsageFormat
 from liza.programs.rules import model_silence
 from liza.programs.rules.model_silence import ModelSilence
-from liza.programs.session.failure_patterns import ModelSigns, find_failure, update_failure
-from liza.programs.session.failure_watch import FailureWatch, resolve_log_path
+from liza.programs.session.failure_patterns import (
+    FailureWatch,
+    ModelSigns,
+    find_failure,
+    resolve_log_path,
+    update_failure,
+)
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RECORDED = [

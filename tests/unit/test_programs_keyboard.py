@@ -9,7 +9,7 @@ import pytest
 
 from liza.model.value_classes import replace
 from liza.programs.presets.preset import Dialog, Preset
-from liza.programs.terminal import idle_detection, keyboard, screens, shells
+from liza.programs.terminal import idle_detection, keyboard, screens
 from liza.programs.terminal.keyboard import Enter, KeyboardAction, LeaveHistory, LookAtScreen, NotSent, Paste, Sent
 from liza.programs.terminal.screens import Screen
 
@@ -550,14 +550,14 @@ SHELLS: list[tuple[str, bool]] = [
 
 @pytest.mark.parametrize(("line", "shell"), SHELLS)
 def test_a_shell_is_one_whose_first_argument_is_neither_a_script_nor_a_command(line: str, shell: bool) -> None:
-    assert shells.is_shell(tuple(line.split())) is shell
+    assert idle_detection.is_shell(tuple(line.split())) is shell
 
 
 def test_a_shell_that_goes_by_another_name_is_known_by_what_it_is() -> None:
-    assert shells.reveal_shell(("python3", "-i"), "/bin/bash") == ("/bin/bash", "-i")
-    assert shells.reveal_shell(("sh", "-i"), "/bin/busybox") == ("sh", "-i")
-    assert shells.reveal_shell(("sh", "./agent.sh"), "/bin/dash") == ("sh", "./agent.sh")
-    assert shells.reveal_shell(("agent",), "/usr/bin/python3") == ("agent",)
+    assert idle_detection.reveal_shell(("python3", "-i"), "/bin/bash") == ("/bin/bash", "-i")
+    assert idle_detection.reveal_shell(("sh", "-i"), "/bin/busybox") == ("sh", "-i")
+    assert idle_detection.reveal_shell(("sh", "./agent.sh"), "/bin/dash") == ("sh", "./agent.sh")
+    assert idle_detection.reveal_shell(("agent",), "/usr/bin/python3") == ("agent",)
 
 
 @pytest.mark.parametrize(("silence", "confidence"), [(None, 0.0), (0.1, 0.0), (0.6, 0.2), (1.5, 0.5), (30.0, 0.8)])

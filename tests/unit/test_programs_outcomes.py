@@ -10,12 +10,12 @@ import pytest
 from liza.model.errors import UsageError
 from liza.model.model import ProcessIdentity
 from liza.model.session_ends import STOP_RULES, SessionOutcome, StopReason
-from liza.programs.presets import command_line, session_environment
+from liza.programs.liveness import EndedSession, NoSession, RunningSession, VanishedSession
+from liza.programs.presets import command_line
 from liza.programs.presets.preset import Dialog, HookSettings, LaunchMode, Permissions, Preset
 from liza.programs.session import outcomes
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import Sentinel, StopNote
-from liza.programs.session.session_process import EndedSession, NoSession, RunningSession, VanishedSession
 from liza.programs.terminal import readiness
 from liza.programs.terminal.readiness import IdleSign, NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
 from liza.programs.terminal.screens import Screen
@@ -213,7 +213,7 @@ OUTSIDE = {
 
 def test_an_environment_holds_what_is_allowed_what_the_row_names_and_who_the_run_is() -> None:
     preset = Preset(name="x", env={"MODE": "quiet"}, env_allow=("VENDOR_*", "LIZA_*"))
-    env = session_environment.compose_environment(
+    env = command_line.compose_environment(
         preset, OUTSIDE, run="coder-1.7", task="task-3", root=Path("/r"), liza=Path("/opt/b/liza")
     )
     assert env["PATH"] == "/opt/b:/usr/bin"
@@ -226,14 +226,14 @@ def test_an_environment_holds_what_is_allowed_what_the_row_names_and_who_the_run
 
 def test_a_program_that_hides_gits_configuration_from_its_tools_still_knows_who_commits() -> None:
     who = {"GIT_AUTHOR_NAME": "Configured", "GIT_COMMITTER_NAME": "Configured"}
-    env = session_environment.compose_environment(
+    env = command_line.compose_environment(
         Preset(name="x"), OUTSIDE, run="coder-1.1", task=None, root=Path("/r"), liza=Path("/b/liza"), identity=who
     )
     assert (env["GIT_AUTHOR_NAME"], env["GIT_COMMITTER_NAME"]) == ("P", "Configured")
 
 
 def test_a_planner_has_no_task_in_its_environment() -> None:
-    env = session_environment.compose_environment(
+    env = command_line.compose_environment(
         Preset(name="x"), OUTSIDE, run="planner-1.1", task=None, root=Path("/r"), liza=Path("/b/liza")
     )
     assert "LIZA_TASK" not in env

@@ -20,8 +20,7 @@ from liza.model.model import Config
 from liza.model.paths import Paths
 from liza.printing import render_crew
 from liza.programs.presets import acp_session, command_line, preset_files, preset_table
-from liza.programs.presets.acp_settings import AcpSettings, Transport
-from liza.programs.presets.preset import Preset
+from liza.programs.presets.preset import AcpSettings, Preset, Transport
 from liza.programs.presets.preset_files import Layer
 from liza.programs.presets.preset_table import Presets, choose_program
 from liza.programs.session import failure_patterns

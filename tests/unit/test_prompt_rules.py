@@ -9,15 +9,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from liza.briefs.rules.message_rules import DeliveryChannels, Message, describe_delivery, sort_unacknowledged
-from liza.briefs.rules.prompt_rules import (
+from liza.briefs.rules.message_rules import (
     AT_TURN_END,
     DURING_TURN,
     PRIORITIES,
+    DeliveryChannels,
+    Message,
     PromptPriority,
+    describe_delivery,
     list_unreceived,
     may_have_priority,
     select_for_stream,
+    sort_unacknowledged,
 )
 from liza.programs.rules.lifecycle_rules import LifecycleEvent
 

@@ -12,13 +12,13 @@ from liza.model.session_ends import STOP_RULES, SessionOutcome, SilenceKind, Sto
 from liza.model.spending import LedgerEntry, TokenUsage, over_budget_reason, seconds_left, sum_usage
 from liza.model.value_classes import replace
 from liza.programs import reported_figures
+from liza.programs.liveness import EndedSession, VanishedSession
 from liza.programs.presets.preset import FailurePattern, UsageFormat
 from liza.programs.reported_figures import ReportedUsage
 from liza.programs.session import log_file, outcomes
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import StopNote
-from liza.programs.session.session_process import EndedSession, VanishedSession
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TURNS = """not an event

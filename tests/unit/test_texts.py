@@ -13,7 +13,7 @@ from liza.model.anomaly_kinds import ANOMALY_TYPES
 from liza.model.model import Config, Status
 from liza.model.paths import Paths
 from liza.model.transitions import OPEN_STATUSES, TRANSITIONS
-from liza.programs.presets import acp_settings, preset, preset_table
+from liza.programs.presets import preset, preset_table
 from liza.programs.session import failure_patterns
 
 ROOT = Path(__file__).parent.parent.parent
@@ -112,7 +112,7 @@ def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_othe
         "state": preset.StateDirectory,
         "dialogs": preset.Dialog,
         "failures": preset.FailurePattern,
-        "acp": acp_settings.AcpSettings,
+        "acp": preset.AcpSettings,
         "login": preset.LoginSigns,
     }
     plain = {field.encode_name for field in msgspec.structs.fields(preset.Preset)} - {"name", *inner}

@@ -8,8 +8,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from liza.briefs import inbox
-from liza.briefs.rules.message_rules import LIZA, DeliveryEvent, Message, MessageChannel
-from liza.briefs.rules.prompt_rules import PromptPriority
+from liza.briefs.rules.message_rules import LIZA, DeliveryEvent, Message, MessageChannel, PromptPriority
 from liza.model.value_classes import Value, replace
 from liza.programs.session.run_directory import RunDir
 from liza.system import crash_points, file_growth

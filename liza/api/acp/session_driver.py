@@ -32,13 +32,12 @@ from liza.api.acp.rules import (
     classify_error,
 )
 from liza.api.acp.turns import RunningTurn, ToolUpdates, UsageUpdates
-from liza.briefs.rules.message_rules import Message
-from liza.briefs.rules.prompt_rules import PromptPriority
+from liza.briefs.rules.message_rules import Message, PromptPriority
 from liza.model.errors import LizaError
 from liza.model.session_ends import SilenceKind
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import Value
-from liza.programs.presets.sidecar_order import SidecarOrder
+from liza.programs.presets.acp_session import SidecarOrder
 from liza.programs.rules.lifecycle_rules import LifecycleEvent
 from liza.programs.session.run_directory import RunDir
 from liza.system import crash_points

@@ -22,8 +22,7 @@ from liza.guards.session_guards import AuthorizeAnswer, AuthorizeRequest
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import Mutable, Value, field
 from liza.programs import reported_figures
-from liza.programs.presets.acp_settings import AcpUsage
-from liza.programs.presets.preset import UsageFormat
+from liza.programs.presets.preset import AcpUsage, UsageFormat
 from liza.usage.rules.telemetry_rules import ReportedCall
 
 MAX_LAST_TEXT = 20_000

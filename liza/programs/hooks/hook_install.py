@@ -20,7 +20,7 @@ import msgspec
 
 from liza.model.model import FrozenStruct
 from liza.model.value_classes import Value, field
-from liza.programs.hooks.hook_templates import (
+from liza.programs.hooks.hook_events import (
     TEMPLATES,
     HookFile,
     HookTemplate,

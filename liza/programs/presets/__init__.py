@@ -2,6 +2,6 @@
 
 Offers: the row's fields (`preset`), the table of all programs and the choice for a role (`preset_table`), the files
 that the table is merged from and whether they are trusted (`preset_files`), the argv of a session
-(`command_line`), and its environment (`session_environment`).
+and its environment (`command_line`).
 To add a program, add a row to `presets.toml`; no Python is needed. Read `preset.py` first.
 """

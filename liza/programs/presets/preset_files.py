@@ -22,7 +22,7 @@ from liza.model.errors import Missing, UsageError
 from liza.model.paths import ROLES
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import Value, decodable, field
-from liza.programs.presets import acp_settings, preset
+from liza.programs.presets import preset
 from liza.programs.presets.preset import EVENT_FORMATS, Preset
 from liza.system import atomic, untrusted_files
 
@@ -51,7 +51,7 @@ _TABLE_KEYS = {
     "hooks": _keys(preset.HookSettings),
     "usage": _keys(preset.UsageFormat),
     "journal": _keys(preset.ConversationLogFormat),
-    "acp": _keys(acp_settings.AcpSettings),
+    "acp": _keys(preset.AcpSettings),
 }
 _LIST_KEYS = {
     "calls": _keys(preset.ToolCallFormat),

@@ -16,8 +16,7 @@ from liza.model.model import Config
 from liza.model.paths import Paths
 from liza.model.value_classes import Value
 from liza.programs.presets import preset_files
-from liza.programs.presets.acp_settings import Transport
-from liza.programs.presets.preset import Preset
+from liza.programs.presets.preset import Preset, Transport
 from liza.programs.presets.preset_files import Layer
 
 TIER_VARIABLE = "LIZA_AGENT_TIER"

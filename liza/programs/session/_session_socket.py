@@ -59,7 +59,7 @@ class SessionSocket:
     """The listening socket in the run directory, which is the working directory, and its handlers."""
 
     def __init__(self, verbs: dict[str, Any]) -> None:
-        """``verbs`` is what `session_verbs.py` returns."""
+        """``verbs`` is what `session_process.py` returns."""
         self._verbs = verbs
         self._handlers: set[int] = set()
         self._umask = os.umask(0o177)

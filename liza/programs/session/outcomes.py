@@ -8,10 +8,10 @@ from datetime import datetime
 
 from liza.model.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason
 from liza.model.value_classes import Value
+from liza.programs.liveness import EndedSession, VanishedSession, describe_end
 from liza.programs.rules import model_silence
 from liza.programs.session.failure_patterns import ModelFailure
 from liza.programs.session.run_records import StopNote
-from liza.programs.session.session_process import EndedSession, VanishedSession, describe_end
 
 
 class SessionEnd(Value):

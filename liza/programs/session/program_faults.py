@@ -10,9 +10,9 @@ from pathlib import Path
 
 from liza.model.value_classes import Value
 from liza.programs.presets import preset_table
+from liza.programs.presets.command_line import inherit_variables
 from liza.programs.presets.preset import Preset
-from liza.programs.presets.session_environment import inherit_variables
-from liza.programs.session.failure_watch import resolve_log_path
+from liza.programs.session.failure_patterns import resolve_log_path
 
 PROBE_TIMEOUT = 20.0
 """Seconds for a probe; without an answer, nothing is known."""

@@ -20,6 +20,7 @@ from liza.model.paths import Paths, agent_of, run_number
 from liza.model.session_ends import STOP_RULES, SessionOutcome, StopReason
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import decodable
+from liza.programs.rules.lifecycle_rules import HealthStatus, WorkerState
 from liza.programs.session.run_records import BriefLocation as BriefLocation
 from liza.programs.session.run_records import Gauge as Gauge
 from liza.programs.session.run_records import ModelNote as ModelNote
@@ -462,3 +463,53 @@ def list_runs(paths: Paths, agent: str) -> tuple[str, ...]:
         return ()
     numbered = {name: number for name in names if (number := run_number(name, agent)) is not None}
     return tuple(sorted(numbered, key=numbered.__getitem__))
+
+
+class SetupNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``setup.json`` beside an agent's runs: the set-up for ``run`` began at ``started``."""
+
+    run: str
+    started: AwareDatetime
+
+
+def write_setup_note(paths: Paths, setup: SetupNote) -> None:
+    """Record that a set-up runs. Raises OSError, Refused."""
+    directory = paths.runs / agent_of(setup.run)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    atomic.write(directory / "setup.json", msgspec.json.encode(setup) + b"\n")
+
+
+def remove_setup_note(paths: Paths, agent: str) -> None:
+    """Remove the record: the set-up is over. Raises OSError."""
+    (paths.runs / agent / "setup.json").unlink(missing_ok=True)
+
+
+def read_setup_note(paths: Paths, run: str) -> SetupNote | None:
+    """Return the set-up that runs for ``run``, or was interrupted. Raises LizaError if the record cannot be read."""
+    note = read_struct(paths.runs / agent_of(run) / "setup.json", SetupNote)
+    return note if note is not None and note.run == run else None
+
+
+_HEALTH_FILE = "health.json"
+
+
+class ReportedHealth(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``health.json``: what the runtime of the run last said of itself, at ``time``. ``context_usage``: 0 to 1."""
+
+    time: AwareDatetime
+    status: HealthStatus
+    state: WorkerState
+    last_activity: AwareDatetime
+    context_usage: float | None = None
+    error: str | None = None
+    question: str | None = None
+
+
+def write_reported_health(run_dir: RunDir, health: ReportedHealth) -> None:
+    """Record what the runtime of a run says of its own health. Raises OSError."""
+    atomic.write(run_dir.path / _HEALTH_FILE, msgspec.json.encode(health) + b"\n")
+
+
+def read_reported_health(run_dir: RunDir) -> ReportedHealth | None:
+    """Return what the runtime of a run said of its own health; None if it said nothing. Raises LizaError."""
+    return read_struct(run_dir.path / _HEALTH_FILE, ReportedHealth)

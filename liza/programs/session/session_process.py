@@ -1,4 +1,4 @@
-"""The operating-system process of a run: start it under a shim, read its state, wait for it, and end it.
+"""The operating-system process of a run: start it under a shim, wait for it, and end it.
 
 All state is in the run directory, so a new supervisor can adopt the session of a crashed one: it reads
 ``session.json``, waits for the shim, and then reads ``exit.json``.
@@ -16,15 +16,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
+from liza.box.box import START_ERRORS
 from liza.model.errors import Refused
-from liza.model.model import AwareDatetime, FrozenStruct, ProcessIdentity
-from liza.model.value_classes import asdict
+from liza.model.model import FrozenStruct, ProcessIdentity
+from liza.model.paths import Paths
+from liza.model.value_classes import Value, asdict
+from liza.programs.liveness import ProcessState, RunningSession, ShimStarting, VanishedSession, read_state
+from liza.programs.presets.command_line import UNATTENDED_VARIABLES
 from liza.programs.session import run_directory
-from liza.programs.session.session_verbs import SessionVerbs
-from liza.system import atomic, crash_points, file_growth, processes, untrusted_files
+from liza.system import atomic, command_socket, crash_points, file_growth, processes, untrusted_files
 from liza.system.ancestors import SHIM_PREFIX
+from liza.system.boxed_calls import CONFINED
 from liza.system.locks import try_flock
 
 SHIM_SCRIPT = Path(__file__).with_name("_shim.py").resolve()
@@ -36,48 +40,12 @@ writes none and not every system has inotify."""
 EXIT_RECORD_LIMIT = 10.0  # seconds for the shim to write the end after everything below it was killed
 
 
-class RunningSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """The shim and its child, the program."""
-
-    shim: ProcessIdentity
-    child: ProcessIdentity
-    time: AwareDatetime
-
-
-class EndedSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """How it ended: an exit code, a signal, or the ``error`` that kept it from starting. ``strays`` is the number of
-    orphans that were killed at its end. ``unplugged``: its terminal had hung up."""
-
-    time: AwareDatetime
-    code: int | None = None
-    signal: int | None = None
-    error: str | None = None
-    strays: int = 0
-    unplugged: bool = False
-
-
-class NoSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """No session was started for this run."""
-
-
-class ShimStarting(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A shim holds the run's lock and has not recorded its child yet."""
-
-
-class VanishedSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Shim and program are proved dead, and there is no end record: they were killed, or the machine went down."""
-
-    shim: ProcessIdentity
-    child: ProcessIdentity
-
-
 class StartFailed(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """The program could not be started, and the reason."""
 
     reason: str
 
 
-ProcessState = NoSession | ShimStarting | RunningSession | EndedSession | VanishedSession
 ShimStarter = Callable[[Path, int, Mapping[str, Any]], tuple[str, str]]
 """Start a shim in a run directory, with the descriptor of the lock to hold and the launch data. Return the shim's
 report of the start, and its error output if it reported nothing."""
@@ -178,37 +146,6 @@ def _lock_session(run_dir: Path) -> Iterator[IO[bytes]]:
         yield lock
 
 
-def read_state(run_dir: Path) -> ProcessState:
-    """Return the state of the run's session, from its files and the process table.
-
-    Raises LizaError if a file is unreadable.
-    """
-    end = read_end(run_dir)
-    if end is not None:
-        return end
-    living = run_directory.read_struct(run_dir / "session.json", RunningSession)
-    if living is None:
-        return ShimStarting() if is_locked(run_dir) else read_end(run_dir) or NoSession()
-    if processes.may_be_alive(living.shim) or processes.may_be_alive(living.child):
-        return living
-    # The shim writes exit.json as its last act; it may have done so between the read above and the liveness check.
-    return read_end(run_dir) or VanishedSession(shim=living.shim, child=living.child)
-
-
-def read_end(run_dir: Path) -> EndedSession | None:
-    """Return the end record, or None until the shim has written it."""
-    return run_directory.read_struct(run_dir / "exit.json", EndedSession)
-
-
-def is_locked(run_dir: Path) -> bool:
-    """Return whether a shim holds the lock of this run: its session is running."""
-    try:
-        with untrusted_files.open_to_read(run_dir / "session.lock") as lock:
-            return not try_flock(lock.fileno())
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-
-
 def open_wait_fd(living: RunningSession) -> int | None:
     """Return a descriptor that becomes readable when the session is over; None if it is over or there is no pidfd."""
     handle = processes.open_pidfd(living.shim)
@@ -297,18 +234,49 @@ def _pid_if_alive(process: ProcessIdentity) -> tuple[int, ...]:
     return (process.pid,) if processes.is_proved_dead(process) is False else ()
 
 
-def describe_end(end: EndedSession) -> str:
-    """Return the end for a person: ``exit 1``, ``ended by SIGKILL``, ``could not start: …``."""
-    if end.error is not None:
-        return f"could not start: {end.error}"
-    if end.signal is not None:
-        return f"ended by {signal_name(end.signal)}"
-    return f"exit {end.code}"
+FROM_CLIENT: Final = ("COLUMNS", "TERM", "NO_COLOR", "LANG", "TZ")
+"""Variables of such a command that the calling process in the box sets: they change only how its output looks."""
+_RUN_DIRECTLY: Final = "import sys; from liza.cli.entry_points import liza; sys.exit(liza())"
 
 
-def signal_name(number: int) -> str:
-    """Return the signal's name: ``SIGTERM`` for 15."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+class SessionVerbs(Value):
+    """Launch data of a shim. It is never written to a file: ``env`` has the values of the supervisor's variables.
+
+    ``root``: directory of the commands. ``names``: variables of ``env`` that the client sets. ``server`` and
+    ``installation``: the command server. ``argv``: what runs a command without it. ``api``: the worker API's socket.
+    ``start_errors``: beginnings of a line of output that tells that the box could not start the program.
+    """
+
+    root: str
+    env: dict[str, str]
+    names: tuple[str, ...]
+    server: str
+    installation: str
+    argv: tuple[str, ...]
+    api: str
+    start_errors: tuple[str, ...] = START_ERRORS
+
+
+def describe_verbs(
+    paths: Paths, outside: Mapping[str, str], session: Mapping[str, str], session_id_env: str
+) -> SessionVerbs:
+    """Return how the commands of a session run: with the variables ``outside``, those of the supervisor, and who calls.
+
+    ``session`` is the environment of the session, ``session_id_env`` the variable in which its program tells its tools
+    the id of the conversation; empty if the program sets no such variable.
+    """
+    own = {name: session[name] for name in ("LIZA_AGENT_ID", "LIZA_RUN", "LIZA_ROOT", "LIZA_TASK") if name in session}
+    # No program starts that an agent could use, such as a pager at a terminal of the agent's own.
+    env = {**outside, **UNATTENDED_VARIABLES, **own, CONFINED: "yes"}
+    if "LIZA_TASK" not in own:
+        env.pop("LIZA_TASK", None)
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+    return SessionVerbs(
+        root=str(paths.root),
+        env=env,
+        names=(*FROM_CLIENT, *((session_id_env,) if session_id_env else ())),
+        server=os.fsdecode(command_socket.find_socket(variables)),
+        installation=os.fsdecode(command_socket.identify_installation()),
+        argv=(sys.executable, "-P", "-c", _RUN_DIRECTLY),
+        api=str(paths.api_socket),
+    )

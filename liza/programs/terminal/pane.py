@@ -17,12 +17,12 @@ from pathlib import Path
 from liza.model.errors import Missing, NotRegularFile, Refused
 from liza.model.model import FrozenStruct
 from liza.model.paths import Paths, agent_of
-from liza.programs.session import session_process
+from liza.programs import liveness
+from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import RunDir
-from liza.programs.session.session_process import RunningSession
-from liza.programs.terminal import idle_detection, shells, tmux_client, tmux_socket
+from liza.programs.terminal import idle_detection, tmux_server
 from liza.programs.terminal.screens import Screen
-from liza.programs.terminal.tmux_socket import TmuxNotAnswering, TmuxServerGone
+from liza.programs.terminal.tmux_server import TmuxNotAnswering, TmuxServerGone
 from liza.system import file_growth, processes, untrusted_files
 
 _BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
@@ -96,11 +96,11 @@ class Pane:
 
     def is_program_alive(self) -> bool:
         """Return whether the program in it is running."""
-        living = session_process.read_state(self.path)
+        living = liveness.read_state(self.path)
         return isinstance(living, RunningSession) and processes.may_be_alive(living.child)
 
     def is_shim_dead(self) -> bool:
-        """Return whether the shim in it has exited. For the program, see ``session_process.read_state``."""
+        """Return whether the shim in it has exited. For the program, see ``liveness.read_state``."""
         return self.run_tmux("display-message", "-p", "-t", self.target, "#{pane_dead}") == ["1"]
 
     def capture(self, history: int = 0) -> str:
@@ -109,8 +109,8 @@ class Pane:
 
     def foreground_argv(self) -> tuple[str, ...]:
         """Return the argv of the process that has the terminal; only its name if the system shows no more."""
-        living = session_process.read_state(self.path)
-        argv = shells.find_foreground_argv(living.shim.pid) if isinstance(living, RunningSession) else None
+        living = liveness.read_state(self.path)
+        argv = idle_detection.find_foreground_argv(living.shim.pid) if isinstance(living, RunningSession) else None
         return argv or tuple(self.run_tmux("display-message", "-p", "-t", self.target, "#{pane_current_command}"))
 
     def screen(self, now: float) -> Screen:
@@ -128,7 +128,7 @@ class Pane:
         pipe, row, column, mode, width, visits, terminal = output[0].split(" ", 6)
         self.is_piped = pipe == "1"
         clients_end = output.index(_END_OF_CLIENTS)
-        living = session_process.read_state(self.path)
+        living = liveness.read_state(self.path)
         alive = isinstance(living, RunningSession) and processes.may_be_alive(living.child)
         lines = tuple(output[clients_end + 1 :])
         signs = self.idle_signs()
@@ -153,7 +153,7 @@ class Pane:
 
     def idle_signs(self) -> tuple[idle_detection.IdleSign, ...]:
         """Return the signs that the program waits for input."""
-        living = session_process.read_state(self.path)
+        living = liveness.read_state(self.path)
         if not isinstance(living, RunningSession):
             return ()
         taken = time.monotonic()
@@ -246,13 +246,13 @@ class Pane:
 
     def _call_tmux(self, *words: str) -> subprocess.CompletedProcess[str]:
         socket, server = self.address.socket, self.address.server
-        if not tmux_socket.is_server_listening(socket, server):
+        if not tmux_server.is_server_listening(socket, server):
             raise TmuxServerGone(f"the tmux server of {self.run} is gone", f"liza agents {agent_of(self.run)}")
-        if tmux_socket.is_server_stopped(server):
+        if tmux_server.is_server_stopped(server):
             # A stopped server would use up the whole time limit of the call.
             raise TmuxNotAnswering(f"the tmux server of {self.run} is stopped", f"kill -CONT {server}")
         try:
-            return tmux_client.call_tmux(*words, socket=("-S", socket))
+            return tmux_server.call_tmux(*words, socket=("-S", socket))
         except Missing as error:
             # The terminal cannot be reached, which ends no session.
             raise Refused(error.message, error.hint) from error

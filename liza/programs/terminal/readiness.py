@@ -10,17 +10,10 @@ from enum import StrEnum
 from typing import Protocol
 
 from liza.model.value_classes import Value
+from liza.programs import liveness
+from liza.programs.liveness import EndedSession, NoSession, ProcessState, RunningSession, VanishedSession, describe_end
 from liza.programs.presets.preset import Dialog, Preset
-from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, Sentinel
-from liza.programs.session.session_process import (
-    EndedSession,
-    NoSession,
-    ProcessState,
-    RunningSession,
-    VanishedSession,
-    describe_end,
-)
 from liza.programs.terminal import idle_detection, screens
 from liza.programs.terminal.idle_detection import IdleSign, combine_confidence
 from liza.programs.terminal.screens import Screen
@@ -177,7 +170,7 @@ def gather_facts(
 
     Raises LizaError if one of them cannot be read.
     """
-    state = session_process.read_state(run_dir.path)
+    state = liveness.read_state(run_dir.path)
     screen = None if pane is None else pane.screen(time.monotonic())
     tail = run_dir.output_tail() if screen is None else screen.text
     return ReadinessFacts(

@@ -21,10 +21,11 @@ import msgspec
 
 from liza.model.errors import LizaError, Missing, Refused
 from liza.model.paths import Paths, agent_of
+from liza.programs import liveness
+from liza.programs.liveness import RunningSession
 from liza.programs.session import run_directory, session_process
-from liza.programs.session.session_process import RunningSession, StartFailed
-from liza.programs.session.session_verbs import SessionVerbs
-from liza.programs.terminal import tmux_client, tmux_socket
+from liza.programs.session.session_process import SessionVerbs, StartFailed
+from liza.programs.terminal import tmux_server
 from liza.programs.terminal.pane import Pane, PaneAddress, create_log, pipe_pane_argv, session_name
 from liza.system import atomic, crash_points, processes, program_path
 
@@ -138,14 +139,14 @@ def _open_pane(run_dir: Path, address: str, env: Mapping[str, str]) -> Pane:
 
 def _run_on_server(root: Path, words: Sequence[str]) -> str:
     """Run a command on the crew's server, and start the server if it does not run. Raises Refused."""
-    socket = ("-L", tmux_socket.server_name(root), "-f", os.devnull)
+    socket = ("-L", tmux_server.server_name(root), "-f", os.devnull)
     for _ in range(MAX_CALLS):
-        done = tmux_client.call_tmux("start-server", ";", *words, socket=socket, limit=session_process.START_LIMIT)
+        done = tmux_server.call_tmux("start-server", ";", *words, socket=socket, limit=session_process.START_LIMIT)
         # A server whose last pane has gone accepts calls until it has exited.
         if not done.returncode or "server exited" not in done.stderr:
             break
     if done.returncode:
-        raise Refused(done.stderr.strip() or f"exit {done.returncode}", f"tmux -L {tmux_socket.server_name(root)} ls")
+        raise Refused(done.stderr.strip() or f"exit {done.returncode}", f"tmux -L {tmux_server.server_name(root)} ls")
     return done.stdout.strip()
 
 
@@ -201,9 +202,9 @@ def find_stopped_server(root: Path, run: str) -> int | None:
     Raises LizaError if that cannot be determined.
     """
     address = run_directory.read_struct(Paths(root).run(run) / ADDRESS_FILE, PaneAddress)
-    if address is None or not tmux_socket.is_server_listening(address.socket, address.server):
+    if address is None or not tmux_server.is_server_listening(address.socket, address.server):
         return None
-    return address.server if tmux_socket.is_server_stopped(address.server) else None
+    return address.server if tmux_server.is_server_stopped(address.server) else None
 
 
 def close_pane(root: Path, run: str) -> None:
@@ -211,9 +212,7 @@ def close_pane(root: Path, run: str) -> None:
     pane = find_pane(root, run)
     if pane is None:
         return
-    if isinstance(
-        session_process.read_state(Paths(root).run(run)), session_process.RunningSession | session_process.ShimStarting
-    ):
+    if isinstance(liveness.read_state(Paths(root).run(run)), liveness.RunningSession | liveness.ShimStarting):
         raise Refused(f"the program of {run} is running", "liza down")
     pane.close()
 
@@ -243,7 +242,7 @@ def _close_panes(root: Path, paths: Sequence[Path]) -> None:
     for address in set(addresses.values()):
         # tmux leaves its socket file behind; a newer server may use the same path by now.
         if _has_exited(address.server):
-            tmux_socket.remove_socket(address.socket)
+            tmux_server.remove_socket(address.socket)
 
 
 def _address_files(root: Path) -> list[Path]:
