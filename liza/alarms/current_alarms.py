@@ -11,9 +11,7 @@ from pathlib import Path
 
 from liza.alarms import confinement, notices
 from liza.alarms.rules import alarms
-from liza.alarms.rules.alarms import AlarmFacts, StoppedProcesses
-from liza.alarms.rules.drift_alarms import RepositoryDrift
-from liza.alarms.rules.sprint_alarms import is_checkpoint_due
+from liza.alarms.rules.alarms import AlarmFacts, is_checkpoint_due
 from liza.board import archive_files, revision_journal, signals
 from liza.config import confirmed_settings
 from liza.crew import deleted_parts, recorder
@@ -27,12 +25,13 @@ from liza.landing.rules import backup_rules, poll_rules
 from liza.merging import epic_branches, merge_blocker
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import LizaError, SharedPathBlocked
-from liza.model.model import State, Status, SupervisorExit
+from liza.model.model import State, Status, StoppedProcesses, SupervisorExit
 from liza.model.owned_work import find_current_work
 from liza.model.paths import branch_of
 from liza.model.value_classes import replace
 from liza.programs.session import run_directory
 from liza.recovery import drift, drift_cache, lost_worktrees, stopped_processes
+from liza.recovery.rules.drift_alarms import RepositoryDrift
 from liza.system import files
 from liza.tasks import draft_specs
 from liza.tasks.rules.drafts import MissingParts

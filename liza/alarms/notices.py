@@ -147,7 +147,7 @@ def failure_alarms(paths: Paths, now: datetime) -> Iterator[Alarm]:
 
 def board_lock(paths: Paths) -> Path:
     """Path of the lock of the process that sends to the targets of ``config.notify``."""
-    return paths.notices / "config.lock"
+    return paths.notices / "crew.lock"
 
 
 def is_sent_for_board(paths: Paths) -> bool:

@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from liza.alarms.current_alarms import find_alarms
 from liza.alarms.notices import NoticePlan, NoticeProcess, NoticeTarget, configured_plan, require_target
+from liza.board.change_stream import watch_changes
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.alarm_kinds import Alarm, AlarmKind, AlarmRow
 from liza.model.errors import LizaError, NoCrew, UsageError
 from liza.model.model import State
 from liza.model.quiet_hours import parse_quiet_hours
 from liza.model.value_classes import Value
 from liza.tasks.evidence import gather_evidence
-from liza.view.change_stream import watch_changes
-from liza.view.rules.structs import AlarmRow
 
 
 class AlarmChange(Value):
@@ -37,7 +36,7 @@ def watch(crew: Crew) -> Iterator[AlarmChange]:
     reported: dict[tuple[str, str, str], AlarmRow] = {}
     alarms: tuple[Alarm, ...] = ()
     is_unreadable, is_first = False, True
-    for _ in watch_changes(crew):
+    for _ in watch_changes(crew.paths, crew.board):
         try:
             state = crew.board.read()
             alarms = find_alarms(crew, state, gather_evidence(crew, state))

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from liza.alarms.explain import explain as verb
-from liza.alarms.explain import read_entries
 from liza.alarms.rules.troubleshooting import Explanation, normalize_name
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.model.errors import UsageError
 from liza.printing import printing
 from liza.printing.columns import paint, shorten_line
+from liza.view.explain import explain as verb
+from liza.view.explain import read_entries
 
 app = create_app()
 

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
+from liza.board.change_stream import watch_changes
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError, UsageError
 from liza.printing import printing, render_crew
 from liza.printing.pager import exit_with_reader
-from liza.view.change_stream import watch_changes
 from liza.view.status import look
 from liza.view.status import status as find_status
 
@@ -54,7 +54,7 @@ def status(
         return
     exit_with_reader()
     with printing.Repainting() as screen:
-        for _ in watch_changes(crew, None if as_json else REDRAW_SECONDS):
+        for _ in watch_changes(crew.paths, crew.board, None if as_json else REDRAW_SECONDS):
             if as_json:
                 printing.print_json_line(find_status(crew))
             else:

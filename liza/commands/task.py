@@ -26,8 +26,7 @@ from liza.model.value_classes import replace
 from liza.printing import printing, render_crew, render_task
 from liza.tasks import task as verbs
 from liza.tasks.rules.backlog import TaskFields
-from liza.view.list_tasks import list_archived, list_tasks
-from liza.view.show_task import show_task
+from liza.view.task_rows import list_archived, list_tasks, show_task
 
 app = create_app("Show and change tasks.")
 

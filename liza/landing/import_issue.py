@@ -11,7 +11,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git.ref_names import current_branch
 from liza.git.rules.remote_urls import Forge, find_forge_repository
-from liza.landing.forge_program import run_forge
+from liza.landing.forge import run_forge
 from liza.landing.remote_branches import find_project, find_remote
 from liza.landing.rules import issue_text
 from liza.landing.rules.issue_text import Issue

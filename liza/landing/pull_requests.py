@@ -1,29 +1,17 @@
-"""Find, open and update the pull request of a branch, through ``gh`` or ``glab``."""
+"""Where the pull requests of a repository are, and their checks and comments: at GitHub or at GitLab."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
-from urllib.parse import quote, urlencode
-
-import msgspec
+from typing import Protocol
 
 from liza.git.rules.remote_urls import Forge, find_forge_repository
 from liza.landing.accepted_origin import Remotes
-from liza.landing.forge_program import is_installed, run_forge
-from liza.model.errors import Missing
-from liza.model.type_errors import describe_decode_error
-from liza.model.value_classes import Value, decodable
-
-T = TypeVar("T")
-
-
-class PullRequest(Value):
-    """An open pull request. ``body`` is its text."""
-
-    number: int
-    url: str
-    body: str = ""
+from liza.landing.forge import PullRequest, is_installed
+from liza.landing.github import GitHubFeedback, GitHubRequests
+from liza.landing.gitlab import GitLabFeedback, GitLabRequests
+from liza.landing.rules.request_feedback import CheckResult, RequestFeedback
+from liza.model.errors import Refused
+from liza.model.model import TrackedRequest
 
 
 class RequestHost(Protocol):
@@ -36,87 +24,6 @@ class RequestHost(Protocol):
         ...
 
     def update_request(self, number: int, body: str) -> None: ...
-
-
-class GitHubRequests(Value):
-    """Pull requests through ``gh``. ``repository`` is HOST/OWNER/NAME. ``owner``: who has the fork with the branch;
-    None if the branch is in the repository itself.
-    """
-
-    repository: str
-    owner: str | None = None
-
-    def find_request(self, head: str, base: str) -> PullRequest | None:
-        fields = "number,url,body,isCrossRepository" + (",headRepositoryOwner" if self.owner else "")
-        where = ("--head", head, "--base", base, "--state", "open")
-        rows = _read_rows(Forge.GITHUB, self._run("list", *where, "--json", fields))
-        # A branch of this name in a fork is another branch.
-        own = [row for row in rows if self._is_own(row)]
-        return PullRequest(own[0]["number"], own[0]["url"], own[0]["body"]) if own else None
-
-    def open_request(self, head: str, base: str, title: str, body: str) -> str:
-        source = f"{self.owner}:{head}" if self.owner else head
-        words = ("--head", source, "--base", base, "--title", title, "--body-file", "-")
-        return _last_line(self._run("create", *words, text=body))
-
-    def update_request(self, number: int, body: str) -> None:
-        self._run("edit", str(number), "--body-file", "-", text=body)
-
-    def _is_own(self, row: Mapping[str, Any]) -> bool:
-        owner = (row["headRepositoryOwner"] or {}).get("login", "") if self.owner else ""
-        return bool(row["isCrossRepository"]) == bool(self.owner) and owner.lower() == (self.owner or "").lower()
-
-    def _run(self, *args: str, text: str | None = None) -> str:
-        return run_forge(Forge.GITHUB, "pr", *args, "--repo", self.repository, text=text)
-
-
-class GitLabRequests(Value):
-    """Merge requests through ``glab api``. ``repository`` is the path of the project on ``host``, ``fork`` that of the
-    fork with the branch; None if the branch is in the project itself.
-
-    Not through ``glab mr``: `glab mr create` works only in a repository, in which it adds remotes.
-    """
-
-    host: str
-    repository: str
-    fork: str | None = None
-
-    def find_request(self, head: str, base: str) -> PullRequest | None:
-        where = urlencode({"state": "opened", "source_branch": head, "target_branch": base})
-        rows = _read_rows(Forge.GITLAB, self._run("GET", f"?{where}"))
-        source = None if self.fork is None else self._read_id(self.fork)
-        own = [row for row in rows if row["source_project_id"] == (source or row["target_project_id"])]
-        return PullRequest(own[0]["iid"], own[0]["web_url"], own[0]["description"] or "") if own else None
-
-    def open_request(self, head: str, base: str, title: str, body: str) -> str:
-        fields: dict[str, str | int]
-        fields = {"source_branch": head, "target_branch": base, "title": title, "description": body}
-        if self.fork is None:
-            return str(_read_object(Forge.GITLAB, self._run("POST", "", fields)).get("web_url", ""))
-        # GitLab wants the request at the fork, and the number of the project.
-        fields["target_project_id"] = self._read_id(self.repository)
-        return str(_read_object(Forge.GITLAB, self._run("POST", "", fields, self.fork)).get("web_url", ""))
-
-    def update_request(self, number: int, body: str) -> None:
-        self._run("PUT", f"/{number}", {"description": body})
-
-    def _read_id(self, repository: str) -> int:
-        words = ("api", f"projects/{quote(repository, safe='')}", "--method", "GET", "--hostname", self.host)
-        number = _read_object(Forge.GITLAB, run_forge(Forge.GITLAB, *words)).get("id")
-        if not isinstance(number, int):
-            raise Missing(f"{Forge.GITLAB} printed no number of the project {repository}", f"{Forge.GITLAB} --version")
-        return number
-
-    def _run(
-        self, method: str, rest: str, fields: Mapping[str, str | int] | None = None, repository: str | None = None
-    ) -> str:
-        endpoint = f"projects/{quote(repository or self.repository, safe='')}/merge_requests{rest}"
-        words = ["api", endpoint, "--method", method, "--hostname", self.host]
-        if fields is None:
-            return run_forge(Forge.GITLAB, *words)
-        # As input: a long description does not fit on a command line.
-        words += ["--header", "Content-Type: application/json", "--input", "-"]
-        return run_forge(Forge.GITLAB, *words, text=msgspec.json.encode(fields).decode())
 
 
 def find_request_host(remotes: Remotes) -> RequestHost | None:
@@ -133,22 +40,26 @@ def find_request_host(remotes: Remotes) -> RequestHost | None:
     return GitLabRequests(repository.host, repository.path, remotes.fork)
 
 
-def _read_rows(forge: Forge, text: str) -> list[dict[str, Any]]:
-    return _decode(forge, text, list[dict[str, Any]])
+class FeedbackHost(Protocol):
+    """Checks and comments of one repository. All methods raise Missing; a failed read is never an empty list."""
+
+    def read_feedback(self, number: int) -> RequestFeedback: ...
+
+    def read_output(self, check: CheckResult) -> str:
+        """Return the end of what a red check printed, or why there is none."""
+        ...
 
 
-def _read_object(forge: Forge, text: str) -> dict[str, Any]:
-    return _decode(forge, text, dict[str, Any])
+def find_feedback_host(remotes: Remotes, request: TrackedRequest) -> FeedbackHost:
+    """Return where the feedback of the tracked pull request is.
 
-
-def _decode(forge: Forge, text: str, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(text, type=decodable(kind))
-    except msgspec.DecodeError as error:
-        reason = describe_decode_error(error, kind)
-        raise Missing(f"{forge} printed no pull request: {reason}", f"{forge} --version") from error
-
-
-def _last_line(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    Raises Refused if the project is another repository than that of the pull request.
+    """
+    project, repository = remotes.project, find_forge_repository(remotes.project.urls)
+    if repository is None or repository.full_name != request.repository:
+        message = f"{project.name} is {project.address}, and pull request #{request.number} is in {request.repository}"
+        raise Refused(message, "liza land --pr")
+    is_forked = remotes.fork is not None
+    if repository.forge is Forge.GITHUB:
+        return GitHubFeedback(repository, is_forked)
+    return GitLabFeedback(repository, is_forked)

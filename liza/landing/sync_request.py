@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git.merge import merge_refs
-from liza.git.rules.remote_urls import Forge, find_forge_repository
 from liza.git.runner import COMMIT, Git
 from liza.landing import accepted_origin, remote_branches, sync_failures
-from liza.landing.accepted_origin import Remotes
-from liza.landing.github_feedback import GitHubFeedback
-from liza.landing.gitlab_feedback import GitLabFeedback
+from liza.landing.pull_requests import FeedbackHost, find_feedback_host
 from liza.landing.remote_branches import Remote
 from liza.landing.rules import feedback_text, request_feedback
 from liza.landing.rules.feedback_text import FeedbackTask
 from liza.landing.rules.request_feedback import (
-    CheckResult,
     CheckStep,
     FeedbackMemory,
     FeedbackPlan,
@@ -286,28 +282,3 @@ def _next_step(plan: FeedbackPlan) -> str:
     if any(red.step is CheckStep.FIX_NOT_PUSHED for red in plan.checks):
         return "liza land --pr"
     return f"liza sync --pr --comment {plan.listed[0].id}" if plan.listed else "liza status"
-
-
-class FeedbackHost(Protocol):
-    """Checks and comments of one repository. All methods raise Missing; a failed read is never an empty list."""
-
-    def read_feedback(self, number: int) -> RequestFeedback: ...
-
-    def read_output(self, check: CheckResult) -> str:
-        """Return the end of what a red check printed, or why there is none."""
-        ...
-
-
-def find_feedback_host(remotes: Remotes, request: TrackedRequest) -> FeedbackHost:
-    """Return where the feedback of the tracked pull request is.
-
-    Raises Refused if the project is another repository than that of the pull request.
-    """
-    project, repository = remotes.project, find_forge_repository(remotes.project.urls)
-    if repository is None or repository.full_name != request.repository:
-        message = f"{project.name} is {project.address}, and pull request #{request.number} is in {request.repository}"
-        raise Refused(message, "liza land --pr")
-    is_forked = remotes.fork is not None
-    if repository.forge is Forge.GITHUB:
-        return GitHubFeedback(repository, is_forked)
-    return GitLabFeedback(repository, is_forked)

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from liza.alarms.rules import merge_alarms
 from liza.crew import logged_alarms
 from liza.crew.crew import Crew
 from liza.git.merge import merge_refs, merges
 from liza.merging import target_tips
 from liza.merging.candidate import CandidateResult
-from liza.merging.rules import merge_batches, merge_rules
+from liza.merging.rules import merge_alarms, merge_batches, merge_rules
 from liza.merging.rules.merge_batches import Batch
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import targets

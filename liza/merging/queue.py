@@ -13,6 +13,7 @@ from liza.git.merge import merge_refs
 from liza.merging import gate_log, merge_lock, merge_turn
 from liza.merging.rules import merge_batches, merge_queue
 from liza.merging.rules.merge_batches import Batch
+from liza.merging.rules.queue_rows import QueueRow, queue_rows
 from liza.model import gates, targets
 from liza.model.errors import GitFailed
 from liza.model.gates import GateOutcome, GateRun
@@ -21,8 +22,6 @@ from liza.model.value_classes import asdict as fields_of
 from liza.model.value_classes import replace
 from liza.tasks import archived_tasks
 from liza.tasks.rules import claims
-from liza.view.rules.queue_rows import queue_rows
-from liza.view.rules.structs import QueueRow
 
 
 def show_queue(crew: Crew) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 import msgspec
+
+from liza.model.value_classes import Value, asdict
 
 
 class AlarmClass(StrEnum):
@@ -167,3 +169,19 @@ class Alarm(msgspec.Struct, frozen=True):
     next: str
     waiting_since: datetime | None = None
     starts: tuple[str, ...] = ()
+
+
+class AlarmRow(Value):
+    """An alarm: ``since`` when it is known, and for how many ``seconds``; None if it is unknown."""
+
+    kind: str
+    about: str
+    message: str
+    next: str
+    waiting_since: datetime | None = None
+    since: datetime | None = None
+    seconds: int | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the alarm as `status --json` prints it: with its class."""
+        return {**asdict(self), "class": alarm_class(self.kind)}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from liza.model.alarm_kinds import AlarmRow
 from liza.model.permissions import PROMPTS
 from liza.model.state_words import AgentWord, TaskWord, task_word
 from liza.model.statuses import GoalStatus
@@ -14,7 +15,7 @@ from liza.printing.columns import shorten_program as program_of
 from liza.text import toml_text
 from liza.text.counts import count_noun
 from liza.text.times import format_duration
-from liza.view.rules.structs import AgentLine, AlarmRow, Costs, Picture, TaskRow
+from liza.view.rules.structs import AgentLine, Costs, Picture, TaskRow
 
 Row = Mapping[str, Any]
 

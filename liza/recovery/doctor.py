@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from liza.alarms.rules.drift_alarms import ALL_SETTINGS
 from liza.briefs import checkout_brief
 from liza.config import confirmed_settings
 from liza.config.rules import settings
@@ -30,6 +29,7 @@ from liza.project import program_findings, project_report
 from liza.project.init import InitOptions, check_repository, find_obstacles
 from liza.recovery.findings import ACTOR, Finding, list_findings
 from liza.recovery.recover import recover_crew
+from liza.recovery.rules.drift_alarms import ALL_SETTINGS
 from liza.system.clock import SystemClock
 from liza.text.counts import count_noun
 from liza.usage.program_accounts import check_accounts

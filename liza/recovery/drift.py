@@ -11,20 +11,20 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from liza.alarms.rules.drift_alarms import RepositoryDrift
-from liza.alarms.rules.merge_alarms import AbsentCheckout
 from liza.crew.crew import Crew
 from liza.git import ref_names, symbolic_refs
 from liza.git.git_config import git_dirs
 from liza.git.merge import absent_checkouts, merge_refs, merges
 from liza.git.runner import COMMIT, Git
 from liza.git.symbolic_refs import RefValue
+from liza.merging.rules.merge_alarms import AbsentCheckout
 from liza.model import targets
 from liza.model.errors import Missing, WriteFailed
 from liza.model.model import State, Status, Task
 from liza.model.value_classes import Value, replace
 from liza.recovery import drift_cache
 from liza.recovery.drift_cache import CachedDrift, RepositoryStamp
+from liza.recovery.rules.drift_alarms import RepositoryDrift
 from liza.tasks import archived_tasks
 from liza.text.undecoded import escape_undecoded
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from liza.alarms.rules.drift_alarms import RepositoryDrift
 from liza.model.paths import Paths
 from liza.model.value_classes import decodable
+from liza.recovery.rules.drift_alarms import RepositoryDrift
 from liza.system import atomic, untrusted_files
 from liza.text.undecoded import encode_json
 

@@ -8,7 +8,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from liza.alarms.rules import drift_alarms, merge_alarms
 from liza.api import api_server
 from liza.board import archive_files, revision_journal
 from liza.briefs import inbox
@@ -23,12 +22,14 @@ from liza.git.slots import slot_records
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
 from liza.merging import merge_blocker, merge_turn
+from liza.merging.rules import merge_alarms
 from liza.model.errors import GitFailed, LizaError
 from liza.model.model import State, Task
 from liza.model.paths import HISTORY_REF, run_id
 from liza.model.value_classes import Value
 from liza.programs import liveness
 from liza.recovery import drift, earlier_slots, recover
+from liza.recovery.rules import drift_alarms
 from liza.system import installation
 from liza.tasks.rules import picking
 from liza.tasks.rules.up_command import up_command_for

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from liza.alarms.rules.alarms import StoppedProcesses
 from liza.crew.crew import Crew
+from liza.model.model import StoppedProcesses
 from liza.system import lock_holders, proc_stat
 from liza.system.lock_holders import last_holder_pid
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from liza.alarms.current_alarms import find_missing_login
-from liza.alarms.rules.waiting import waiting_alarms
+from liza.alarms.rules.alarms import waiting_alarms
 from liza.crew.crew import Crew
 from liza.model.alarm_kinds import AlarmKind
 from liza.model.errors import LizaError

@@ -20,7 +20,7 @@ from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git.commits_ahead import find_commits_ahead
-from liza.landing import forge_program, sync_failures
+from liza.landing import forge, sync_failures
 from liza.landing.rules.poll_rules import next_poll_seconds
 from liza.landing.sync_request import sync_request
 from liza.model.errors import LizaError
@@ -341,7 +341,7 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
     """Send SIGKILL to every supervisor, its descendants and its agent's sessions; then exit."""
     try:
         feed("", f"killed; what was not committed is still in {crew.paths.slots}: liza status")
-        forge_program.kill_running()
+        forge.kill_running()
         # Only children that have not been waited for: the pid of a reaped one may belong to another process.
         living = {agent: child for agent, child in children.items() if child.returncode is None}
         # Before the kill: a supervisor without a record of its exit is started again.
@@ -497,7 +497,7 @@ class RequestPoll:
         self._stopping.set()
         # It looks at the event between two calls of a reading only when that fails: kill until the thread has ended.
         for _ in range(int(STOP_LIMIT / 0.1)):
-            forge_program.kill_running()
+            forge.kill_running()
             self._thread.join(0.1)
             if not self._thread.is_alive():
                 return

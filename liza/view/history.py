@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from liza.board import revision_journal
+from liza.board.change_stream import watch_changes
 from liza.board.outside_edits import diff_texts
 from liza.board.revision_journal import RevisionRecord
 from liza.board.store import format_subject as subject
@@ -21,7 +22,6 @@ from liza.model.value_classes import Value, replace
 from liza.tasks import archived_tasks
 from liza.tasks.rules.narration import NewsItem, find_news, recall_news
 from liza.text.times import format_time
-from liza.view.change_stream import watch_changes
 
 
 class PastNews(Value):
@@ -43,7 +43,7 @@ def recall_events(crew: Crew, task_id: str | None, limit: int) -> PastNews:
 def follow_events(crew: Crew, task_id: str | None) -> Iterator[NewsItem]:
     """Yield each new event that matters to a person."""
     last = crew.board.read()
-    for _ in watch_changes(crew):
+    for _ in watch_changes(crew.paths, crew.board):
         before, last = last, crew.board.read()
         pair = (before, last) if task_id is None else (_only(before, task_id), _only(last, task_id))
         yield from (item for item in find_news(*pair) if not item.is_detail)
@@ -82,7 +82,7 @@ def follow_history(
     """Yield the known revisions, oldest first, then each new one."""
     yield from reversed(shown)
     last_revision = shown[0]["revision"] if shown else 0
-    for _ in watch_changes(crew):
+    for _ in watch_changes(crew.paths, crew.board):
         rows = _journal_rows(crew, _newer_records(crew, task_id, last_revision), patch)
         for row in reversed(rows):
             last_revision = row["revision"]

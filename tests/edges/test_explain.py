@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from liza.alarms.explain import explain, read_entries
 from liza.crew.crew import Crew
 from liza.model.errors import UnknownId
 from liza.model.paths import Paths
 from liza.project.init import InitOptions, init
+from liza.view.explain import explain, read_entries
 from tests.conftest import FakeClock
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from liza.alarms.rules.drift_alarms import RepositoryDrift
 from liza.crew.crew import Crew, find_crew
 from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.model.errors import Missing, Refused
 from liza.recovery import drift
 from liza.recovery.recover import recover_crew
+from liza.recovery.rules.drift_alarms import RepositoryDrift
 from liza.tasks.claim import claim
 from liza.tasks.diff import diff
 from liza.tasks.rules.backlog import TaskFields

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.landing import forge_program, remote_branches
+from liza.landing import forge, remote_branches
 from liza.landing.accepted_origin import accept_origin
 from liza.landing.land import describe_landing, land_merge
 from liza.landing.land_request import land_pr
@@ -285,7 +285,7 @@ def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
     program = tmp_path / "bin" / "gh"
     working = program.read_text()
     program.write_text(f"#!/bin/sh\nsleep 600 & echo $! > {tmp_path}/child\nwait\n")
-    monkeypatch.setattr(forge_program, "FORGE_LIMIT", 0.3)
+    monkeypatch.setattr(forge, "FORGE_LIMIT", 0.3)
     told = failure(crew)
     assert "gh pr list took longer than 0.3 s and was killed" in told
     assert told.endswith("→ gh auth status && liza land --pr")
@@ -295,7 +295,7 @@ def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
     assert not Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/cwd").exists()
     program.write_text(working)
     gh.fail("To get started with GitHub CLI, please run:  gh auth login")
-    monkeypatch.setattr(forge_program, "FORGE_LIMIT", 60.0)
+    monkeypatch.setattr(forge, "FORGE_LIMIT", 60.0)
     assert failure(crew).endswith("→ gh auth login && liza land --pr")
     assert origin(crew) == crew.tip()  # what was pushed stays; the next command opens the pull request
     gh.fail("")

@@ -24,7 +24,7 @@ from liza.tasks.claim_review import claim_review
 from liza.tasks.heartbeat import HeartbeatRequest, heartbeat
 from liza.tasks.rules import claims
 from liza.tasks.submit import submit
-from liza.view.show_task import show_task
+from liza.view.task_rows import show_task
 from tests.conftest import git
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 

@@ -40,7 +40,7 @@ from liza.tasks import draft_specs
 from liza.tasks.claim import claim
 from liza.tasks.diff import diff
 from liza.tasks.verdict import verdict
-from liza.view import show_task
+from liza.view import task_rows
 from tests.campaign import forks
 from tests.conftest import FakeClock, git, variant, worktree_of
 from tests.edges.merge_crew import Merges, prepared
@@ -600,7 +600,7 @@ def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_cand
     assert crew.merge("a") == ""
     assert crew.status("a") == "INTEGRATION_FAILED"
     assert crew.alarms()["integration_failed"].endswith("(log: .liza/logs/merge-a.log) → less .liza/logs/merge-a.log")
-    shown = render_task.format_task(show_task.show_task(crew.crew, "a"), False)
+    shown = render_task.format_task(task_rows.show_task(crew.crew, "a"), False)
     assert "(log: .liza/logs/merge-a.log)\n            first\n            last\n" in shown
     crew.configure(restart_after_crash=1.0, integration_timeout=60)
     assert crew.crew.board.read().config.integration_command == f"sh {crew.check}"

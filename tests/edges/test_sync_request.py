@@ -16,7 +16,7 @@ import pytest
 
 from liza.cli.entry_points import run_command
 from liza.crew.result import Result
-from liza.landing import forge_output, forge_program, sync_failures
+from liza.landing import forge, sync_failures
 from liza.landing.accepted_origin import accept_origin
 from liza.landing.land_request import land_pr
 from liza.landing.remote_branches import find_remote
@@ -279,7 +279,7 @@ def test_a_hanging_gh_is_killed_and_a_missing_one_named(
 ) -> None:
     program = tmp_path / "bin" / "gh"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
-    monkeypatch.setattr(forge_program, "FORGE_LIMIT", 0.2)
+    monkeypatch.setattr(forge, "FORGE_LIMIT", 0.2)
     assert failure(crew) == "5 gh pr view took longer than 0.2 s and was killed → gh auth status"
     program.unlink()
     assert failure(crew) == "5 gh is not installed, or not in PATH → liza doctor"
@@ -397,8 +397,8 @@ def test_the_thread_of_up_reads_by_itself_and_ends_with_a_call_that_hangs(
 def test_more_comments_than_can_be_read_are_an_error(
     crew: Merges, gh: ForgeStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forge_output, "PAGE_SIZE", 2)
-    monkeypatch.setattr(forge_output, "MAX_PAGES", 2)
+    monkeypatch.setattr(forge, "PAGE_SIZE", 2)
+    monkeypatch.setattr(forge, "MAX_PAGES", 2)
     for number in range(4):
         gh.comment(number, "x")
     assert "issues/1/comments has more than 4 entries" in failure(crew)

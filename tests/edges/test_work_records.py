@@ -17,7 +17,7 @@ from liza.tasks.claim import claim_task
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
 from liza.view import agents
-from liza.view.show_task import show_task
+from liza.view.task_rows import show_task
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, prepared
 

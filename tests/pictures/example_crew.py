@@ -37,8 +37,8 @@ from liza.view.history import recall_events
 from liza.view.logs import find_newest_run
 from liza.view.metrics import metrics
 from liza.view.session_log import read_recent
-from liza.view.show_task import show_task
 from liza.view.status import look
+from liza.view.task_rows import show_task
 from tests.pictures.drawing import THEMES, draw
 from tests.pictures.example_session import write_session
 

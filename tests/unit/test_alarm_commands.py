@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 import liza
-from liza.alarms.rules.alarms import AlarmFacts, StoppedProcesses, evaluate_alarms
-from liza.alarms.rules.drift_alarms import RepositoryDrift
-from liza.alarms.rules.merge_alarms import AbsentCheckout
+from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.crew.crew import Crew
+from liza.merging.rules.merge_alarms import AbsentCheckout
 from liza.model.alarm_kinds import Alarm, AlarmKind, LoggedKind, alarm_class, waits_for_person
 from liza.model.model import (
     Agent,
@@ -28,10 +27,12 @@ from liza.model.model import (
     PlanningClaim,
     State,
     Status,
+    StoppedProcesses,
     SupervisorExit,
     Task,
     TestProof,
 )
+from liza.recovery.rules.drift_alarms import RepositoryDrift
 from liza.tasks.rules import claims
 from liza.tasks.rules.drafts import MissingParts
 from liza.tasks.rules.picking import Evidence

@@ -7,9 +7,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from liza.alarms.rules import merge_alarms
 from liza.breaker.rules.watched_events import collect_events
-from liza.merging.rules import batch_search, epic_rules, merge_queue, merge_rules
+from liza.merging.rules import batch_search, epic_rules, merge_alarms, merge_queue, merge_rules
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import merge_failures
 from liza.model.errors import Refused

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.alarms.rules.merge_alarms import epic_alarms, retry_alarms
 from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
+from liza.merging.rules.merge_alarms import epic_alarms, retry_alarms
 from liza.merging.rules.merge_batches import Batch, Member
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind, RefChange
 from liza.model import gates, targets

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
-from liza.alarms.rules.merge_alarms import AbsentCheckout, absent_checkout_alarms, stuck_slot_alarms
 from liza.breaker.rules.breaker_patterns import evaluate_patterns
 from liza.breaker.rules.watched_events import collect_events
 from liza.merging.rules import merge_rules
+from liza.merging.rules.merge_alarms import AbsentCheckout, absent_checkout_alarms, stuck_slot_alarms
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind, RefChange
 from liza.model import invariants
 from liza.model.model import Agent, Config, Event, Goal, MergeInProgress, MergeRetry, State, Status, Task

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.alarms.rules import alarms
-from liza.alarms.rules.sprint_alarms import sprint_alarms
+from liza.alarms.rules.alarms import sprint_alarms
 from liza.model.alarm_kinds import Alarm, waits_for_person
 from liza.model.model import Anomaly, ArchiveSummary, Discovery, Event, Goal, Sprint, State, Status, Timeline
 from liza.model.transitions import Invocation

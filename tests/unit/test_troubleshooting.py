@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from liza.alarms.explain import read_entries
 from liza.alarms.rules import troubleshooting
 from liza.alarms.rules.troubleshooting import Explanation, find_entries, normalize_name, select_entries
 from liza.commands.explain import format_explanations, format_names
@@ -17,6 +16,7 @@ from liza.model.alarm_kinds import AlarmKind
 from liza.model.errors import UnknownId
 from liza.model.statuses import Pattern
 from liza.model.value_classes import asdict
+from liza.view.explain import read_entries
 from tests.unit.sources import module_nodes
 from tests.unit.test_typed_commands import complaint
 

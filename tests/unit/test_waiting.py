@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
-from liza.alarms.rules.waiting import waiting_alarms
+from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms, waiting_alarms
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.model import Agent, Event, MergeInProgress, PlanningClaim, State, Status, SupervisorExit, Task
 from liza.tasks.rules.drafts import MissingParts

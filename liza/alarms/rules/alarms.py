@@ -8,25 +8,29 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from liza.alarms.rules import drift_alarms, merge_alarms, sprint_alarms
-from liza.alarms.rules.drift_alarms import RepositoryDrift
 from liza.breaker.rules import breaker_trips
 from liza.config.rules import settings, test_proof
 from liza.config.rules.settings import UnconfirmedSetting
-from liza.merging.rules import merge_rules
+from liza.merging.rules import merge_alarms, merge_rules
 from liza.model import invariants, merge_failures, setting_limits
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.gates import is_untested
 from liza.model.history_events import HistoryEvent
-from liza.model.model import FINAL_STATUSES, Config, State, Status, SupervisorExit, Task
+from liza.model.model import FINAL_STATUSES, Config, State, Status, StoppedProcesses, SupervisorExit, Task
 from liza.model.owned_work import CurrentWork, current_planner, find_current_work
-from liza.model.statuses import WakeTrigger, WorkKind
+from liza.model.paths import ROLES
+from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.task_groups import is_incomplete
-from liza.model.value_classes import Value, replace
+from liza.model.value_classes import replace
+from liza.recovery.rules import drift_alarms
+from liza.recovery.rules.drift_alarms import RepositoryDrift
 from liza.tasks.rules import drafts, planning, review_alarms, reviews
+from liza.tasks.rules.drafts import MissingParts
 from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.planning import can_continue, find_missing_roles, is_crew_done
 from liza.tasks.rules.unclaimable import failed_by_every_coder, find_unclaimable, waits_for_coder_text
 from liza.tasks.rules.up_command import next_coder, up_command_for
+from liza.text.counts import count_noun
 
 S = Status
 E = HistoryEvent
@@ -49,13 +53,6 @@ _OWN_ALARMS = (
     WakeTrigger.IMMEDIATE_DISCOVERY,
 )
 """Planning triggers that have their own alarm with its own command."""
-
-
-class StoppedProcesses(Value):
-    """Processes that a signal stopped: pids of supervisors by agent, and of a `liza up` or the keeper."""
-
-    supervisors: Mapping[str, int] = {}
-    keepers: tuple[int, ...] = ()
 
 
 class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +120,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
             message = waits_for_coder_text(task)
             alarms.append(Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, message, "", starts=(next_coder(state),)))
     alarms += [*merge_alarms.epic_alarms(state.epics, now), *merge_alarms.red_branch_alarms(state, now)]
-    alarms += [*sprint_alarms.sprint_alarms(state, now, seen.cost)]
+    alarms += [*sprint_alarms(state, now, seen.cost)]
     alarms += review_alarms.unreviewed_alarms(state, seen.evidence.offline, seen.exits)
     alarms += [*_incomplete(state, seen), *_planning(state, now, seen), *_untested(state)]
     return tuple(_with_start_command(state, alarms, seen.evidence.offline))
@@ -497,3 +494,96 @@ _MAX_CAUSE = 260  # characters: the cause of a block, with the command that reso
 def _short(text: str, most: int = 160) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+MAX_NAMES = 8  # names of tasks of one kind in a message
+
+
+def sprint_alarms(state: State, now: datetime, cost: str) -> Iterator[Alarm]:
+    """Yield what a person is to know about the times of the sprint. ``cost`` is the usage of the sprint as text."""
+    deadline = state.sprint.timeline.deadline
+    if is_checkpoint_due(state, now):
+        due = state.sprint.timeline.checkpoint_at
+        message = f"checkpoint of {state.sprint.id}, due {due:%Y-%m-%d %H:%MZ}: {_summary(state)}; {cost}"
+        yield Alarm(AlarmKind.CHECKPOINT_DUE, f"{state.sprint.id} {due:%Y-%m-%dT%H:%MZ}", message, "liza edit")
+    unfinished = [task.id for task in state.tasks if task.status not in FINAL_STATUSES]
+    if _is_running(state) and deadline is not None and deadline <= now and unfinished:
+        number = count_noun(len(unfinished), "task")
+        message = f"the deadline of {state.sprint.id} was {deadline:%Y-%m-%d %H:%MZ}, and {number} of it not closed"
+        yield Alarm(AlarmKind.DEADLINE_PASSED, state.sprint.id, f"{message}: {_names(unfinished)}", "liza edit")
+
+
+def is_checkpoint_due(state: State, now: datetime) -> bool:
+    """Return whether the checkpoint of a sprint in progress has passed. It is due until a person changes its time."""
+    due = state.sprint.timeline.checkpoint_at
+    return _is_running(state) and due is not None and due <= now
+
+
+def _is_running(state: State) -> bool:
+    return state.sprint.status in (SprintStatus.IN_PROGRESS, SprintStatus.CHECKPOINT)
+
+
+def _summary(state: State) -> str:
+    """Return what is merged, open and blocked, with the first names of each."""
+    merged = [task.id for task in state.tasks if task.status is Status.MERGED]
+    blocked = [task.id for task in state.tasks if task.status is Status.BLOCKED]
+    unfinished = [task.id for task in state.tasks if task.status not in (*FINAL_STATUSES, Status.BLOCKED)]
+    archived = state.archived.counts.get(Status.MERGED, 0)
+    return ", ".join(
+        f"{len(names) + more} {label}{f' ({_names(names)})' if names else ''}"
+        for label, names, more in (("merged", merged, archived), ("open", unfinished, 0), ("blocked", blocked, 0))
+    )
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
+
+
+_WAITING_KINDS = frozenset(
+    {
+        AlarmKind.BLOCKED,
+        AlarmKind.HYPOTHESIS_EXHAUSTION,
+        AlarmKind.INCOMPLETE_DRAFT,
+        AlarmKind.STALE_DRAFT,
+        AlarmKind.NEEDS_ANOTHER_CODER,
+        AlarmKind.NEEDS_VERDICT,
+        AlarmKind.NEVER_CLAIMABLE,
+        AlarmKind.PLANNING_ROUNDS,
+        AlarmKind.PLANNING_STALLED,
+        AlarmKind.WAITING_FOR_FILES,
+    }
+)
+"""Alarms about tasks that wait for a person. The others are about agents and the repository."""
+_WAITS = {"coder": "(no coder runs)", "code-reviewer": "(no reviewer runs)"}
+
+
+def waiting_alarms(
+    state: State, now: datetime, lacks: Mapping[str, MissingParts], roles: frozenset[str] = frozenset(ROLES)
+) -> tuple[Alarm, ...]:
+    """Return what supervisors of ``roles`` wait for; empty if they can continue without a person, or are done.
+
+    ``lacks``: the missing parts of drafts.
+    """
+    if is_crew_done(state, "planner" in roles) or can_continue(state, roles):
+        return ()
+    alarms = evaluate_alarms(state, now, AlarmFacts(missing_parts=lacks))
+    waiting = tuple(alarm for alarm in alarms if alarm.kind in _WAITING_KINDS)
+    if waiting:
+        return waiting
+    if not state.tasks and not state.archived.total:
+        message = "there is no task, and no planner that adds one"
+        return (Alarm(AlarmKind.NO_TASKS, "goal", message, "liza task add --help"),)
+    return (_no_agent(state, roles),)
+
+
+def _no_agent(state: State, roles: frozenset[str]) -> Alarm:
+    """Return the alarm for open tasks that need an agent of another role, with the command that starts one."""
+    needs = find_missing_roles(state, roles)
+    if not needs:
+        return Alarm(AlarmKind.NO_AGENT, "goal", "no agent of this crew can continue the open tasks", "liza status")
+    waits = "; ".join(
+        f"{', '.join(ids[:5])}{f' and {len(ids) - 5} more' if len(ids) > 5 else ''} {_WAITS[role]}"
+        for role, ids in needs.items()
+    )
+    message = f"no agent of this crew can continue the open tasks: {waits}"
+    return Alarm(AlarmKind.NO_AGENT, "goal", message, up_command_for(state, *(f"{role}-1" for role in needs)))

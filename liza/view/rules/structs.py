@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from liza.model.alarm_kinds import Alarm, alarm_class
+from liza.merging.rules.queue_rows import QueueRow
+from liza.model.alarm_kinds import Alarm, AlarmRow
 from liza.model.model import AlignmentNote, State, Task
 from liza.model.state_words import AgentWord, TaskWord
 from liza.model.targets import CommitsAhead
@@ -88,22 +89,6 @@ class CrewFacts(Value, kw_only=True):
     outdated_proof: str | None = None
 
 
-class AlarmRow(Value):
-    """An alarm: ``since`` when it is known, and for how many ``seconds``; None if it is unknown."""
-
-    kind: str
-    about: str
-    message: str
-    next: str
-    waiting_since: datetime | None = None
-    since: datetime | None = None
-    seconds: int | None = None
-
-    def fields(self) -> dict[str, Any]:
-        """Return the alarm as `status --json` prints it: with its class."""
-        return {**asdict(self), "class": alarm_class(self.kind)}
-
-
 class TaskRow(Value):
     """A task with its word. ``owner``: who works on it or reviews it. ``reason``: why it is where it is, or its text.
 
@@ -130,24 +115,6 @@ class AgentLine(Value):
     row: AgentRow
     word: AgentWord
     reason: str = ""
-
-
-class QueueRow(Value):
-    """An approved task in the merge queue as `queue --json` prints it. Times are in seconds.
-
-    ``batch``: the number of the batch that it is merged with. ``estimate``: in how many seconds that ends. ``why``:
-    why it is not merged now, with the command for that.
-    """
-
-    position: int
-    id: str
-    into: str
-    priority: int
-    waiting: int
-    batch: int | None = None
-    estimate: float | None = None
-    why: str | None = None
-    next: str | None = None
 
 
 class SessionRow(Value):

@@ -1,4 +1,4 @@
-"""Read the jobs and comments of a merge request through ``glab api``, the REST interface of GitLab.
+"""Merge requests of GitLab through ``glab api``: find, open and update one, and read its jobs and comments.
 
 The names of fields are those of its documentation: merge_requests, jobs, discussions, members. All texts come from
 outside: control characters and secrets are removed here.
@@ -6,15 +6,22 @@ outside: control characters and secrets are removed here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TypeVar
-from urllib.parse import quote
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from liza.git.rules.remote_urls import Forge, RemoteRepository
-from liza.landing.forge_output import clean_address, clean_text, decode_output, read_pages
-from liza.landing.forge_program import run_forge, run_forge_end
+from liza.landing.forge import (
+    PullRequest,
+    clean_address,
+    clean_text,
+    decode_output,
+    read_pages,
+    run_forge,
+    run_forge_end,
+)
 from liza.landing.rules.feedback_text import MAX_OUTPUT
 from liza.landing.rules.request_feedback import CheckResult, RequestComment, RequestFeedback
 from liza.model.errors import ForgeSlow, LoginMissing, Missing
@@ -26,6 +33,7 @@ _MAX_USERS = 50  # users of one request: an address has a limit
 _FAILED = "failed"  # status of a job or a pipeline
 _STATES = {"opened": "OPEN", "locked": "OPEN", "closed": "CLOSED", "merged": "MERGED"}
 T = TypeVar("T")
+_OBJECT = dict[str, Any]
 
 
 class _MergeRequestRow(msgspec.Struct, frozen=True):
@@ -203,3 +211,56 @@ def _comment(note: _NoteRow, first: int, url: str, *, can_push: bool) -> Request
         path=None if position.new_path is None else clean_text(position.new_path),
         line=position.new_line or position.old_line,
     )
+
+
+class GitLabRequests(Value):
+    """Merge requests through ``glab api``. ``repository`` is the path of the project on ``host``, ``fork`` that of the
+    fork with the branch; None if the branch is in the project itself.
+
+    Not through ``glab mr``: `glab mr create` works only in a repository, in which it adds remotes.
+    """
+
+    host: str
+    repository: str
+    fork: str | None = None
+
+    def find_request(self, head: str, base: str) -> PullRequest | None:
+        where = urlencode({"state": "opened", "source_branch": head, "target_branch": base})
+        rows = decode_output(Forge.GITLAB, self._run("GET", f"?{where}"), list[_OBJECT], "merge request")
+        source = None if self.fork is None else self._read_id(self.fork)
+        own = [row for row in rows if row["source_project_id"] == (source or row["target_project_id"])]
+        return PullRequest(own[0]["iid"], own[0]["web_url"], own[0]["description"] or "") if own else None
+
+    def open_request(self, head: str, base: str, title: str, body: str) -> str:
+        fields: dict[str, str | int]
+        fields = {"source_branch": head, "target_branch": base, "title": title, "description": body}
+        if self.fork is None:
+            return str(_read_object(self._run("POST", "", fields)).get("web_url", ""))
+        # GitLab wants the request at the fork, and the number of the project.
+        fields["target_project_id"] = self._read_id(self.repository)
+        return str(_read_object(self._run("POST", "", fields, self.fork)).get("web_url", ""))
+
+    def update_request(self, number: int, body: str) -> None:
+        self._run("PUT", f"/{number}", {"description": body})
+
+    def _read_id(self, repository: str) -> int:
+        words = ("api", f"projects/{quote(repository, safe='')}", "--method", "GET", "--hostname", self.host)
+        number = _read_object(run_forge(Forge.GITLAB, *words)).get("id")
+        if not isinstance(number, int):
+            raise Missing(f"{Forge.GITLAB} printed no number of the project {repository}", f"{Forge.GITLAB} --version")
+        return number
+
+    def _run(
+        self, method: str, rest: str, fields: Mapping[str, str | int] | None = None, repository: str | None = None
+    ) -> str:
+        endpoint = f"projects/{quote(repository or self.repository, safe='')}/merge_requests{rest}"
+        words = ["api", endpoint, "--method", method, "--hostname", self.host]
+        if fields is None:
+            return run_forge(Forge.GITLAB, *words)
+        # As input: a long description does not fit on a command line.
+        words += ["--header", "Content-Type: application/json", "--input", "-"]
+        return run_forge(Forge.GITLAB, *words, text=msgspec.json.encode(fields).decode())
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    return decode_output(Forge.GITLAB, text, _OBJECT, "merge request")

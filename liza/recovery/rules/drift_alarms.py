@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from liza.alarms.rules import merge_alarms
-from liza.alarms.rules.merge_alarms import AbsentCheckout
 from liza.config.rules.settings import UnconfirmedSetting
+from liza.merging.rules import merge_alarms
+from liza.merging.rules.merge_alarms import AbsentCheckout
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.model import State
 

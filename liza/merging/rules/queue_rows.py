@@ -7,7 +7,25 @@ from datetime import datetime
 from liza.merging.rules import merge_queue
 from liza.model import targets
 from liza.model.model import State
-from liza.view.rules.structs import QueueRow
+from liza.model.value_classes import Value
+
+
+class QueueRow(Value):
+    """An approved task in the merge queue as `queue --json` prints it. Times are in seconds.
+
+    ``batch``: the number of the batch that it is merged with. ``estimate``: in how many seconds that ends. ``why``:
+    why it is not merged now, with the command for that.
+    """
+
+    position: int
+    id: str
+    into: str
+    priority: int
+    waiting: int
+    batch: int | None = None
+    estimate: float | None = None
+    why: str | None = None
+    next: str | None = None
 
 
 def queue_rows(state: State, now: datetime) -> tuple[QueueRow, ...]:

@@ -1,4 +1,4 @@
-"""Read the checks and comments of a pull request through ``gh``.
+"""Pull requests of GitHub through ``gh``: find, open and update one, and read its checks and comments.
 
 `gh pr view` has the checks, the REST interface the comments: its ids are those in the URLs, and it has the paths of
 commented files. All texts come from outside: control characters and secrets are removed here.
@@ -7,18 +7,27 @@ commented files. All texts come from outside: control characters and secrets are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from liza.git.rules.remote_urls import Forge, RemoteRepository
-from liza.landing.forge_output import clean_address, clean_text, decode_output, read_pages
-from liza.landing.forge_program import run_forge, run_forge_end
+from liza.landing.forge import (
+    PullRequest,
+    clean_address,
+    clean_text,
+    decode_output,
+    read_pages,
+    run_forge,
+    run_forge_end,
+)
 from liza.landing.rules.feedback_text import MAX_OUTPUT
 from liza.landing.rules.request_feedback import CheckResult, RequestComment, RequestFeedback
 from liza.model.errors import ForgeSlow, LoginMissing, Missing
 from liza.model.value_classes import Value
 
+_ROWS = list[dict[str, Any]]
 _VIEW_FIELDS = "number,state,headRefOid,isCrossRepository,statusCheckRollup"
 _JOB_URL = re.compile(r"https://([^/]+)/([^/]+/[^/]+)/actions/runs/(\d+)/job/(\d+)")
 _ANCHORS = {"issues": "issuecomment-", "comments": "discussion_r", "reviews": "pullrequestreview-"}
@@ -145,3 +154,40 @@ def _comment(row: _CommentRow, kind: str, *, is_request: bool) -> RequestComment
         line=row.line or row.original_line,
         is_request=is_request,
     )
+
+
+class GitHubRequests(Value):
+    """Pull requests through ``gh``. ``repository`` is HOST/OWNER/NAME. ``owner``: who has the fork with the branch;
+    None if the branch is in the repository itself.
+    """
+
+    repository: str
+    owner: str | None = None
+
+    def find_request(self, head: str, base: str) -> PullRequest | None:
+        fields = "number,url,body,isCrossRepository" + (",headRepositoryOwner" if self.owner else "")
+        where = ("--head", head, "--base", base, "--state", "open")
+        rows = decode_output(Forge.GITHUB, self._run("list", *where, "--json", fields), _ROWS, "pull request")
+        # A branch of this name in a fork is another branch.
+        own = [row for row in rows if self._is_own(row)]
+        return PullRequest(own[0]["number"], own[0]["url"], own[0]["body"]) if own else None
+
+    def open_request(self, head: str, base: str, title: str, body: str) -> str:
+        source = f"{self.owner}:{head}" if self.owner else head
+        words = ("--head", source, "--base", base, "--title", title, "--body-file", "-")
+        return _last_line(self._run("create", *words, text=body))
+
+    def update_request(self, number: int, body: str) -> None:
+        self._run("edit", str(number), "--body-file", "-", text=body)
+
+    def _is_own(self, row: Mapping[str, Any]) -> bool:
+        owner = (row["headRepositoryOwner"] or {}).get("login", "") if self.owner else ""
+        return bool(row["isCrossRepository"]) == bool(self.owner) and owner.lower() == (self.owner or "").lower()
+
+    def _run(self, *args: str, text: str | None = None) -> str:
+        return run_forge(Forge.GITHUB, "pr", *args, "--repo", self.repository, text=text)
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

@@ -7,34 +7,35 @@ from collections.abc import Iterator
 from typing import Any
 
 from liza.board import events
-from liza.crew.crew import Crew
+from liza.board.store import Board
 from liza.model.errors import LizaError, NoCrew
 from liza.model.model import Config
+from liza.model.paths import Paths
 
 QUIET_SECONDS = 0.1  # seconds without an event that end a change: the writes of one verb cause several events
 
 
-def watch_changes(crew: Crew, longest: float | None = None) -> Iterator[None]:
+def watch_changes(paths: Paths, board: Board, longest: float | None = None) -> Iterator[None]:
     """Yield now and after each change, and at least every ``longest`` seconds, None: every poll interval.
 
     A lease expires, and a supervisor exits, without a change.
     """
     events_queue: queue.Queue[Any] = queue.Queue()
     # Do not watch the locks: checking whether a supervisor runs touches its lock and would cause an endless loop.
-    watch = events.watch(crew.paths)
+    watch = events.watch(paths)
     watch.subscribe(events_queue)
     try:
         while True:
             yield None
-            _wait_for_event(events_queue, longest or _poll_interval(crew))
+            _wait_for_event(events_queue, longest or _poll_interval(board))
     finally:
         watch.close()
 
 
-def _poll_interval(crew: Crew) -> float:
+def _poll_interval(board: Board) -> float:
     """Poll interval in seconds; the default if the board cannot be read, so that the watch continues."""
     try:
-        return float(crew.board.read().config.poll_interval)
+        return float(board.read().config.poll_interval)
     except NoCrew:
         raise
     except LizaError:
