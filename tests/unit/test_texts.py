@@ -153,7 +153,7 @@ def test_every_setting_that_a_page_for_users_names_exists() -> None:
     named = {
         (page.name, name)
         for page in pages
-        for name in re.findall(r"\b(?:config\.|liza config [gs]et )([a-z_]+(?:\.[a-z_]+)?)", page.read_text())
+        for name in re.findall(r"(?<![/\w])(?:config\.|liza config [gs]et )([a-z_]+(?:\.[a-z_]+)?)", page.read_text())
     }
     assert len(named) > 40
     assert sorted((page, name) for page, name in named if name not in known) == []
