@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.config import config as verbs
 from liza.config.rules.setting_meanings import MEANINGS, USUAL, WRITTEN_BY_LIZA
 from liza.crew.crew import find_crew
 from liza.model.errors import UsageError
 from liza.printing import printing
 from liza.printing.columns import shorten_line
+from liza.project import config_verb as verbs
 
 Row = Mapping[str, Any]
 app = create_app("Read and change the settings of the board.")

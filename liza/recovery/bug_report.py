@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from liza import __version__
-from liza.config import config
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew_or_none
 from liza.git.runner import Git
 from liza.model.errors import LizaError, Missing, Refused
 from liza.model.target_names import is_url
 from liza.programs.session import run_directory
+from liza.project import config_verb as config
 from liza.recovery import doctor
 from liza.recovery.rules import report_files
 from liza.recovery.rules.report_files import ReportFile

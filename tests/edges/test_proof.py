@@ -15,7 +15,6 @@ from types import MappingProxyType
 import pytest
 from msgspec.structs import replace
 
-from liza.config.config import set_setting
 from liza.crew.crew import Crew, find_crew
 from liza.crew.result import Result
 from liza.git.runner import Git
@@ -27,6 +26,7 @@ from liza.merging.rules import merge_queue, merge_rules
 from liza.model.errors import Missing, Refused
 from liza.model.model import Config, Gate, Status
 from liza.project import environments
+from liza.project.config_verb import set_setting
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor
 from liza.recovery.findings import Finding

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.briefs.note import note
-from liza.config.config import set_setting
 from liza.printing import printing
+from liza.project.config_verb import set_setting
 from liza.tasks.block import BlockRequest, block
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add, unblock

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.config.config import set_setting
 from liza.crew.crew import Crew, find_crew
 from liza.git.hiding import brief_filter
 from liza.model.errors import Refused
 from liza.model.owned_work import find_current_work
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunRecord
+from liza.project.config_verb import set_setting
 from liza.project.init import InitOptions, init
 from liza.supervisor.worktree_files import WorktreeFiles, remove_worktree_files
 from liza.tasks.claim import claim

@@ -11,11 +11,11 @@ import pytest
 from liza.alarms import confinement
 from liza.alarms.current_alarms import find_alarms
 from liza.box import support
-from liza.config.config import set_setting
 from liza.crew.crew import find_crew
 from liza.model.alarm_kinds import AlarmKind
 from liza.model.errors import Missing
 from liza.model.model import Config, Confinement
+from liza.project.config_verb import set_setting
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor
 from liza.tasks.evidence import gather_evidence
