@@ -1,7 +1,7 @@
 """Commit spooled board revisions to the history, one git commit for each.
 
-The supervisors of a crew record together: whichever first sees that a batch is due writes it as a pack, and joins the
-packs of earlier batches (decision 019). A command without a supervisor records at its end.
+The supervisors of a crew record together: whichever first sees that a batch is due writes it as a pack, and git joins
+packs if there are many (decision 019). A command without a supervisor records at its end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from liza.board import archive_files
 from liza.board.spool import RecordedRevisions, Spool, SpoolItem
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
-from liza.git import board_history, history_packs
+from liza.git import board_history
 from liza.git.board_history import HistoryConflict, NewRevision
 from liza.model.errors import BoardInconsistent, LizaError, NotRegularFile
 from liza.model.paths import HISTORY_REF
@@ -55,7 +55,7 @@ def seconds_to_batch(crew: Crew) -> float | None:
 def record_history(crew: Crew, *, packed: bool = False) -> int:
     """Commit the spool in ascending order. Return the number of revisions; 0 if another process is recording.
 
-    ``packed``: write packs, and join them if there are many.
+    ``packed``: write packs, and let git join them if there are many.
     """
     lock = Lock(crew.paths.recorder_lock)
     count = 0
@@ -107,15 +107,17 @@ def _record_batch(crew: Crew, packed: bool) -> int:
 
     # Drop only what was read here: newer revisions are not recorded yet.
     try:
-        count, packs = _write_batch(crew, new_revisions(), packed)
+        count = board_history.record_revisions(crew.git, new_revisions(), packed=packed)
     except HistoryConflict as conflict:
         fields = conflict.message, conflict.hint, conflict.newest
         files.replace_unsynced(crew.paths.history_conflict, msgspec.json.encode(fields))
         return 0
     crew.paths.history_conflict.unlink(missing_ok=True)
     _report_unrecorded(crew, spool.drop_through(waiting[-1], recorded))
-    if packs:
-        _keep_packs_few(crew, packs)
+    if packed:
+        # The revisions are recorded already: a failure only leaves more packs.
+        with suppress(LizaError, OSError):
+            board_history.maintain_objects(crew.git)
     return count
 
 
@@ -179,32 +181,6 @@ def _report_unrecorded(crew: Crew, revisions: list[int]) -> None:
     if lines:
         with suppress(LizaError, OSError):
             crew.append_alert_log(lines)
-
-
-def _write_batch(crew: Crew, revisions: Iterator[NewRevision], packed: bool) -> tuple[int, tuple[str, ...]]:
-    if packed:
-        return board_history.record_packed(crew.git, revisions)
-    return board_history.record_revisions(crew.git, revisions), ()
-
-
-def _keep_packs_few(crew: Crew, new: tuple[str, ...]) -> None:
-    """Add the packs of a batch to the list of the history's packs, and join packs if there are many.
-
-    The revisions are recorded already: a failure only leaves more packs than necessary, or unlisted ones.
-    """
-    path = crew.paths.tx / "history-packs"
-    with suppress(LizaError, OSError):
-        try:
-            names = msgspec.json.decode(untrusted_files.read_record(path), type=decodable(tuple[str, ...]))
-        except (FileNotFoundError, NotRegularFile, msgspec.DecodeError):
-            # A link or a pipe is replaced below; else no pack would be listed again.
-            names = ()
-        names = (*names, *new)
-        # Before packs are joined: if that is cut short, the list still has all of them.
-        files.replace_unsynced(path, msgspec.json.encode(names))
-        joined = history_packs.join_packs(crew.git, names)
-        if joined != names:
-            files.replace_unsynced(path, msgspec.json.encode(joined))
 
 
 def _read_goal(crew: Crew) -> bytes | None:

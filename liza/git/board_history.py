@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import BinaryIO
 
-from liza.git import history_packs
 from liza.git.git_config import git_dirs
 from liza.git.runner import Git
 from liza.model.errors import GitFailed, Refused
@@ -26,6 +25,9 @@ BOARD_FILE = "state.yaml"
 GOAL_FILE = "goal.md"
 SETTINGS_FILE = "settings.json"
 ARCHIVE_DIRECTORY = "archive"
+MAX_PACKS = 10
+"""Number of small packs above which git joins them."""
+SMALL_PACK = 32 << 20  # bytes
 _TRAILER = "Liza-Revision"
 _REVISION = re.compile(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
@@ -78,31 +80,32 @@ class Revision(Value):
     commit: str
 
 
-def record_revisions(git: Git, commits: Iterable[NewRevision]) -> int:
+def record_revisions(git: Git, commits: Iterable[NewRevision], *, packed: bool = False) -> int:
     """Commit revisions in one batch and return their number. Revisions that are recorded already are skipped.
 
-    One text at a time is in memory. Raises ValueError if the revisions do not ascend, HistoryConflict, GitFailed if git
+    ``packed``: write a pack also for a small batch, which git would write as loose objects. One text at a time is in
+    memory. Raises ValueError if the revisions do not ascend, HistoryConflict, GitFailed if git
     fails, WriteFailed if the disk is full; then none was recorded.
     """
     with _fast_import_input(git) as file:
         count = _write_stream(git, commits, file)
         if count:
-            git.raw(*_FAST_IMPORT, stdin=file, timeout=600)
+            importing = git.with_environment(**_PACK_ANY_SIZE) if packed else git
+            importing.raw(*_FAST_IMPORT, stdin=file, timeout=600)
     return count
 
 
-def record_packed(git: Git, commits: Iterable[NewRevision]) -> tuple[int, tuple[str, ...]]:
-    """As ``record_revisions``, but write a pack also for a small batch, which git would write as loose objects.
+def maintain_objects(git: Git) -> None:
+    """Let git join small packs if there are many. No object is pruned, and no reflog expires.
 
-    Return the number of revisions and the names of the packs.
+    `git maintenance run --task=incremental-repack` joins only two of several packs of equal size. Raises GitFailed,
+    OSError.
     """
-    with _fast_import_input(git) as file:
-        count = _write_stream(git, commits, file)
-        if not count:
-            return 0, ()
-        packing = git.with_environment(**_PACK_ANY_SIZE)
-        output = packing.raw(*_FAST_IMPORT, "--export-pack-edges=/dev/stdout", stdin=file, timeout=600)
-    return count, history_packs.parse_pack_edges(output)
+    packs = (git_dirs(git)[1] / "objects" / "pack").glob("*.pack")
+    small = [path for path in packs if path.stat().st_size < SMALL_PACK and not path.with_suffix(".keep").exists()]
+    if len(small) > MAX_PACKS:
+        for words in (("write",), ("repack", f"--batch-size={SMALL_PACK}"), ("expire",)):
+            git.raw("multi-pack-index", *words, "--no-progress", timeout=600)
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 from liza.box.box import Box
-from liza.git import history_packs
 from liza.git.git_config import git_dirs
 from liza.git.run_git import BASE_PREFIX, REMOTE, format_alternates
 from liza.git.run_refs import ImportRefused, read_tip
@@ -127,25 +126,9 @@ def import_lfs(git: Git, store: RunStore) -> None:
             _copy_verified(store.git_dir, path, target)
 
 
-def join_packs(git: Git) -> None:
-    """Join the packs of earlier imports if there are many: each of them costs every git a look.
-
-    The caller holds the lock of the list of packs. Raises GitFailed, OSError.
-    """
-    path = _pack_list(git_dirs(git)[1])
-    names = (untrusted_files.read_if_exists(path) or b"").decode().split()
-    joined = history_packs.join_packs(git, names)
-    if list(joined) != names:
-        atomic.write(path, "".join(f"{name}\n" for name in joined).encode(), sync=False)
-
-
 def forget_packs(git: Git) -> None:
-    """Remove the list of the packs that imports made: the crew goes, the packs stay. Idempotent."""
-    _pack_list(git_dirs(git)[1]).unlink(missing_ok=True)
-
-
-def _pack_list(common: Path) -> Path:
-    return common / "liza-packs"
+    """Remove the list of packs that version 0.1 kept in the git directory. Idempotent."""
+    (git_dirs(git)[1] / "liza-packs").unlink(missing_ok=True)
 
 
 def remove_incoming(git: Git, slot: str) -> None:
@@ -273,7 +256,6 @@ def _move_packs(packs: Sequence[Path], directory: Path) -> None:
             crash_points.point("import", f"moved{suffix}")
     if packs:
         files.fsync_directory(directory)
-        files.append_synced(_pack_list(directory.parent.parent), "".join(f"{pack.stem}\n" for pack in packs).encode())
 
 
 def _list_lfs(git_dir: Path) -> Iterator[str]:

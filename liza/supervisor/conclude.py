@@ -90,8 +90,6 @@ def _import_commits(crew: Crew, record: RunRecord | None) -> None:
     if record is not None and record.worktree:
         # Only the name of the record's path is used: an agent can write any path into the record.
         run_commits.try_import(crew, Path(record.worktree).name, record.run)
-        with suppress(LizaError, OSError):  # it only makes git faster
-            crew.worktrees.join_packs()
 
 
 def note_account_obstacle(

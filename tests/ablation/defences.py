@@ -174,10 +174,6 @@ def _keeping_none(was: Callable[..., Any]) -> Any:
     return lambda path, next_path, lowest: was(path, next_path, 1 << 60)
 
 
-def _as_listed(was: Callable[..., Any]) -> Any:
-    return lambda directory, name: all((directory / f"{name}{suffix}").is_file() for suffix in (".idx", ".pack"))
-
-
 def _drops_all(was: Callable[..., Any]) -> Any:
     def drop_through(self: Any, revision: int, recorded: Any) -> Any:
         recorded.numbers |= set(range(1, revision + 1))
@@ -526,11 +522,6 @@ TABLE: dict[str, Defence] = {
             f"{RECORD}test_a_spooled_revision_that_cannot_be_read_is_kept_and_the_others_are_recorded",
             f"{RECORD}test_a_revision_that_could_not_be_read_when_it_was_recorded_is_not_deleted",
         ),
-    ),
-    "names of packs": Defence(
-        "a name planted in the list of packs leads to no file elsewhere, and stops no joining",
-        {"liza.git.history_packs:_is_joinable": _as_listed},
-        (f"{RECORD}test_names_planted_in_the_list_of_packs_delete_no_file_and_no_object_and_stop_no_joining",),
     ),
     "journal of the spool": Defence(
         "a long journal keeps the records of the revisions that can still be restored from the spool",

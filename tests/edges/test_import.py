@@ -305,17 +305,6 @@ def test_an_import_on_a_full_disk_changes_nothing(slots: BoxedSlots) -> None:
     assert slots.trees.import_run("s1") == commit
 
 
-@pytest.mark.campaign
-def test_many_imports_do_not_leave_many_packs(slots: BoxedSlots) -> None:
-    for number in range(9):
-        slots.commit(f"{number}.txt")
-        slots.trees.import_run("s1")
-    slots.trees.join_packs()
-    assert len(list((slots.repo / ".git" / "objects" / "pack").glob("*.pack"))) < 4
-    assert git(slots.repo, "fsck", "--no-dangling") == ""
-    assert git(slots.repo, "log", "--format=%s", "task/t").splitlines()[:9] == [f"{n}.txt" for n in range(8, -1, -1)]
-
-
 def test_two_imports_at_once_bring_the_same_commit(slots: BoxedSlots) -> None:
     commit = slots.commit("new.txt")
     with ThreadPoolExecutor(2) as pool:

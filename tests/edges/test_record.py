@@ -17,7 +17,7 @@ from liza.alarms import current_alarms
 from liza.board import revision_journal
 from liza.crew import recorder
 from liza.crew.crew import Crew, find_crew
-from liza.git import board_history, history_packs
+from liza.git import board_history
 from liza.git.board_history import NewRevision
 from liza.git.runner import Git
 from liza.model.alarm_kinds import Alarm, AlarmKind
@@ -32,8 +32,6 @@ from liza.system import untrusted_files
 from liza.system.locks import Lock
 from liza.tasks import archive
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.rules.backlog import TaskFields
-from liza.tasks.task import add
 from liza.view.history import history as shown
 from tests.campaign import forks
 from tests.conftest import FakeClock, git, variant
@@ -246,8 +244,8 @@ def test_a_long_spool_is_recorded_in_several_batches_so_that_few_boards_are_in_m
     sizes: list[int] = []
     record = board_history.record_revisions
 
-    def record_and_count(git: Git, new: Iterable[NewRevision]) -> int:
-        sizes.append(record(git, new))
+    def record_and_count(git: Git, new: Iterable[NewRevision], *, packed: bool) -> int:
+        sizes.append(record(git, new, packed=packed))
         return sizes[-1]
 
     monkeypatch.setattr(board_history, "record_revisions", record_and_count)
@@ -259,64 +257,16 @@ def test_a_long_spool_is_recorded_in_several_batches_so_that_few_boards_are_in_m
     assert crew.board.spool.revisions() == []
 
 
-@pytest.mark.campaign
-def test_supervisors_join_the_packs_of_the_history_and_none_of_a_person(repo: Path, clock: FakeClock) -> None:
+def test_git_joins_the_packs_of_the_history_and_prunes_nothing(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
-    git(repo, "repack", "-adq")
     (repo / "mine.txt").write_text("mine\n")
-    mine, loose = _packs(repo), git(repo, "hash-object", "-w", "mine.txt")
-    for number in range(1, 41):
+    loose = git(repo, "hash-object", "-w", "mine.txt")
+    for number in range(1, 36):
         _revise(crew, number)
         recorder.record_history(crew, packed=True)
-    assert mine <= _packs(repo)
-    assert len(_packs(repo) - mine) < history_packs.MAX_PACKS
-    assert (repo / ".git/objects" / loose[:2] / loose[2:]).is_file()
-    assert [number for number, _ in recorded(repo)] == list(range(41, 0, -1))
-    assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
-
-
-@pytest.mark.campaign
-def test_the_history_of_a_crew_is_at_most_three_times_as_large_as_its_journal(repo: Path, clock: FakeClock) -> None:
-    crew = begun(repo, "x", clock)
-    rows = [TaskFields(id=f"t{n}", description="a", done_when="b", scope="c", spec_ref="README.md") for n in range(50)]
-    add(crew, rows)
-    git(repo, "repack", "-adq")
-    before, journal = _packs(repo), crew.paths.journal.stat().st_size
-    for number in range(1, 251):
-        _revise(crew, number)
-        if number % 4 == 0:
-            recorder.record_history(crew, packed=True)
-    new = [path for name in _packs(repo) - before for path in (repo / ".git/objects/pack").glob(f"{name}.*")]
-    assert sum(path.stat().st_size for path in new) <= 3 * (crew.paths.journal.stat().st_size - journal)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize(
-    "point",
-    [
-        "git.pack-objects",
-        variant("deleted.pack#1"),
-        "deleted.pack#2",
-        variant("deleted.pack#7"),
-        variant("renamed.history-packs#2"),
-    ],
-)
-def test_a_recorder_killed_while_it_joins_packs_loses_nothing_and_the_next_one_joins_the_rest(
-    repo: Path, clock: FakeClock, point: str
-) -> None:
-    crew = begun(repo, "x", clock)
-    git(repo, "repack", "-adq")
-    mine = _packs(repo)
-    for number in range(1, history_packs.MAX_PACKS):
-        _revise(crew, number)
-        recorder.record_history(crew, packed=True)
-    _revise(crew, 90)
-    assert forks.run(lambda: recorder.record_history(crew, packed=True), point) == -signal.SIGKILL
-    for number in range(91, 91 + history_packs.MAX_PACKS):
-        _revise(crew, number)
-        recorder.record_history(crew, packed=True)
-    assert len(_packs(repo) - mine) <= history_packs.MAX_PACKS
-    assert len(recorded(repo)) == 2 * history_packs.MAX_PACKS + 1
+    assert len(_packs(repo)) <= board_history.MAX_PACKS + 1
+    assert git(repo, "cat-file", "blob", loose) == "mine"
+    assert [number for number, _ in recorded(repo)] == list(range(36, 0, -1))
     assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
 
 
@@ -331,89 +281,6 @@ def test_the_archive_of_an_earlier_crew_is_not_restored_for_a_new_one(repo: Path
     second = begun(repo, "y", clock)
     assert board_history.list_archive(second.git) == {}
     assert archive.restore_files(second, "human:ann").names == ()
-
-
-@pytest.mark.campaign
-def test_packs_are_joined_into_one_despite_size_limits(repo: Path, clock: FakeClock) -> None:
-    crew = begun(repo, "x", clock)
-    git(repo, "repack", "-adq")
-    git(repo, "config", "pack.packSizeLimit", "1m")
-    mine = _packs(repo)
-    for number in range(1, history_packs.MAX_PACKS + 1):
-        with crew.change("human:ann", f"note {number}") as tx:
-            tx.state = tx.state.with_agent(f"coder-{number}", Agent(role="coder", status="OFFLINE"))
-        incompressible = os.urandom(200_000).hex()
-        crew.paths.specs.mkdir(exist_ok=True)
-        (crew.paths.specs / "goal.md").write_text(incompressible)
-        recorder.record_history(crew, packed=True)
-    assert len(_packs(repo) - mine) == 1
-
-
-def test_packs_are_not_joined_on_a_nearly_full_disk(
-    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crew = begun(repo, "x", clock)
-    git(repo, "repack", "-adq")
-    mine = _packs(repo)
-    monkeypatch.setattr(history_packs, "_free_bytes", lambda directory: 1000)
-    for number in range(1, history_packs.MAX_PACKS + 3):
-        _revise(crew, number)
-        recorder.record_history(crew, packed=True)
-    assert len(_packs(repo) - mine) == history_packs.MAX_PACKS + 2
-    monkeypatch.undo()
-    _revise(crew, 20)
-    recorder.record_history(crew, packed=True)
-    assert len(_packs(repo) - mine) < history_packs.MAX_PACKS
-
-
-def test_a_pipe_where_the_packs_are_listed_is_replaced(repo: Path, clock: FakeClock) -> None:
-    crew = begun(repo, "x", clock)
-    listed = crew.paths.tx / "history-packs"
-    os.mkfifo(listed)
-    _revise(crew, 1)
-    recorder.record_history(crew, packed=True)
-    assert listed.is_file()
-    assert len(msgspec.json.decode(listed.read_bytes())) == 1
-
-
-def test_a_pack_that_a_person_keeps_is_not_joined(repo: Path, clock: FakeClock) -> None:
-    crew = begun(repo, "x", clock)
-    _revise(crew, 1)
-    recorder.record_history(crew, packed=True)
-    names = msgspec.json.decode((crew.paths.tx / "history-packs").read_bytes())
-    kept = repo / ".git/objects/pack" / f"{names[0]}.keep"
-    kept.touch()
-    for number in range(2, 12):
-        _revise(crew, number)
-        recorder.record_history(crew, packed=True)
-    assert kept.with_suffix(".pack").is_file()
-
-
-def test_names_planted_in_the_list_of_packs_delete_no_file_and_no_object_and_stop_no_joining(
-    repo: Path, clock: FakeClock
-) -> None:
-    crew = begun(repo, "x", clock)
-    (repo / "mine.txt").write_text("mine, in no commit")
-    loose = git(repo, "hash-object", "-w", "mine.txt")
-    packed = subprocess.run(
-        ["git", "pack-objects", "-q", ".git/objects/pack/pack"], cwd=repo, input=loose, text=True, capture_output=True
-    )
-    (repo / ".git/objects" / loose[:2] / loose[2:]).unlink()
-    name = f"pack-{packed.stdout.strip()}"
-    outside = [repo / f".git/objects/x{suffix}" for suffix in (".idx", ".pack")]
-    for path in outside:
-        shutil.copy(repo / f".git/objects/pack/{name}{path.suffix}", path)
-    planted = ["../x", str(repo / ".git/objects/x"), "pack-*", "", f"../pack/{name}", name]
-    for number in range(1, history_packs.MAX_PACKS + 3):
-        listed = crew.paths.tx / "history-packs"
-        names = msgspec.json.decode(listed.read_bytes()) if listed.exists() else []
-        listed.write_bytes(msgspec.json.encode([*planted, *names]))
-        _revise(crew, number)
-        recorder.record_history(crew, packed=True)
-    assert len(_packs(repo)) <= history_packs.MAX_PACKS
-    assert all(path.is_file() for path in outside)
-    assert git(repo, "cat-file", "blob", loose) == "mine, in no commit"
-    assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
 
 
 def test_a_batch_is_due_when_the_crew_is_quiet_after_its_interval_or_when_it_is_large_enough(

@@ -189,11 +189,6 @@ class SlotAccess(Value, dict=True):
                 lambda tip: self._show_commit(slot, branch, tip),
             )  # fmt: skip
 
-    def join_packs(self) -> None:
-        """Join the packs that imports made, unless another process does. Raises GitFailed, OSError."""
-        with suppress(LockTimeout), lock_path(self.paths.locks / "import-packs.lock", 0):
-            run_import.join_packs(self.git)
-
     def remove_incoming(self) -> None:
         """Remove what killed imports left. One that runs now is not touched. Raises OSError."""
         for slot in run_import.list_incoming(self.git):
