@@ -272,10 +272,6 @@ def test_an_origin_that_asks_for_a_password_fails_at_once(
     assert "it asks for a login: git@host: Permission denied (publickey)" in told
     assert told.endswith("→ git ls-remote origin")
     assert "-oBatchMode=yes" in (tmp_path / "bin" / "ssh.calls").read_text()
-    # A command that an agent configures does not run.
-    git(crew.root, "config", "core.sshCommand", f"touch {tmp_path}/ran;")
-    assert failure(crew).endswith("→ git ls-remote origin")
-    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.campaign
