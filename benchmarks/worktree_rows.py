@@ -12,7 +12,7 @@ from benchmarks.options import Options
 from benchmarks.rows import Row, Samples, summarize
 from benchmarks.timing import milliseconds
 from liza.git.runner import Git
-from liza.git.slots.pool import Worktrees
+from liza.git.worktrees import Worktrees
 from liza.model.paths import Paths
 
 RIVAL = "git worktree add"

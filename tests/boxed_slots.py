@@ -12,10 +12,9 @@ from liza.box.box import Mount, MountKind
 from liza.box.run_mounts import Surroundings, build_slot_box
 from liza.box.support import find_program
 from liza.box.surroundings import read_surroundings
-from liza.git import run_git
-from liza.git.hiding import brief_filter, slot_excludes
+from liza.git import hiding, run_git
 from liza.git.runner import Git
-from liza.git.slots.pool import Worktrees
+from liza.git.worktrees import Worktrees
 from liza.model.paths import BoxPaths, Paths
 from tests.conftest import git
 
@@ -35,8 +34,8 @@ class BoxedSlots:
         if not git(self.repo, "branch", "--list", "integration"):
             git(self.repo, "branch", "integration")
         self.paths.locks.mkdir(parents=True, exist_ok=True)
-        slot_excludes.ignore_liza_dirs(Git(self.repo), self.paths)
-        brief_filter.install_filter(Git(self.repo))
+        hiding.ignore_liza_dirs(Git(self.repo))
+        hiding.install_filter(Git(self.repo))
         self.claim(self.task, self.run_name)
         return self
 

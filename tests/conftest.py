@@ -251,7 +251,7 @@ def until(holds: Callable[[], object], what: str) -> None:
 def worktree_of(root: Path, task: str) -> Path:
     """The path that ``liza path`` prints: a link beside the slots of the crew of ``root``."""
     record = root / ".liza" / "worktrees.json"
-    slots = json.loads(record.read_text())["place"] if record.exists() else root / ".worktrees" / ".slots"
+    slots = json.loads(record.read_text())["place"] if record.exists() else root.with_name(f"{root.name}.worktrees")
     return Path(slots, "tasks", task)
 
 

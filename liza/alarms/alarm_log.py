@@ -17,13 +17,13 @@ from liza.breaker import breaker_signals
 from liza.breaker.rules.breaker_trips import is_worth_a_check
 from liza.crew import keeper_start, logged_alarms
 from liza.crew.crew import Crew
+from liza.merging import drift
+from liza.merging.drift import RepositoryStamp
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import LizaError, NotRegularFile, WriteFailed
 from liza.model.model import State, Task
 from liza.model.paths import Paths
 from liza.model.value_classes import Value, decodable
-from liza.recovery import drift
-from liza.recovery.drift_cache import RepositoryStamp
 from liza.system import untrusted_files
 from liza.system.files import BOARD_MODE, replace_unsynced
 from liza.system.locks import try_lock_path
@@ -102,7 +102,7 @@ def _check_locked(crew: Crew, state: State, changed_at: float) -> AlarmNews:
     seconds = _seconds_to_check(last, state.revision, changed_at, now)
     if seconds != 0:
         return AlarmNews(next_check=seconds)
-    stamp = drift.stamp_repository(crew, state)
+    stamp = drift.stamp_repository(crew.paths, state)
     is_same = last is not None and (last.revision, last.stamp) == (state.revision, stamp)
     if last is not None and is_same and 0 <= now - last.found_at < state.config.poll_interval:
         _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, last.found_at, last.breaker))

@@ -16,13 +16,13 @@ from liza.board import archive_files, revision_journal, signals
 from liza.config import confirmed_settings
 from liza.crew import deleted_parts, recorder
 from liza.crew.crew import Crew
-from liza.git import ref_names
-from liza.git.slots import relocate, slot_records, stuck_slots
+from liza.git import ref_names, slot_records, slots_directory
 from liza.guards import guard_files, session_guards
 from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_TOML
 from liza.landing import branch_backup, sync_failures
 from liza.landing.rules import backup_rules, poll_rules
-from liza.merging import epic_branches, merge_blocker
+from liza.merging import drift, epic_branches, merge_blocker
+from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import LizaError, SharedPathBlocked
 from liza.model.model import State, Status, StoppedProcesses, SupervisorExit
@@ -30,8 +30,7 @@ from liza.model.owned_work import find_current_work
 from liza.model.paths import branch_of
 from liza.model.value_classes import replace
 from liza.programs.session import run_directory
-from liza.recovery import drift, drift_cache, lost_worktrees, stopped_processes
-from liza.recovery.rules.drift_alarms import RepositoryDrift
+from liza.recovery import lost_worktrees, stopped_processes
 from liza.system import files
 from liza.tasks import draft_specs
 from liza.tasks.rules.drafts import MissingParts
@@ -76,7 +75,6 @@ def find_alarms(
         exits={name: left for name in state.agents if (left := read_supervisor_exit(crew, name)) is not None},
         unsupervised=frozenset(name for name in unwatched if _is_unsupervised(crew, state, name)),
         stopped=_find_stopped(crew, state),
-        stuck_slots=_find_stuck_slots(crew),
         missing_parts=find_missing_parts(crew, state) if lacks is None else lacks,
         no_progress=_stuck_agents(crew, state),
         unpriced=costs.unpriced_budget_reason(crew, state),
@@ -147,7 +145,7 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         except SharedPathBlocked as error:
             yield Alarm(AlarmKind.PLACE_BROKEN, "worktrees", f"{error.message}: no task can be merged", error.hint)
     with suppress(LizaError, OSError):
-        if ref_names.has_branch_named_task(relocate.find_common_dir(crew.paths.root)):
+        if ref_names.has_branch_named_task(slots_directory.find_common_dir(crew.paths.root)):
             conflict = ref_names.ref_conflict_error("task", branch_of("<id>"), ref_names.list_branches(crew.git))
             yield Alarm(
                 AlarmKind.BRANCH_IN_THE_WAY, "task", f"{conflict.message}: no new task can be claimed", conflict.hint
@@ -197,28 +195,20 @@ def _notice_alarms(crew: Crew) -> Iterator[Alarm]:
 def _find_stopped(crew: Crew, state: State) -> StoppedProcesses:
     """Stopped processes of the crew; none if the process table cannot be read."""
     try:
-        return stopped_processes.find_stopped(crew, state.agents)
+        return stopped_processes.find_stopped(crew.paths, state.agents)
     except OSError:
         return StoppedProcesses()
 
 
-def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:
-    """Slots that were set aside; empty if they cannot be listed: `liza doctor` reports that."""
-    try:
-        return tuple(str(path) for path in stuck_slots.list_retired(crew.paths.slot("x").parent))
-    except OSError:
-        return ()
-
-
 def _repository(crew: Crew, state: State) -> RepositoryDrift:
-    """Changes made to the repository from outside; the cached result of the last check if git fails.
+    """Changes made to the repository from outside; none if git fails.
 
     The other alarms are reported all the same; `liza doctor` reports why git fails.
     """
     try:
-        return drift.current_drift(crew, state)
+        return drift.detect_drift(crew, state)
     except (LizaError, OSError):
-        return drift_cache.read_cache(crew.paths).seen
+        return RepositoryDrift()
 
 
 def find_missing_login(crew: Crew, agents: Iterable[str]) -> str:

@@ -12,8 +12,7 @@ from liza.breaker.rules.breaker_trips import open_trips
 from liza.briefs import inbox
 from liza.briefs.rules.message_rules import Message, list_quotable
 from liza.crew.crew import Crew
-from liza.git import sparse_checkout, survey
-from liza.git.slots import slot_setup
+from liza.git import slot_setup, sparse_checkout, survey
 from liza.model.errors import LizaError
 from liza.model.history_events import FRAMING_EVENTS, HistoryEvent, session_end
 from liza.model.model import Anomaly, Discovery, FailedCheck, State, Task

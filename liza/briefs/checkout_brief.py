@@ -22,7 +22,7 @@ from liza.briefs.brief_writer import BeaconTopic, format_beacon
 from liza.briefs.instructions_file import BlockPlacement, BlockSite, hide_from_git, place_block, remove_placed
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew
-from liza.git.hiding import brief_filter
+from liza.git import hiding
 from liza.model.errors import LizaError
 from liza.model.model import State, Status
 from liza.model.paths import Paths
@@ -146,7 +146,7 @@ def _place(crew: Crew, preset: Preset, directory: CheckoutRunDir) -> BlockPlacem
     if state.config.brief == "prompt":
         return BlockPlacement(None, "config.brief is prompt")
     context = GeneralContext(state, directory.run, current_person(), crew.clock.now(), root, liza_path())
-    names = brief_filter.find_bindable(git, preset.instructions)
+    names = hiding.find_bindable(git, preset.instructions)
     site = BlockSite(git, git, root, directory)
     try:
         placement = place_block(site, preset, compose_general_block(context), names)

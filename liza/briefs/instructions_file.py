@@ -16,7 +16,7 @@ from pathlib import Path
 
 from liza.briefs.brief_context import BriefContext
 from liza.briefs.brief_writer import compose_brief
-from liza.git.hiding import brief_filter
+from liza.git import hiding
 from liza.git.runner import Git
 from liza.model.model import Goal, State, Status, Task
 from liza.model.paths import Paths
@@ -175,24 +175,20 @@ def place_block(
     suitable file nothing is written, and the placement says why. Raises LizaError, OSError.
     """
     run, key = site.directory.run, site.directory.block_key()
-    brief_filter.bind_filter(site.repository, (*names, *others), run, key)
+    hiding.bind_filter(site.repository, (*names, *others), run, key)
     only_names = replace(preset, instructions=tuple(names), creates=preset.creates if preset.creates in names else "")
     # Git would take the new file for the tracked one, and its removal for a deletion.
     new = only_names.new_instructions_file
-    if (
-        new
-        and not any(os.path.lexists(site.worktree / name) for name in names)
-        and brief_filter.is_left_out(site.git, new)
-    ):
+    if new and not any(os.path.lexists(site.worktree / name) for name in names) and hiding.is_left_out(site.git, new):
         return BlockPlacement(None, f"the sparse checkout leaves {new} out")
     placement = write_block(site.worktree, only_names, site.directory, block)
     if placement.file is None or placement.file in names:
         return placement
-    if not brief_filter.find_bindable(site.git, (placement.file,)):
+    if not hiding.find_bindable(site.git, (placement.file,)):
         remove_block(site.worktree, site.directory)
         return BlockPlacement(None, f"another git filter is set for {placement.file}")
     # One of the names is a symlink: git sees the block under the name of its target.
-    brief_filter.bind_filter(site.repository, (*names, placement.file, *others), run, key)
+    hiding.bind_filter(site.repository, (*names, placement.file, *others), run, key)
     return placement
 
 
@@ -203,12 +199,12 @@ def hide_from_git(site: BlockSite, files: Iterable[str], created: Collection[str
     """
     hidden = []
     for file in files:
-        if brief_filter.is_tracked(site.git, file):
-            brief_filter.refresh_index_entry(site.git, file)
-        elif file in created or not brief_filter.read_without_blocks(site.git, file):
+        if hiding.is_tracked(site.git, file):
+            hiding.refresh_index_entry(site.git, file)
+        elif file in created or not hiding.read_without_blocks(site.git, file):
             hidden.append(file)
     if hidden:
-        brief_filter.hide_files(site.repository, hidden, site.directory.run)
+        hiding.hide_files(site.repository, hidden, site.directory.run)
 
 
 def remove_placed(site: BlockSite) -> None:
@@ -216,9 +212,9 @@ def remove_placed(site: BlockSite) -> None:
     file = find_block_file(site.worktree, site.directory)
     remove_block(site.worktree, site.directory)
     if file is not None and (site.worktree / file).exists():
-        brief_filter.refresh_index_entry(site.git, file)
-    brief_filter.unbind_filter(site.repository, site.directory.run)
-    brief_filter.unhide_files(site.repository, site.directory.run)
+        hiding.refresh_index_entry(site.git, file)
+    hiding.unbind_filter(site.repository, site.directory.run)
+    hiding.unhide_files(site.repository, site.directory.run)
 
 
 _SAMPLE_AGENT = "coder-0"  # no crew has it: agents are numbered from 1
@@ -242,10 +238,10 @@ def written_sample(paths: Paths, repository: Git, git: Git, presets: Sequence[Pr
             sites.append(site)
             only = replace(presets[0], instructions=(name,), creates="")
             block = _compose_sample(directory.run, paths.root, git.directory)
-            placement = place_block(site, only, block, brief_filter.find_bindable(git, (name,)))
+            placement = place_block(site, only, block, hiding.find_bindable(git, (name,)))
             if placement.file is not None:
                 hide_from_git(site, (placement.file,))
-                contents[placement.file] = brief_filter.read_without_blocks(git, placement.file)
+                contents[placement.file] = hiding.read_without_blocks(git, placement.file)
         yield contents
     finally:
         for site in sites:

@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.crew.crew import Crew
+from liza.crew.result import Result
 from liza.printing import printing
 from liza.recovery import restore as verbs
+from liza.supervisor.down import down
 
 app = create_app()
 
@@ -20,4 +23,8 @@ def restore(
     as_json: JsonOption = False,
 ) -> None:
     """Restore a board that is missing or unreadable. The present file is kept in .liza/tx."""
-    printing.print_result(verbs.restore(verbs.find_crew_or_lost(), last_good, stop), as_json)
+    printing.print_result(verbs.restore(verbs.find_crew_or_lost(), last_good, _down_now if stop else None), as_json)
+
+
+def _down_now(crew: Crew) -> Result:
+    return down(crew, now=True)

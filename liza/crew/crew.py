@@ -17,12 +17,11 @@ from liza.box.surroundings import read_surroundings
 from liza.config import confirmed_settings
 from liza.config.rules import settings
 from liza.crew import deleted_parts, moved_repository
+from liza.git import slot_records, slots_directory
 from liza.git.git_config import git_dirs
-from liza.git.rules import slots_location
 from liza.git.runner import Git
-from liza.git.slots import slot_records, slots_directory
-from liza.git.slots.pool import Worktrees
 from liza.git.survey import begin_command, survey
+from liza.git.worktrees import Worktrees
 from liza.model.derived import restart_planning_rounds, update_derived_fields
 from liza.model.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
 from liza.model.model import Clock, Confinement, Task
@@ -186,7 +185,7 @@ def find_crew_or_none(start: Path | None = None, clock: Clock | None = None) -> 
 
 
 def _find_root(start: Path) -> Path | None:
-    """Root of the nearest crew: a directory at or above ``start``, or the root named by the mark file above a slot."""
+    """Root of the nearest crew: a directory at or above ``start``, or that of a slot."""
     for directory in (start, *start.parents):
         if _has_board(directory) and ((directory / ".git").exists() or Paths(directory).pins.exists()):
             # Without either, .liza is of another program, and a repository below has nothing to do with it.
@@ -295,7 +294,7 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
     """Open the crew of the repository at ``root``. Raises Refused, LizaError."""
     # Resolve links: processes of a session are found by the root path in their environment.
     paths = Paths(root.resolve())
-    slots_location.refuse_line_break(paths.root)
+    slots_directory.refuse_line_break(paths.root)
     for path in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs):
         if path.is_symlink():
             raise Refused(f"{path} is a link; it must be a directory in the repository", f"ls -l {path}")
@@ -304,9 +303,5 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
         current, moved_reason = replace(paths, chosen_slots=record.directory), None
     else:
         current, moved_reason = moved_repository.repair_location(paths, record)
-    if moved_reason is None and (paths.root / ".worktrees").is_dir():
-        # Where the checkout cannot be written, as in a box, the next command moves them.
-        with suppress(OSError):
-            slot_records.move_links(current, {paths.slots, current.slots, record.directory if record else paths.slots})
     program_path.remove_unsafe_entries(current.slots)
     return Crew(current, clock or SystemClock(), moved_reason=moved_reason)

@@ -15,8 +15,7 @@ from liza.config import confirmed_settings
 from liza.config.rules import settings
 from liza.crew.crew import Crew
 from liza.crew.deleted_parts import AGAIN, describe_damage, find_survivors
-from liza.git import board_history
-from liza.git.hiding import brief_filter, slot_excludes
+from liza.git import board_history, hiding
 from liza.model.errors import BoardInconsistent, Missing, Refused
 from liza.model.model import Config, ProcessIdentity, State
 from liza.model.paths import Paths
@@ -37,7 +36,7 @@ def create_layout(crew: Crew) -> None:
         directory.mkdir(mode=0o755, exist_ok=True)
     for directory in (crew.paths.logs, crew.paths.runs):
         directory.mkdir(mode=0o700, exist_ok=True)
-    slot_excludes.ignore_liza_dirs(crew.git, crew.paths)
+    hiding.ignore_liza_dirs(crew.git)
     copy_texts(crew.paths)
 
 
@@ -51,7 +50,7 @@ def recreate_layout(crew: Crew) -> Crew:
     confirmed_settings.create_pins(crew.paths)
     crew = Crew(crew.paths, crew.clock)
     create_layout(crew)
-    brief_filter.install_filter(crew.git)
+    hiding.install_filter(crew.git)
     return crew
 
 

@@ -10,12 +10,11 @@ import shlex
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
+from liza.git import slots_directory
 from liza.git.git_config import git_dirs
-from liza.git.rules.slots_location import SlotsRecord
 from liza.git.runner import Git
-from liza.git.slots import relocate, slots_directory
+from liza.git.slots_directory import SlotsRecord
 from liza.model.errors import LizaError, LockTimeout, Refused
 from liza.model.paths import HISTORY_REF, Paths
 from liza.model.session_ends import StopReason
@@ -41,8 +40,7 @@ def repair_location(paths: Paths, record: SlotsRecord | None) -> tuple[Paths, st
     if not paths.state.exists() and not paths.write_intent.exists():
         return paths, None
     refuse_foreign(paths, record)
-    common = relocate.find_common_dir(paths.root)
-    old = record or _reconstruct_record(paths, common)
+    old = record or slots_directory.reconstruct_record(paths, os.environ)
     if old.root != paths.root:
         agents = _wait_for_supervisors(paths)
         if agents:
@@ -60,9 +58,7 @@ def repair_location(paths: Paths, record: SlotsRecord | None) -> tuple[Paths, st
             _release_sessions(paths, current)
             current = slots_directory.record_after_move(paths, current, os.environ)
         fresh = replace(paths, chosen_slots=current.directory)
-        relocate.repair_records(fresh, common, {old.directory})
-        if current.directory.is_dir():
-            slots_directory.write_mark(current)
+        slots_directory.repair_records(fresh, old.directory)
         slots_directory.write_record(paths, current)
     return fresh, None
 
@@ -78,7 +74,9 @@ def refuse_foreign(paths: Paths, record: SlotsRecord | None) -> None:
     git_dir, common = git_dirs(git)
     is_repository = (paths.root / ".git").exists()
     if is_repository and git_dir != common:
-        is_known = record is not None and record.root.is_dir() and relocate.find_common_dir(record.root) == common
+        is_known = (
+            record is not None and record.root.is_dir() and slots_directory.find_common_dir(record.root) == common
+        )
         root = record.root if record is not None and is_known else common.parent
         raise Refused(
             f"{paths.liza} is a copy, and {paths.root} is a linked worktree: the crew of this repository is in {root}",
@@ -97,29 +95,12 @@ def refuse_foreign(paths: Paths, record: SlotsRecord | None) -> None:
     raise Refused(message, slots_directory.move_away_command(paths.liza))
 
 
-def _reconstruct_record(paths: Paths, common: Path) -> SlotsRecord:
-    """Return the record of a crew without one: slots in the repository, recorded by git, or a new directory."""
-    default_directory = Paths(paths.root).slots
-    if default_directory.is_dir():
-        # Earlier versions created them there.
-        return replace(slots_directory.new_record(paths.root, default_directory), created_by_liza=True)
-    recorded = dict.fromkeys(slot.parent for slot in relocate.recorded_slots(common).values())
-    # Of several, the newest is that of the last crew.
-    newest_first = slots_directory.list_directories(paths.root, recorded, os.environ)
-    for directory in dict.fromkeys((*(path for path in newest_first if path in recorded), *recorded)):
-        mark = slots_directory.read_mark(directory) if directory.is_dir() else None
-        if mark is not None and (mark.root == paths.root or slots_directory.read_record(Paths(mark.root)) is None):
-            return SlotsRecord(mark.root, directory, mark.id, created_by_liza=True)
-    return slots_directory.choose_directory(paths.root, None, os.environ)
-
-
 def _release_sessions(paths: Paths, old: SlotsRecord) -> None:
     """Prevent that a session with the former path is adopted: its commands would not find the crew.
 
     After a move the session is ended. In a copy its record is removed: the session belongs to the original.
     """
-    original = slots_directory.read_record(Paths(old.root))
-    is_copy = original is not None and original.id == old.id
+    is_copy = slots_directory.is_copied(old)
     agents = sorted(path.name for path in paths.runs.iterdir()) if paths.runs.is_dir() else []
     for run in (run for agent in agents for run in run_directory.list_runs(paths, agent)):
         directory = run_directory.RunDir(paths, run)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from liza.box.slot_directories import remove_tree
-from liza.git import run_refs
 from liza.git.git_config import config_files, git_dirs
 from liza.git.runner import COMMIT, Git
 from liza.model.errors import GitFailed, NotRegularFile, Refused
@@ -177,7 +178,7 @@ def read_refs(common: Path, salvages_of: str = "") -> dict[bytes, bytes]:
 
 
 def _read_all_refs(git_dir: Path) -> dict[bytes, bytes]:
-    packed = untrusted_files.read_if_exists(git_dir / "packed-refs", run_refs.MAX_REFS) or b""
+    packed = untrusted_files.read_if_exists(git_dir / "packed-refs", MAX_REFS) or b""
     lines = (_REF_LINE.fullmatch(line) for line in packed.split(b"\n"))
     refs = {line[2]: line[1] for line in lines if line is not None}
     refs.update(_read_loose(git_dir))
@@ -218,7 +219,7 @@ def _is_usable(git_dir: Path, common: Path) -> bool:
             return False
         head = untrusted_files.read_record(git_dir / "HEAD").strip().decode("ascii", "replace")
         ref = head.removeprefix("ref: ")
-        return COMMIT.fullmatch(head) is not None or (ref != head and run_refs.read_tip(git_dir, ref) is not None)
+        return COMMIT.fullmatch(head) is not None or (ref != head and read_tip(git_dir, ref) is not None)
     except (OSError, NotRegularFile, GitFailed):
         return False
 
@@ -421,3 +422,36 @@ def _keep_base(common: Path, git_dir: Path, run: str, refs: Mapping[bytes, bytes
     path = common / BASE_PREFIX / run
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, commit + b"\n", 0o644, sync=False)
+
+
+MAX_REFS: Final = 64 << 20
+"""Maximum size of the packed refs of a repository, in bytes."""
+
+
+class ImportRefused(GitFailed):
+    """What a run made cannot be imported: it is damaged, invalid or too large. Nothing was changed. Exit code 3."""
+
+    code = "import-refused"
+
+
+def read_tip(git_dir: Path, ref: str) -> str | None:
+    """Return the commit id that a ref of a run names, unchecked; None without that ref.
+
+    No git runs, and no link is followed. Raises ImportRefused if the ref has another value.
+    """
+    try:
+        value = untrusted_files.read_below(git_dir, ref, 128)
+        if value is None:
+            packed = untrusted_files.read_below(git_dir, "packed-refs", MAX_REFS) or b""
+            match = re.search(rb"(?m)^([0-9a-f]+) " + re.escape(ref.encode()) + rb"$", packed)
+            value = match[1] if match is not None else None
+    except (OSError, NotRegularFile) as error:
+        raise ImportRefused(
+            f"{ref} of {git_dir} cannot be read: {error}", shlex.join(["ls", "-lR", str(git_dir / "refs")])
+        ) from error
+    if value is None:
+        return None
+    text = value.decode("ascii", "replace").strip()
+    if not COMMIT.fullmatch(text):
+        raise ImportRefused(f"{ref} of {git_dir} is {text[:60]!r}, not a commit", f"git update-ref {ref} HEAD")
+    return text

@@ -88,7 +88,7 @@ def survey(directory: Path) -> Survey:
     root_git = git.at(root)
     identity = root_git.identity()
     is_linked = not has_checkout or git_dir != common
-    main_checkout = _find_main_checkout(git, common) if is_linked else None
+    main_checkout = find_main_checkout(git, common) if is_linked else None
     return Survey(
         root=root,
         repository=common,
@@ -102,7 +102,7 @@ def survey(directory: Path) -> Survey:
     )
 
 
-def _find_main_checkout(git: Git, common: Path) -> Path | None:
+def find_main_checkout(git: Git, common: Path) -> Path | None:
     """Return the main checkout of a repository; None if it is bare, or git does not record where it is."""
     shared = git.at(common).with_environment(GIT_DIR=str(common))
     if shared.out("rev-parse", "--is-bare-repository") == "true":

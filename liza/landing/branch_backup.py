@@ -19,8 +19,7 @@ import msgspec
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import ref_names
-from liza.git.merge import merge_refs
+from liza.git import merge_refs, ref_names
 from liza.git.runner import Git
 from liza.landing import accepted_origin
 from liza.landing.remote_branches import REMOTE, BranchPush, Remote

@@ -9,18 +9,16 @@ from typing import Any
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import ref_names
-from liza.git.merge import merges
-from liza.git.merge.branch_moves import MoveOutcome
-from liza.git.merge.landed_work import find_landed
-from liza.merging import candidate, merge_outcomes
+from liza.git import integration_tip, merges, ref_names
+from liza.git.branch_moves import MoveOutcome
+from liza.git.landed_work import find_landed
+from liza.merging import candidate, drift, merge_outcomes
 from liza.merging.dead_mergers import recover_dead_merger
 from liza.merging.merge_lock import hold_merge_lock
 from liza.model import gates, targets
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import Status, Task
 from liza.model.value_classes import Value
-from liza.recovery import drift
 from liza.tasks import archived_tasks
 from liza.text.counts import count_noun
 
@@ -119,7 +117,7 @@ def find_landing(crew: Crew, branch: str | None) -> Landing:
     """
     state = crew.board.read()
     integration = state.config.integration_branch
-    tip = drift.require_integration(crew, state)
+    tip = integration_tip.require_integration(crew.git, state)
     if branch is None:
         branch = ref_names.current_branch(crew.git)
         if branch is None or branch == integration:
@@ -135,7 +133,7 @@ def find_landing(crew: Crew, branch: str | None) -> Landing:
         raise Refused(f"{branch} is a branch of the crew: land on one of yours", step)
     moved = drift.find_integration_drift(crew)
     if moved is not None:
-        raise Refused(moved.message, drift.recovery_commands(crew, moved))
+        raise Refused(moved.message, drift.recovery_commands(crew.git, moved))
     return Landing(branch, before, integration, tip, find_landed(crew.git, before, tip))
 
 

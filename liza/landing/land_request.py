@@ -8,9 +8,8 @@ from contextlib import suppress
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import ref_names
-from liza.git.merge import merge_refs, merges
-from liza.git.merge.landed_work import find_landed
+from liza.git import merge_refs, merges, ref_names
+from liza.git.landed_work import find_landed
 from liza.git.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.landing import accepted_origin, pull_requests, remote_branches
 from liza.landing.accepted_origin import Remotes

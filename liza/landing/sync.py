@@ -8,20 +8,18 @@ from contextlib import suppress
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import ref_names
-from liza.git.merge import merge_refs, merges
-from liza.git.merge.branch_moves import MoveOutcome
-from liza.git.merge.landed_work import find_landed
-from liza.merging import candidate, merge_outcomes, proof_runner
+from liza.git import integration_tip, merge_refs, merges, ref_names
+from liza.git.branch_moves import MoveOutcome
+from liza.git.landed_work import find_landed
+from liza.merging import candidate, drift, merge_outcomes, proof_runner
 from liza.merging.dead_mergers import recover_dead_merger
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.rules import merge_rules
+from liza.merging.rules.repository_drift import IntegrationDrift
 from liza.model import gates, targets
 from liza.model.errors import MergeConflict, Refused, UnknownId
 from liza.model.paths import branch_of
 from liza.model.value_classes import Value, replace
-from liza.recovery import drift
-from liza.recovery.drift import IntegrationDrift
 from liza.text.undecoded import list_names
 
 _CANDIDATE_NAME = "main.sync"
@@ -52,7 +50,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, u
     by = require_person(crew, planner=False)
     state = crew.board.read()
     into = state.config.integration_branch
-    drift.require_integration(crew, state)
+    integration_tip.require_integration(crew.git, state)
     source = branch or _current_branch(crew, into)
     _refuse_crew_branch(source)
     command = shlex.join(["liza", "sync", *([branch] if branch else []), *(["--untested"] if untested else [])])
@@ -64,7 +62,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, u
         result = _merge_branch(locked, _SyncRequest(source, commit, into, accept_moved, untested, command), by)
     # The move of integration is accepted now: update the cache, so that `status` does not wait for a supervisor.
     with suppress(*merge_outcomes.CAUGHT_ERRORS):
-        drift.current_drift(crew, crew.board.read())
+        drift.detect_drift(crew, crew.board.read())
     released, failed = merge_outcomes.reconsidered(crew, "the merge")
     return replace(
         result,
@@ -95,9 +93,9 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
     source, commit, into = request.source, request.commit, request.into
     for _ in range(merge_rules.MAX_CANDIDATES):
         moved = _check_accepted_move(crew, request)
-        expected = moved.tip if moved else drift.require_integration(crew, crew.board.read())
+        expected = moved.tip if moved else integration_tip.require_integration(crew.git, crew.board.read())
         if merges.contains(crew.git, into, commit):
-            drift.record_last_tip(crew, expected)
+            integration_tip.record_last_tip(crew.git, expected)
             return _already_merged(crew, request, moved, by)
         landed = find_landed(crew.git, commit, expected)
         base = None if landed == commit else landed
@@ -118,7 +116,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             merge_refs.write_tested_ref(crew.git, _CANDIDATE_NAME, candidate_commit)
             advance = merges.advance_branch(crew.git, into, candidate_commit, expected)
             if advance.outcome is MoveOutcome.MOVED:
-                drift.record_last_tip(crew, candidate_commit)
+                integration_tip.record_last_tip(crew.git, candidate_commit)
                 with suppress(*merge_outcomes.CAUGHT_ERRORS):
                     proof_runner.note_changed_definitions(crew, by, expected)
         finally:
@@ -154,7 +152,7 @@ def _check_accepted_move(crew: Crew, request: _SyncRequest) -> IntegrationDrift 
         return None
     remaining = drift.drift_after_merge(crew, moved, request.commit)
     if remaining.lost_tasks and not request.accept_moved:
-        raise Refused(moved.message, drift.recovery_commands(crew, moved, request.command))
+        raise Refused(moved.message, drift.recovery_commands(crew.git, moved, request.command))
     return remaining
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git.merge import merge_refs
+from liza.git import merge_refs
 from liza.git.runner import COMMIT, Git
 from liza.landing import accepted_origin, remote_branches, sync_failures
 from liza.landing.pull_requests import FeedbackHost, find_feedback_host

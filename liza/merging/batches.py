@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from liza.config.rules import test_proof
 from liza.crew.crew import Crew
-from liza.git.merge import checkout_files, conflicts, merge_refs, merges
-from liza.git.merge.branch_moves import MoveOutcome
+from liza.git import checkout_files, merge_refs, merges
+from liza.git.branch_moves import MoveOutcome
 from liza.merging import candidate, gate_log, merge_outcomes, target_tips
 from liza.merging.candidate import CandidateResult, CandidateRun
 from liza.merging.rules import batch_search, merge_batches, merge_rules
@@ -431,5 +431,5 @@ def _resolve_conflict(
         files = merges.merge_trees(crew.git.with_environment(GIT_ATTR_SOURCE=base), base, task.review_commit)[1]
         if not files:
             return
-    hunks = conflicts.read_conflict_hunks(crew.git, base, task.review_commit, files)
+    hunks = merges.read_conflict_hunks(crew.git, base, task.review_commit, files)
     merge_outcomes.return_to_coder(crew, by, task, merge_failures.describe_conflict(branch, files, hunks))

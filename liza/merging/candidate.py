@@ -7,10 +7,9 @@ from contextlib import suppress
 from functools import partial
 
 from liza.crew.crew import Crew
-from liza.git.merge import merge_refs
+from liza.git import merge_refs
 from liza.merging import gate_log, gate_runner
 from liza.merging.gate_runner import PreparedMergeSlot
-from liza.merging.rules import merge_rules
 from liza.model import gates
 from liza.model.errors import LizaError
 from liza.model.gates import GateFinding, GateOutcome, GateRun
@@ -89,9 +88,9 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     return CandidateResult(
         outcome.failure,
         outcome.untested is None,
-        merge_rules.refs_moved_by_tests(changes),
-        before.get(branch) if merge_rules.is_branch_rewound(changes, branch) else None,
-        merge_rules.is_sure(changes),
+        merge_refs.refs_moved_by_tests(changes),
+        before.get(branch) if merge_refs.is_branch_rewound(changes, branch) else None,
+        merge_refs.is_sure(changes),
         tuple(_to_gate_run(crew, run, timing) for timing in outcome.timings),
         outcome.untested,
         outcome.remarks,

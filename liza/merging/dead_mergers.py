@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from liza.crew.crew import Crew
-from liza.git import symbolic_refs
-from liza.git.merge import merge_refs, merges
+from liza.git import integration_tip, merge_refs, merges, ref_names
 from liza.merging import epic_merges, merge_outcomes
 from liza.merging.rules import merge_batches, merge_rules
 from liza.merging.rules.merge_batches import Batch
@@ -13,7 +12,6 @@ from liza.model import targets
 from liza.model.errors import GitFailed
 from liza.model.model import FINAL_STATUSES, MergeInProgress, State, Status, Task
 from liza.project import commands
-from liza.recovery import drift
 
 
 def recover_dead_merger(crew: Crew, by: str) -> None:
@@ -46,7 +44,7 @@ def _restore_integration(crew: Crew) -> None:
     Raises Missing if it is gone for another reason.
     """
     state = crew.board.read()
-    integration = symbolic_refs.read_refs(crew.git, f"refs/heads/{state.config.integration_branch}")[0]
+    integration = ref_names.read_refs(crew.git, f"refs/heads/{state.config.integration_branch}")[0]
     if integration.commit is not None and integration.target is None:
         return
     if integration.commit is None:
@@ -55,11 +53,11 @@ def _restore_integration(crew: Crew) -> None:
             for batch in merge_batches.find_batches(state)
             if batch.branch == state.config.integration_branch and _is_genuine(crew, state, batch)
         }
-        if len(expected_tips) == 1 and drift.is_last_tip(crew, *expected_tips):
+        if len(expected_tips) == 1 and integration_tip.is_last_tip(crew.git, *expected_tips):
             branch = state.config.integration_branch
             restored = merge_outcomes.restore_branch(crew, branch, *expected_tips)
             crew.append_alert_log([f"integration_deleted  {restored}. Next: liza status"])
-    drift.require_integration(crew, state)
+    integration_tip.require_integration(crew.git, state)
 
 
 def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:

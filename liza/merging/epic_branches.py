@@ -9,13 +9,11 @@ from __future__ import annotations
 import shlex
 
 from liza.crew.crew import Crew
-from liza.git import ref_names, symbolic_refs
-from liza.git.merge import merge_refs, merges
-from liza.git.slots.pool import Worktrees
+from liza.git import integration_tip, merge_refs, merges, ref_names
+from liza.git.worktrees import Worktrees
 from liza.model import targets
 from liza.model.errors import GitFailed, Refused, UnknownId
 from liza.model.model import Task
-from liza.recovery import drift
 
 _TIPS = "refs/liza/targets/"
 
@@ -27,9 +25,9 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
     """
     branch = targets.epic_branch(epic)
     ref = f"refs/heads/{branch}"
-    tip, last = symbolic_refs.read_refs(crew.git, ref, merges.last_tip_ref(branch))
+    tip, last = ref_names.read_refs(crew.git, ref, merges.last_tip_ref(branch))
     if tip.target is not None:
-        raise Refused(symbolic_refs.describe_symbolic(ref, tip.target), symbolic_refs.delete_command(ref))
+        raise Refused(ref_names.describe_symbolic(ref, tip.target), ref_names.delete_command(ref))
     if tip.commit is not None and last.commit is not None:
         return False
     if tip.commit is not None:
@@ -38,7 +36,7 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
         raise Refused(f"the branch {branch} exists already, and Liza did not create it", renamed)
     if last.commit is not None:
         raise _gone_error(epic)
-    start = drift.require_integration(crew, crew.board.read())
+    start = integration_tip.require_integration(crew.git, crew.board.read())
     created = _write_refs(crew, f"create {ref} {start}", f"create {merges.last_tip_ref(branch)} {start}")
     if not created and merges.branch_tip(crew.git, branch) is None:
         raise _creation_error(crew, branch)
@@ -101,7 +99,7 @@ def restore_branch(crew: Crew, epic: str) -> str:
     Raises UnknownId, Refused, GitFailed.
     """
     branch = targets.epic_branch(epic)
-    tip, last = symbolic_refs.read_refs(crew.git, f"refs/heads/{branch}", merges.last_tip_ref(branch))
+    tip, last = ref_names.read_refs(crew.git, f"refs/heads/{branch}", merges.last_tip_ref(branch))
     if tip.commit is None and last.commit is None:
         if epic not in targets.open_epics(crew.board.read()):
             raise UnknownId(f"there is no open epic {epic!r}", "liza epics")

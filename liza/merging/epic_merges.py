@@ -11,8 +11,8 @@ from contextlib import suppress
 from functools import partial
 
 from liza.crew.crew import Crew
-from liza.git.merge import conflicts, merge_refs, merges
-from liza.git.merge.branch_moves import MoveOutcome
+from liza.git import merge_refs, merges
+from liza.git.branch_moves import MoveOutcome
 from liza.merging import batches, candidate, epic_branches, merge_outcomes, target_tips
 from liza.merging.candidate import CandidateRun
 from liza.merging.rules import epic_rules, merge_rules
@@ -73,7 +73,7 @@ def _build(crew: Crew, by: str, job: EpicJob, expected: str) -> Batch | None:
     try:
         merge_commit = merges.build_candidate(crew.git, commit, expected, _message(state, job), _name(job.epic))
     except MergeConflict as conflict:
-        hunks = conflicts.read_conflict_hunks(crew.git, expected, commit, conflict.files)
+        hunks = merges.read_conflict_hunks(crew.git, expected, commit, conflict.files)
         _add_mend(crew, by, job, f"conflict in {list_names(conflict.files)}" + (f"\n{hunks}" if hunks else ""))
         return None
     return _batch(job, commit, into, EpicMerge(step=job.step, candidate=merge_commit, expected=expected))

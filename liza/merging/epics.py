@@ -7,7 +7,7 @@ from typing import Any
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git.merge import merges
+from liza.git import merges
 from liza.merging import epic_branches
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.rules import epic_rules

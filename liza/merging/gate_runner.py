@@ -16,10 +16,8 @@ from pathlib import Path
 from liza.config.rules import test_proof
 from liza.config.rules.test_proof import ProofVerdict
 from liza.crew.crew import Crew
-from liza.git import sparse_checkout
-from liza.git.merge import merge_refs
+from liza.git import merge_refs, slot_setup, sparse_checkout
 from liza.git.rules import tree_changes
-from liza.git.slots import slot_setup
 from liza.model import gates, merge_failures
 from liza.model.gates import GateFinding, GateFindingKind, GateOutcome
 from liza.model.model import FULL_CHECKOUT, TESTS_GATE, Gate, Network

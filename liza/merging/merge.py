@@ -10,8 +10,8 @@ from liza.config.rules import test_proof
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git.merge import merges
-from liza.merging import batches, epic_merges, merge_blocker, merge_outcomes, merge_turn, proof_runner
+from liza.git import merges
+from liza.merging import batches, epic_merges, merge_blocker, merge_outcomes, merge_turn, proof_runner, slot_limits
 from liza.merging.dead_mergers import recover_dead_merger
 from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
@@ -23,7 +23,6 @@ from liza.model.paths import is_person, parse_agent_id
 from liza.model.state_words import task_word
 from liza.model.task_groups import changed_tasks
 from liza.model.value_classes import replace
-from liza.recovery import slot_limits
 from liza.tasks import archive, archived_tasks
 from liza.tasks.rules import claims
 

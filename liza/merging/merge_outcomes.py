@@ -9,7 +9,7 @@ from functools import partial
 
 from liza.crew import logged_alarms
 from liza.crew.crew import Crew
-from liza.git.merge import merge_refs, merges
+from liza.git import merge_refs, merges
 from liza.merging import target_tips
 from liza.merging.candidate import CandidateResult
 from liza.merging.rules import merge_alarms, merge_batches, merge_rules

@@ -6,8 +6,9 @@ from liza.config import confirmed_settings
 from liza.config.rules import settings, test_proof
 from liza.config.rules.test_proof import NotProved, ProofOutcome
 from liza.crew.crew import Crew
+from liza.git import integration_tip
 from liza.git.rules import tree_changes
-from liza.git.slots.pool import PROOF_SLOT
+from liza.git.worktrees import PROOF_SLOT
 from liza.merging import merge_outcomes
 from liza.merging.merge_lock import hold_merge_lock
 from liza.model.errors import Refused
@@ -17,7 +18,6 @@ from liza.project import command_box, commands, installed_packages, listeners, p
 from liza.project.broken_runs import ProofPlan
 from liza.project.proof import ProofResult
 from liza.project.rules import package_records, project_kinds, test_definitions
-from liza.recovery import drift
 
 PROOF_HINT = "liza edit && liza doctor --tests"
 
@@ -31,7 +31,7 @@ def require_proof(crew: Crew, by: str, *, untested: bool = False) -> None:
     state = crew.board.read()
     if _is_proof_due(crew, state.config):
         try:
-            record_proof(crew, by, drift.require_integration(crew, state))
+            record_proof(crew, by, integration_tip.require_integration(crew.git, state))
         except merge_outcomes.SharedFailure:
             if not untested:
                 raise
@@ -55,7 +55,7 @@ def prove_now(crew: Crew, by: str) -> TestProof:
     if not crew.board.read().config.has_tests:
         raise Refused("config.integration_command is empty: there is no test to prove", "liza edit")
     with hold_merge_lock(crew, "a merge is under way; it runs the tests too") as locked:
-        return record_proof(locked, by, drift.require_integration(locked, locked.board.read()))
+        return record_proof(locked, by, integration_tip.require_integration(locked.git, locked.board.read()))
 
 
 def _is_proof_due(crew: Crew, config: Config) -> bool:
@@ -121,7 +121,7 @@ def note_changed_definitions(crew: Crew, by: str, before: str) -> None:
     if not config.proof.meaning or test_proof.is_proof_due(config, config.proof.environment):
         return
 
-    tip = drift.require_integration(crew, crew.board.read())
+    tip = integration_tip.require_integration(crew.git, crew.board.read())
     if tip == before:
         return
     texts = (config.integration_command or "", config.sandbox_setup or "", *config.proof.gates)

@@ -9,7 +9,7 @@ from typing import Any
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git.merge import merge_refs
+from liza.git import merge_refs
 from liza.merging import gate_log, merge_lock, merge_turn
 from liza.merging.rules import merge_batches, merge_queue
 from liza.merging.rules.merge_batches import Batch

@@ -5,14 +5,12 @@ from __future__ import annotations
 import shlex
 
 from liza.crew.crew import Crew
-from liza.git import symbolic_refs
-from liza.git.merge import merges
-from liza.merging import epic_branches
+from liza.git import integration_tip, merges, ref_names
+from liza.merging import drift, epic_branches
 from liza.merging.rules.merge_batches import Batch
 from liza.model import targets
 from liza.model.errors import Refused
 from liza.model.model import State
-from liza.recovery import drift
 
 
 def require_tip(crew: Crew, branch: str) -> str:
@@ -23,14 +21,14 @@ def require_tip(crew: Crew, branch: str) -> str:
     """
     state = crew.board.read()
     if branch == state.config.integration_branch:
-        return drift.require_integration(crew, state)
+        return integration_tip.require_integration(crew.git, state)
     epic = targets.epic_of(branch)
     if epic is not None:
         return _require_epic_tip(crew, state, epic)
     ref = f"refs/heads/{branch}"
-    tip = symbolic_refs.read_refs(crew.git, ref)[0]
+    tip = ref_names.read_refs(crew.git, ref)[0]
     if tip.target is not None:
-        raise Refused(symbolic_refs.describe_symbolic(ref, tip.target), symbolic_refs.delete_command(ref))
+        raise Refused(ref_names.describe_symbolic(ref, tip.target), ref_names.delete_command(ref))
     if tip.commit is None:
         last = _read_last_tip(crew, branch)
         raise Refused(f"the branch {branch} is gone", f"git branch {shlex.quote(branch)} {(last or 'HEAD')[:12]}")
@@ -41,7 +39,7 @@ def _require_epic_tip(crew: Crew, state: State, epic: str) -> str:
     epic_branches.ensure_branch(crew, epic)
     branch = targets.epic_branch(epic)
     ref, last_ref = f"refs/heads/{branch}", merges.last_tip_ref(branch)
-    tip, last = symbolic_refs.read_refs(crew.git, ref, last_ref)
+    tip, last = ref_names.read_refs(crew.git, ref, last_ref)
     assert tip.commit is not None
     if tip.commit == last.commit:
         return tip.commit
@@ -55,7 +53,7 @@ def _require_epic_tip(crew: Crew, state: State, epic: str) -> str:
 def is_last_tip(crew: Crew, branch: str, commit: str) -> bool:
     """Return whether Liza left the branch at ``commit``; True if that is unknown. Raises GitFailed."""
     if branch == crew.board.read().config.integration_branch:
-        return drift.is_last_tip(crew, commit)
+        return integration_tip.is_last_tip(crew.git, commit)
     return _read_last_tip(crew, branch) in (None, commit)
 
 
@@ -80,4 +78,4 @@ def record_merged_tip(crew: Crew, batch: Batch) -> str | None:
 
 
 def _read_last_tip(crew: Crew, branch: str) -> str | None:
-    return symbolic_refs.read_refs(crew.git, merges.last_tip_ref(branch))[0].commit
+    return ref_names.read_refs(crew.git, merges.last_tip_ref(branch))[0].commit

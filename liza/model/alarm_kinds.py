@@ -93,7 +93,6 @@ class AlarmKind(_Kind):
     MERGE_LOCK_HELD = "merge_lock_held", STEP
     CHECKOUT_AWAY = "checkout_away", STEP
     PUSH_FAILED = "push_failed", NEWS
-    SLOT_SET_ASIDE = "slot_set_aside", STEP
     UNEXPLAINED_STATUS = "unexplained_status", STEP
     TESTS_ELSEWHERE = "tests_elsewhere", STEP
     TESTS_GREEN = "tests_green", STEP

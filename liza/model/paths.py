@@ -165,7 +165,7 @@ class BoxPaths(Value):
 class Paths(Value):
     """Paths of one crew. All but the slots are below ``root``, the top of the person's checkout.
 
-    ``chosen_slots`` is the directory of the slots. None: inside the repository, as in crews of earlier versions.
+    ``chosen_slots`` is the directory of the slots. None: beside the repository.
     """
 
     root: Path
@@ -373,7 +373,7 @@ class Paths(Value):
 
     @property
     def slots(self) -> Path:
-        return self.chosen_slots or self.root / ".worktrees" / ".slots"
+        return self.chosen_slots or self.root.parent / f"{self.root.name}.worktrees"
 
     @property
     def slots_record(self) -> Path:

@@ -14,8 +14,9 @@ from liza.git import local_files, sparse_checkout
 from liza.git.rules import tree_changes
 from liza.git.rules.tree_changes import TreeChanges
 from liza.git.runner import Git
-from liza.git.slots.pool import PROOF_SLOT, Worktrees
+from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import clean_environment
+from liza.model.doctor_finding import Finding
 from liza.model.errors import GitFailed, Missing, Refused
 from liza.model.gates import GateFindingKind
 from liza.model.model import FULL_CHECKOUT, Config, TestProof
@@ -28,7 +29,6 @@ from liza.project.rules import package_records, project_kinds, setup_failures
 from liza.project.rules.init_command import INIT, quote_option, setup_hint, suggest_init_command
 from liza.project.rules.package_records import ChangedPackageFile
 from liza.project.rules.project_kinds import Project, ProjectCommand
-from liza.recovery.findings import Finding
 from liza.text.counts import count_noun
 
 ReportFact = Callable[[str, str], None]

@@ -13,11 +13,11 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
+from liza.config.rules import breakage
 from liza.config.rules.test_proof import GreenPart, ProofDetails
-from liza.git import file_commits
+from liza.git import file_commits, stuck_slots
 from liza.git.rules import tree_changes
 from liza.git.runner import Git
-from liza.git.slots import stuck_slots
 from liza.model.model import TESTS_GATE, Config, Gate, Network
 from liza.model.paths import Paths
 from liza.model.value_classes import Value, replace
@@ -25,7 +25,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file
 from liza.project import command_box, commands, import_traces
 from liza.project.import_traces import ProofSite
-from liza.project.rules import breakage, command_parts, test_definitions
+from liza.project.rules import command_parts, test_definitions
 from liza.project.rules.command_parts import PartContext
 from liza.project.statements import split_statements
 

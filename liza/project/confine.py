@@ -9,8 +9,8 @@ from liza.box import support, terminal_filter
 from liza.box.box import Mount, MountKind
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.git import slot_records
 from liza.git.rules.slot_states import slot_variables
-from liza.git.slots import slot_records
 from liza.model.errors import LizaError, Missing, Refused, UnknownId, UsageError
 from liza.model.model import Confinement, State
 from liza.model.state_words import describe_task

@@ -18,14 +18,9 @@ from liza.crew import layout, moved_repository
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.recorder import record_history
 from liza.crew.result import Result
-from liza.git import board_history, git_config, local_files, ref_names, symbolic_refs
-from liza.git.hiding import brief_filter, slot_excludes
-from liza.git.merge import merges
-from liza.git.required_filters import find_failing_filters
-from liza.git.rules import slots_location
+from liza.git import board_history, git_config, hiding, integration_tip, local_files, merges, ref_names, slots_directory
+from liza.git.git_config import find_failing_filters
 from liza.git.runner import Git
-from liza.git.slots import slots_directory
-from liza.git.slots.pool import Worktrees
 from liza.git.survey import (
     FIRST_COMMIT_COMMAND,
     IDENTITY_COMMAND,
@@ -36,6 +31,7 @@ from liza.git.survey import (
     holds_home,
     survey,
 )
+from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.landing import accepted_origin
 from liza.model import targets
 from liza.model.errors import LizaError, LockTimeout, Missing, Refused, UsageError
@@ -47,7 +43,6 @@ from liza.project import box_failures, commands, project_report, signing
 from liza.project.baseline import Baseline, BaselineOptions, run_baseline
 from liza.project.other_directory import suggest_directory
 from liza.project.rules.init_command import INIT, complete_init_commands, join_commands
-from liza.recovery import drift
 from liza.system import files
 from liza.system.clock import SystemClock
 from liza.system.locks import lock_path
@@ -284,7 +279,7 @@ def check_repository(directory: Path, *, has_crew: bool = False) -> tuple[Survey
     """Survey the repository. Return it, None for a place where no crew can be, and all reasons against a crew here."""
     here = directory.resolve()
     try:
-        slots_location.refuse_line_break(
+        slots_directory.refuse_line_break(
             next((path for path in (here, *here.parents) if (path / ".git").exists()), here)
         )
         surveyed = survey(directory)
@@ -442,13 +437,13 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
     if excluding is not None:
         raise Refused(f"the branch {excluding} is in the way: git cannot have {branch} beside it", other)
     ref = ref_names.HEADS + branch
-    symbolic_refs.refuse_symbolic(git, ref)
+    ref_names.refuse_symbolic(git, ref)
     tip = git.find_commit(ref)
     if tip is None:
         return surveyed.head
     has_head = git.ok("merge-base", "--is-ancestor", surveyed.head, tip)
     take = f'liza init "…" --integration-branch {shlex.quote(branch)}'
-    if options.integration_branch is None and tip != git.find_commit(drift.LAST_INTEGRATION_REF):
+    if options.integration_branch is None and tip != git.find_commit(merges.LAST_INTEGRATION_REF):
         commits = _describe_commits(git, surveyed.head, tip)
         message = f"the branch {branch} exists, and no record says that Liza created it; {commits}"
         raise Refused(f"{message}; to take it over: {take}" if has_head else message, other)
@@ -464,7 +459,7 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
 def _refuse_excluding_refs(git: Git) -> None:
     """Raise Refused if a ref excludes one of Liza's own."""
     refs = git.lines("for-each-ref", "--format=%(refname)", HISTORY_REF.rpartition("/")[0])
-    for own in (HISTORY_REF, drift.LAST_INTEGRATION_REF, merges.candidate_ref("<id>")):
+    for own in (HISTORY_REF, merges.LAST_INTEGRATION_REF, merges.candidate_ref("<id>")):
         ref = ref_names.find_excluding(own, refs)
         if ref is not None:
             renamed = ref.replace("refs/", "refs/renamed/", 1)
@@ -502,8 +497,8 @@ def _prepare_repository(crew: Crew, surveyed: Survey, branch: str, tip: str, say
     layout.create_layout(crew)
     if is_new:
         crew.git.out("update-ref", f"refs/heads/{branch}", tip, "0" * len(tip))
-    drift.record_last_tip(crew, tip)
-    brief_filter.install_filter(crew.git)
+    integration_tip.record_last_tip(crew.git, tip)
+    hiding.install_filter(crew.git)
     confirmed_settings.create_pins(crew.paths)
     remotes = accepted_origin.record_first_origin(crew, surveyed.branch)
     if remotes is not None:
@@ -518,9 +513,10 @@ def _prepare_repository(crew: Crew, surveyed: Survey, branch: str, tip: str, say
         missing = f"{count_noun(count, 'commit')} of {upstream}, as last fetched"
         say("behind", f"{surveyed.branch} lacks {missing}: git pull && liza sync")
     say("worktrees", f"{crew.paths.slots}; `liza path ID` prints the worktree of a task")
-    earlier = [str(worktrees.paths.slots) for worktrees in Worktrees(crew.paths, crew.git, branch).earlier()]
+    earlier = Worktrees(crew.paths, crew.git, branch).recorded_slots()
     if earlier:
-        say("earlier", f"the worktrees of an earlier crew stay in {', '.join(earlier)}; `liza doctor` names each")
+        left = f"{', '.join(earlier)} of an earlier crew are used again"
+        say("earlier", f"{left}; what is not committed there is saved first, in refs/liza/salvage")
 
 
 def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline, now: datetime) -> str:
@@ -596,11 +592,14 @@ def undo_init(crew: Crew, surveyed: Survey) -> None:
 
     Idempotent. Raises GitFailed, OSError.
     """
-    Worktrees(crew.paths, crew.git).remove_all()
-    brief_filter.uninstall_filter(crew.git)
-    slot_excludes.unignore_liza_dirs(crew.git)
+    worktrees = Worktrees(crew.paths, crew.git)
+    worktrees.discard(PROOF_SLOT)
+    if not worktrees.recorded_slots():  # else an earlier crew of this repository has left its slots
+        worktrees.remove_all()
+    hiding.uninstall_filter(crew.git)
+    hiding.unignore_liza_dirs(crew.git)
     # An init that was killed early has not written this file.
-    crew.git.run("update-ref", "-d", drift.LAST_INTEGRATION_REF)
+    crew.git.run("update-ref", "-d", merges.LAST_INTEGRATION_REF)
     path = crew.paths.creation
     created = json.loads(path.read_text() or "{}") if path.exists() else {}
     branch, tip = created.get("branch"), created.get("at")

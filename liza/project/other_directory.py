@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from liza.git.rules import slots_location
-from liza.git.slots import slots_directory
+from liza.git import slots_directory
 from liza.model.errors import Refused
 
 
@@ -15,9 +14,8 @@ def suggest_directory(root: Path, environ: Mapping[str, str]) -> Path | None:
 
     Creates nothing. Raises OSError.
     """
-    home = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME', '/')}/.local/state"
     for directory in (
-        *slots_location.propose_directories(root, Path(home)),
+        *slots_directory.propose_directories(root, environ),
         Path("/var/tmp") / f"{root.name}.worktrees",
     ):
         if any((above / "node_modules").is_dir() for above in directory.parents):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from liza.box import support
 from liza.crew.crew import Crew
+from liza.model.doctor_finding import Finding
 from liza.model.errors import LizaError
 from liza.model.model import Config
 from liza.model.paths import ROLES
@@ -17,7 +18,6 @@ from liza.programs.presets import preset_table
 from liza.programs.presets.acp_session import started_program
 from liza.programs.presets.preset import Preset
 from liza.programs.session.program_faults import FaultKind, ProgramFault, find_faults
-from liza.recovery.findings import Finding
 from liza.usage import account_files
 
 MAX_PARALLEL = 4

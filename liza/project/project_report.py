@@ -12,12 +12,12 @@ from pathlib import Path
 
 from liza.box import support
 from liza.config.rules import test_proof
-from liza.git import disk_usage, local_files
+from liza.git import local_files, slot_damage, slot_setup
 from liza.git.rules import slot_states
 from liza.git.runner import Git
-from liza.git.slots import slot_setup
-from liza.git.slots.pool import Worktrees
+from liza.git.worktrees import Worktrees
 from liza.model import clean_environment
+from liza.model.doctor_finding import Finding
 from liza.model.errors import LizaError
 from liza.model.model import Config, Confinement
 from liza.model.paths import BOXES, TASK_LINKS, Paths
@@ -27,7 +27,6 @@ from liza.project.other_directory import suggest_directory
 from liza.project.rules import project_kinds
 from liza.project.rules.init_command import INIT, setup_hint, suggest_init_command
 from liza.project.rules.project_kinds import SUBMODULE_COMMAND
-from liza.recovery.findings import Finding
 from liza.text.counts import count_noun, format_bytes
 
 _PROBE_TIMEOUT = 20.0  # seconds for an interpreter to check whether it has a module
@@ -336,7 +335,7 @@ def _disk(paths: Paths) -> Iterator[Finding]:
     slots = paths.slot("x").parent
     directories = sorted(slots.iterdir()) if _is_real_directory(slots) else []
     sizes = {
-        path.name: disk_usage.measure_slot(paths, path.name)
+        path.name: slot_damage.measure_slot(paths, path.name)
         for path in directories
         if _is_real_directory(path) and path.name not in (TASK_LINKS, BOXES)
     }

@@ -10,19 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from liza.briefs import instructions_file
-from liza.config.rules import test_proof
+from liza.config.rules import breakage, test_proof
 from liza.config.rules.test_proof import GreenPart, NotProved, ProofDetails, ProofObservation, ProofOutcome
-from liza.git import file_commits, sparse_checkout
+from liza.git import file_commits, slot_setup, sparse_checkout
 from liza.git.rules.tree_changes import TreeChanges
 from liza.git.runner import Git
-from liza.git.slots import slot_setup
-from liza.git.slots.pool import PROOF_SLOT, Worktrees
+from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import gates
 from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
 from liza.project import command_box, commands, import_traces, installed_packages, tree_snapshot
 from liza.project.broken_runs import NO_REPORT, BrokenRuns, ProofPlan, ProofReport, ProofSlot, ProofStep
-from liza.project.rules import breakage, command_parts, test_definitions
+from liza.project.rules import command_parts, test_definitions
 from liza.project.rules.package_records import ChangedPackageFile
 from liza.project.tree_snapshot import TreeSnapshot
 

@@ -15,12 +15,12 @@ from liza.box.surroundings import read_surroundings
 from liza.git.commit_signing import is_signing, key_settings, signing_mounts, unlock_command
 from liza.git.runner import Git, summarize_error
 from liza.model import clean_environment
+from liza.model.doctor_finding import Finding
 from liza.model.errors import GitFailed
 from liza.model.model import Config
 from liza.model.paths import Paths, session_committer
 from liza.model.value_classes import Value
 from liza.programs.presets import command_line, preset_table
-from liza.recovery.findings import Finding
 from liza.system.liza_path import liza_path
 
 _RUN = "coder-1.1"

@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from liza.git import submodules
 from liza.git.rules.tree_changes import ChangedFile, TreeChanges
 from liza.git.runner import Git
-from liza.git.slots import submodules
 from liza.model.value_classes import Value, field, replace
 
 FileStat = tuple[int, int, int, int, int]

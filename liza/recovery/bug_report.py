@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from liza import __version__
+from liza.board.store import Board
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew_or_none
 from liza.git.runner import Git
 from liza.model.errors import LizaError, Missing, Refused
+from liza.model.paths import Paths
 from liza.model.target_names import is_url
 from liza.programs.session import run_directory
 from liza.project import config_verb as config
@@ -67,7 +69,7 @@ def write_bug_report(directory: Path, target: Path | None = None) -> dict[str, A
 
 def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFile]:
     """Yield the files, the most useful ones first: later ones may not fit."""
-    private = () if crew is None else _private_texts(crew)
+    private = () if crew is None else _private_texts(crew.board)
 
     def made(name: str, compose: Callable[[], str]) -> ReportFile:
         try:
@@ -96,14 +98,14 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
         yield from _read(path, f"logs/{path.name}", home, private)
 
 
-def _private_texts(crew: Crew) -> tuple[str, ...]:
+def _private_texts(board: Board) -> tuple[str, ...]:
     """Addresses and command of ``config.notify``, in effect and as written. They may contain credentials.
 
     Also the long words of the command: in YAML it may have several lines, and its quotes are doubled. Empty if the
     board cannot be read: then only what is recognised as an address is cut.
     """
     with suppress(LizaError, OSError):
-        settings = (crew.board.read().config.notify, crew.board.read_as_written().config.notify)
+        settings = (board.read().config.notify, board.read_as_written().config.notify)
         commands = {(each.exec or "").strip() for each in settings}
         words = {word for command in commands for word in re.split(r"[\s'\"\\]+", command) if len(word) >= MIN_WORD}
         texts = {text for each in settings for text in filter(is_url, each.targets)} | commands | words
@@ -123,13 +125,13 @@ def _read(path: Path, name: str, home: str, private: Collection[str]) -> Iterato
 def _newest_runs(crew: Crew) -> list[str]:
     """Ids of the runs that were changed last, of all agents, the newest first."""
     agents = [path.name for path in crew.paths.runs.iterdir() if path.is_dir()] if crew.paths.runs.is_dir() else []
-    runs = [crew.run_dir(run).path for agent in agents for run in _runs_of(crew, agent)]
+    runs = [crew.run_dir(run).path for agent in agents for run in _runs_of(crew.paths, agent)]
     return [path.name for path in _newest(iter(runs))[: report_files.MAX_RUNS]]
 
 
-def _runs_of(crew: Crew, agent: str) -> list[str]:
+def _runs_of(paths: Paths, agent: str) -> list[str]:
     with suppress(LizaError):
-        return list(run_directory.list_runs(crew.paths, agent))
+        return list(run_directory.list_runs(paths, agent))
     return []
 
 

@@ -13,12 +13,12 @@ from liza.config.rules import settings
 from liza.crew import deleted_parts, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, with_stop
-from liza.git.hiding import brief_filter
+from liza.git import hiding, slots_directory
 from liza.git.runner import Git
-from liza.git.slots import slots_directory
 from liza.git.survey import Survey
 from liza.merging import proof_runner
 from liza.model import invariants
+from liza.model.doctor_finding import Finding
 from liza.model.errors import LizaError, Missing, NoCrew, Refused, SharedPathBlocked, UsageError
 from liza.model.model import Config, State
 from liza.model.paths import ROLES, Paths
@@ -27,9 +27,8 @@ from liza.programs import liveness
 from liza.programs.presets import acp_session, preset_table
 from liza.project import program_findings, project_report
 from liza.project.init import InitOptions, check_repository, find_obstacles
-from liza.recovery.findings import ACTOR, Finding, list_findings
+from liza.recovery.findings import ACTOR, list_findings
 from liza.recovery.recover import recover_crew
-from liza.recovery.rules.drift_alarms import ALL_SETTINGS
 from liza.system.clock import SystemClock
 from liza.text.counts import count_noun
 from liza.usage.program_accounts import check_accounts
@@ -206,12 +205,12 @@ def _board(findings: list[Finding], crew: Crew) -> State | None:
 def _unbind_briefs(crew: Crew) -> tuple[str, ...]:
     """Remove the bindings of briefs of ended runs; return what was removed."""
     removed = []
-    for run in brief_filter.list_bound_runs(crew.git):
+    for run in hiding.list_bound_runs(crew.git):
         if checkout_brief.is_checkout_run(run):
             continue
         if liveness.is_session_over(crew.run_dir(run)):
-            brief_filter.unbind_filter(crew.git, run)
-            brief_filter.unhide_files(crew.git, run)
+            hiding.unbind_filter(crew.git, run)
+            hiding.unhide_files(crew.git, run)
             removed.append(f"the brief of {run} was still bound; removed")
     return tuple(removed)
 
@@ -288,12 +287,12 @@ def accept_drift(crew: Crew, names: Sequence[str]) -> tuple[str, ...]:
 
 def _accept_name(crew: Crew, name: str) -> tuple[str, ...]:
     state = crew.board.read_as_written()
-    if name == ALL_SETTINGS:
+    if name == settings.ALL_SETTINGS:
         confirmed_settings.confirm_all_settings(crew.paths, state)
         return ("every setting on the board counts",)
     values = settings.confirmable_values(state.config)
     if name in values:
         confirmed_settings.confirm_settings(crew.paths, {name: values[name]}, state.config)
         return (f"config.{name} counts with its value on the board: {values[name]!r}",)
-    accepted = ", ".join((ALL_SETTINGS, *values))
+    accepted = ", ".join((settings.ALL_SETTINGS, *values))
     raise UsageError(f"{name!r} cannot be accepted; expected one of {accepted}", "liza status")

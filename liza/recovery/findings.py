@@ -15,20 +15,18 @@ from liza.config import confirmed_settings
 from liza.config.rules import settings
 from liza.crew import recorder
 from liza.crew.crew import Crew
-from liza.git import board_history
-from liza.git.merge import branch_moves
+from liza.git import board_history, branch_moves, integration_tip, slot_records
 from liza.git.runner import Git
-from liza.git.slots import slot_records
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
-from liza.merging import merge_blocker, merge_turn
+from liza.merging import drift, merge_blocker, merge_turn
 from liza.merging.rules import merge_alarms
+from liza.model.doctor_finding import Finding
 from liza.model.errors import GitFailed, LizaError
 from liza.model.model import State, Task
-from liza.model.paths import HISTORY_REF, run_id
-from liza.model.value_classes import Value
+from liza.model.paths import HISTORY_REF, Paths, run_id
 from liza.programs import liveness
-from liza.recovery import drift, earlier_slots, recover
+from liza.recovery import recover
 from liza.recovery.rules import drift_alarms
 from liza.system import installation
 from liza.tasks.rules import picking
@@ -37,15 +35,6 @@ from liza.text.counts import count_noun
 
 ACTOR = "doctor"
 FIX_COMMAND = "liza doctor --fix"
-
-
-class Finding(Value):
-    """One line of the report. If ``ok`` is False the crew cannot work, and ``hint`` is a command."""
-
-    about: str
-    text: str
-    ok: bool = True
-    hint: str = ""
 
 
 def list_findings(crew: Crew, state: State) -> Iterator[Finding]:
@@ -63,7 +52,7 @@ def list_findings(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _check_integration(crew: Crew, state: State) -> Iterator[Finding]:
     drift_now = drift.detect_drift(crew, state)
-    tip = drift.require_integration(crew, state)
+    tip = integration_tip.require_integration(crew.git, state)
     for alarm in merge_alarms.absent_checkout_alarms(drift_now.away):
         yield Finding("branch", alarm.message, True, alarm.next)
     if drift_now.moved is not None:
@@ -77,15 +66,8 @@ def _check_slots_directory(crew: Crew, state: State) -> Iterator[Finding]:
     slot_records.refuse_linked_directory(directory)
     if crew.moved_reason is not None:
         yield Finding("worktrees", crew.moved_reason, False, "liza down")
-    elif directory.is_relative_to(crew.paths.root):
-        text = "inside the repository: tests in them can import modules of your checkout, and yours can find theirs"
-        again = f"liza down --purge && liza init {shlex.quote(state.goal.description)}"
-        yield Finding("worktrees", f"{directory}, {text}", True, again)
     else:
         yield Finding("worktrees", f"{directory}{'' if directory.is_dir() else ', created when needed'}")
-    for slot, owner in earlier_slots.list_earlier_slots(crew):
-        hint = shlex.join(["git", "-C", str(slot), "status"])
-        yield Finding("worktrees", f"{slot} was left by an earlier crew, with the work of {owner}", True, hint)
 
 
 def _check_settings(crew: Crew, state: State) -> Iterator[Finding]:
@@ -101,15 +83,15 @@ def _check_claims(crew: Crew, state: State) -> Iterator[Finding]:
         if task.reservation is not None:
             yield Finding("claim", f"{task.id} is reserved as {task.reservation.run}", True, FIX_COMMAND)
     for task in recover.claims_without_worktree(crew, ACTOR):
-        yield Finding("claim", _missing_worktree_text(crew, task), True, FIX_COMMAND)
+        yield Finding("claim", _missing_worktree_text(crew.paths, task), True, FIX_COMMAND)
     for task in recover.reviews_without_worktree(crew, ACTOR):
         text = f"{task.id} is under review as {task.review_run}, and the reviewer's worktree is not there"
         yield Finding("claim", text, True, FIX_COMMAND)
 
 
-def _missing_worktree_text(crew: Crew, task: Task) -> str:
+def _missing_worktree_text(paths: Paths, task: Task) -> str:
     """Say whether the worktree of a claimed task is gone, or incomplete, or only its link is gone."""
-    worktree, link = crew.paths.slot(str(task.worktree)), crew.paths.task_link(task.id)
+    worktree, link = paths.slot(str(task.worktree)), paths.task_link(task.id)
     if not worktree.is_dir():
         reason = f"its worktree {worktree} is gone"
     elif not link.is_symlink():
@@ -140,11 +122,6 @@ def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _find_unfinished(state: State) -> set[str]:
     return {task.id for task in state.tasks if recover.is_merge_unfinished(task)}
-
-
-def _check_retired_slots(crew: Crew, state: State) -> Iterator[Finding]:
-    for alarm in merge_alarms.stuck_slot_alarms([str(path) for path in crew.worktrees.retired_slots()]):
-        yield Finding("worktree", alarm.message, True, alarm.next)
 
 
 def _check_supervisors(crew: Crew, state: State) -> Iterator[Finding]:
@@ -188,7 +165,7 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     if not missing:
         return
     loss = f"is gone: revisions up to {missing[-1]}" if newest == 0 else f"ends at {newest}: {_format_range(missing)}"
-    lost = find_lost_revision(crew, newest, state.revision)
+    lost = find_lost_revision(crew.git, newest, state.revision)
     message = f"{HISTORY_REF} {loss} are lost; new revisions are recorded"
     if lost is None:
         yield Finding("history", message)
@@ -270,7 +247,6 @@ _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("board", _check_settings),
     ("claim", _check_claims),
     ("merge", _check_merges),
-    ("worktree", _check_retired_slots),
     ("agents", _check_supervisors),
     ("guards", _check_guards),
     ("inbox", _check_inboxes),
@@ -285,21 +261,19 @@ _TRAILER = "%(trailers:key=Liza-Revision,valueonly,separator=%x2C)"
 _SEARCH_LIMIT = 60.0  # seconds: git fsck reads every object
 
 
-def find_lost_revision(crew: Crew, newest: int, last: int) -> tuple[int, str] | None:
+def find_lost_revision(git: Git, newest: int, last: int) -> tuple[int, str] | None:
     """Return the last lost revision above ``newest`` and up to ``last``, and its commit; None if git has none.
 
     It continues the present history, if there is one. None also if git cannot search in time.
     """
     try:
-        output = crew.git.out("fsck", "--no-reflogs", "--connectivity-only", "--no-progress", timeout=_SEARCH_LIMIT)
+        output = git.out("fsck", "--no-reflogs", "--connectivity-only", "--no-progress", timeout=_SEARCH_LIMIT)
         dangling = [line.split()[2] for line in output.splitlines() if line.startswith("dangling commit ")]
-        revisions = _read_revisions(crew.git, dangling)
+        revisions = _read_revisions(git, dangling)
     except GitFailed:
         return None
     for revision, commit in sorted(revisions, reverse=True):
-        if newest < revision <= last and (
-            not newest or crew.git.ok("merge-base", "--is-ancestor", HISTORY_REF, commit)
-        ):
+        if newest < revision <= last and (not newest or git.ok("merge-base", "--is-ancestor", HISTORY_REF, commit)):
             return revision, commit
     return None
 

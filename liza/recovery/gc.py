@@ -22,6 +22,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.model.errors import LizaError
 from liza.model.model import FINAL_STATUSES, State
+from liza.model.paths import Paths
 from liza.programs.session import run_archive
 from liza.recovery import run_cleanup
 from liza.system import atomic, crash_points, processes, untrusted_files
@@ -92,7 +93,7 @@ def find_garbage(crew: Crew) -> tuple[Garbage, ...]:
         if not crew.is_supervised(agent)
         for run in run_cleanup.find_old_runs(crew, agent)
     ]
-    return (*runs, *_find_logs(crew, state), *_find_temporary_files(crew))
+    return (*runs, *_find_logs(crew.paths, state), *_find_temporary_files(crew.paths))
 
 
 def free(crew: Crew, garbage: Garbage) -> Garbage | None:
@@ -108,7 +109,7 @@ def free(crew: Crew, garbage: Garbage) -> Garbage | None:
         run_archive.archive_run(crew.run_dir(run))
         return _with_size(garbage, garbage.size + former - target.stat().st_size)
     if garbage.kind is GarbageKind.LOG:
-        return _compress_log(crew, garbage)
+        return _compress_log(crew.paths, garbage)
     garbage.path.unlink(missing_ok=True)
     crash_points.point("unlinked", "garbage")
     return garbage
@@ -118,14 +119,14 @@ def _with_size(garbage: Garbage, size: int) -> Garbage:
     return msgspec.structs.replace(garbage, size=max(0, size))
 
 
-def _find_logs(crew: Crew, state: State) -> Iterator[Garbage]:
+def _find_logs(paths: Paths, state: State) -> Iterator[Garbage]:
     """Yield the logs of merges of closed tasks that no process has open, and that were not written for a day.
 
     Not a log that is too small to free anything.
     """
     still_open = {task.id for task in state.tasks if task.status not in FINAL_STATUSES}
-    opened = processes.find_open_files(crew.paths.logs)
-    for path in _entries(crew.paths.logs) if opened is not None else ():
+    opened = processes.find_open_files(paths.logs)
+    for path in _entries(paths.logs) if opened is not None else ():
         match = _TASK_LOG.fullmatch(path.name)
         if match is None or _is_of_task(match["task"], still_open) or str(path) in (opened or ()):
             continue
@@ -139,11 +140,11 @@ def _is_of_task(name: str, tasks: Container[str]) -> bool:
     return any("-".join(words[:count]) in tasks for count in range(1, len(words) + 1))
 
 
-def _compress_log(crew: Crew, garbage: Garbage) -> Garbage | None:
+def _compress_log(paths: Paths, garbage: Garbage) -> Garbage | None:
     """Append a log to its archive and delete it. gzip members can be joined: the archive keeps its former text."""
     path = garbage.path
     target = path.parent / _LOG_ARCHIVE / f"{path.name}.gz"
-    atomic.make_directory(crew.paths.root, target.parent)
+    atomic.make_directory(paths.root, target.parent)
     if target.parent.is_symlink():
         raise NotADirectoryError(f"{target.parent} is a link")
     former_size = target.stat().st_size if target.exists() else 0
@@ -189,10 +190,10 @@ def _ends_with(target: Path, member: IO[bytes]) -> bool:
         return False
 
 
-def _find_temporary_files(crew: Crew) -> Iterator[Garbage]:
+def _find_temporary_files(paths: Paths) -> Iterator[Garbage]:
     """Yield files that `atomic` began and whose writer died before the rename."""
-    directories = [crew.paths.liza, crew.paths.tx, crew.paths.logs, crew.paths.locks]
-    agents = _entries(crew.paths.runs)
+    directories = [paths.liza, paths.tx, paths.logs, paths.locks]
+    agents = _entries(paths.runs)
     directories += [*agents, *(run for agent in agents for run in _entries(agent))]
     for directory in directories:
         for path in _entries(directory):

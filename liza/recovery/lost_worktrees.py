@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from liza.crew.crew import Crew
-from liza.git.slots import relocate, slots_directory
+from liza.git import slots_directory
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import LizaError, Refused
 from liza.model.model import State, Status, Task
@@ -51,5 +51,5 @@ def _foreign_error(crew: Crew) -> Refused | None:
     return (
         None
         if crew.moved_reason is not None
-        else slots_directory.foreign_error(crew.paths, relocate.find_common_dir(crew.paths.root))
+        else slots_directory.foreign_error(crew.paths, slots_directory.find_common_dir(crew.paths.root))
     )

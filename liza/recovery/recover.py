@@ -6,37 +6,23 @@ Every supervisor starts with it, and `liza doctor --fix` runs it. Each step is i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
-from liza.git.merge import merge_refs, merges
-from liza.git.orphan_slots import release_orphan_slot, remove_orphan_links
-from liza.git.slots import leftovers, stuck_slots
+from liza.git import integration_tip, leftovers, merge_refs, merges, stuck_slots
 from liza.merging import epic_branches
 from liza.merging.dead_mergers import recover_dead_merger
-from liza.model.errors import LizaError, LockTimeout, Refused
-from liza.model.model import FINAL_STATUSES, ProcessIdentity, Reservation, Status, Task
+from liza.model.errors import LizaError, Refused
+from liza.model.model import FINAL_STATUSES, Status, Task
 from liza.model.paths import BOXES, TASK_LINKS, agent_of
-from liza.model.task_groups import held_tasks
-from liza.model.value_classes import Value
 from liza.programs.session import run_archive
-from liza.recovery import drift, lost_worktrees, run_cleanup
-from liza.recovery.earlier_slots import separate_slots
-from liza.system import processes, wake_up
-from liza.system.lock_holders import last_holder_pid
+from liza.recovery import lost_worktrees, run_cleanup
+from liza.system import wake_up
 from liza.system.locks import Lock
 from liza.tasks import run_commits
-from liza.tasks.rules import claims
-
-_LOCK_TIMEOUT = 60.0  # seconds
-
-
-class Repair(Value):
-    """One repair, as a sentence."""
-
-    message: str
+from liza.tasks.dead_claims import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
 
 
 def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
@@ -51,11 +37,10 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
     if merges.branch_tip(crew.git, crew.board.read().config.integration_branch) is None:
         # An unfinished merge may have recorded its commit.
         _recover_merges(crew, by)
-        drift.require_integration(crew, crew.board.read())
+        integration_tip.require_integration(crew.git, crew.board.read())
     lost_worktrees.refuse_replaced(crew)
     _import_left_commits(crew, by)
     repairs = [
-        *map(Repair, separate_slots(crew)),
         *undo_dead_reservations(crew),
         *repair_worktrees(crew, by),
         *_repair_reviews(crew, by),
@@ -85,64 +70,6 @@ def _import_left_commits(crew: Crew, by: str) -> None:
             run_commits.try_import(crew, slot, run)
 
 
-def undo_dead_reservations(crew: Crew, patience: float = _LOCK_TIMEOUT) -> list[Repair]:
-    """Undo reservations whose claimer is dead. ``patience``: seconds to wait for gits of that claimer.
-
-    Raises LizaError.
-    """
-    repairs = []
-    for task in held_tasks(crew.board.read()):
-        reservation = task.reservation
-        if reservation is None or not _is_claimer_dead(crew, reservation):
-            continue
-        with _lock_task(crew, task.id, patience) as locked_crew:
-            if locked_crew is None:
-                continue
-            leftovers.remove_locks(locked_crew.paths, locked_crew.git)
-            with locked_crew.change(reservation.agent, "undo", task.id) as tx:
-                tx.state = claims.undo_reservation(tx.state, task.id, reservation.run)
-            locked_crew.worktrees.undo(reservation.slot, task.id, reservation.run)
-        repairs.append(Repair(f"{task.id}: the reservation of {reservation.run} was left by a dead claim; undone"))
-    return repairs
-
-
-@contextmanager
-def _lock_task(crew: Crew, task_id: str, patience: float = _LOCK_TIMEOUT) -> Iterator[Crew | None]:
-    """Yield the crew with the task's lock held, or None if the lock is not available.
-
-    A living holder keeps the lock. Gits of a dead holder still hold it; once they have ended, no process of that claim
-    runs.
-    """
-    path = crew.paths.task_lock(task_id)
-    holder = last_holder_pid(path) if path.exists() else None
-    is_alive = holder is not None and processes.identify_process(holder) is not None
-    lock = Lock(path)
-    try:
-        lock.acquire(timeout=0 if is_alive else patience)
-    except LockTimeout:
-        yield None
-        return
-    try:
-        yield crew.with_lock(lock)
-    finally:
-        lock.release()
-
-
-def _is_claimer_dead(crew: Crew, reservation: Reservation) -> bool:
-    """Return whether the claimer is proved dead; if that cannot be determined, whether the reservation has expired.
-
-    A reservation of this very process counts as dead: it is not claiming now. It could not undo the reservation when
-    its claim failed, or an old copy of the board was restored.
-    """
-    claimer = ProcessIdentity(
-        host=reservation.host, boot=reservation.boot, pid=reservation.pid, start=reservation.start
-    )
-    if claimer == processes.identify_self():
-        return True
-    dead = processes.is_proved_dead(claimer)
-    return dead if dead is not None else reservation.expires < crew.clock.now()
-
-
 def repair_worktrees(crew: Crew, by: str) -> list[Repair]:
     """Recreate the worktrees of claimed tasks that have none.
 
@@ -150,7 +77,7 @@ def repair_worktrees(crew: Crew, by: str) -> list[Repair]:
     """
     repairs = []
     for candidate in _find_claims_to_repair(crew, by):
-        with _lock_task(crew, candidate.id) as locked_crew:
+        with lock_task(crew, candidate.id) as locked_crew:
             # Read again: the claim may have changed while this process waited for the lock.
             task = None if locked_crew is None else locked_crew.board.read().task(candidate.id)
             if locked_crew is not None and task is not None and _needs_worktree(locked_crew, task, by):
@@ -163,7 +90,7 @@ def claims_without_worktree(crew: Crew, by: str) -> list[Task]:
     """Return claimed tasks without a worktree that no process is working on now. Raises LizaError."""
     tasks = []
     for candidate in _find_claims_to_repair(crew, by):
-        with _lock_task(crew, candidate.id, patience=0) as locked_crew:
+        with lock_task(crew, candidate.id, patience=0) as locked_crew:
             task = None if locked_crew is None else locked_crew.board.read().task(candidate.id)
             if locked_crew is not None and task is not None and _needs_worktree(locked_crew, task, by):
                 tasks.append(task)
@@ -268,9 +195,9 @@ def _repair_slots(crew: Crew) -> list[str]:
         if directory.is_dir()
         else set()
     )
-    existing = {name for name in existing if not stuck_slots.is_retired(name) and name not in (TASK_LINKS, BOXES)}
+    existing = {name for name in existing if name not in (TASK_LINKS, BOXES)}
     names = sorted({*existing, *crew.worktrees.recorded_slots()})
-    tip = drift.require_integration(crew, crew.board.read())
+    tip = integration_tip.require_integration(crew.git, crew.board.read())
     return [name for name in names if crew.worktrees.repair(name, tip)]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from liza.board.store import Restored
+from liza.board.store import Board, Restored
 from liza.crew import deleted_parts, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, find_lost_crew
@@ -13,10 +13,9 @@ from liza.crew.result import Result
 from liza.git import board_history
 from liza.model.errors import BoardInconsistent, NoCrew, UsageError
 from liza.model.model import Agent
-from liza.model.paths import agent_of
+from liza.model.paths import Paths, agent_of
 from liza.model.statuses import AgentStatus
 from liza.programs.session import run_directory
-from liza.supervisor.down import down
 from liza.tasks import archive
 from liza.tasks.rules.give_back import give_back_work
 from liza.tasks.rules.up_command import up_command_for
@@ -37,22 +36,22 @@ def find_crew_or_lost() -> Crew:
         return crew
 
 
-def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
+def restore(crew: Crew, last_good: bool, stop: Callable[[Crew], Result] | None = None) -> Result:
     """Replace a missing, unreadable or truncated board with the newest good one; a broken board is kept as a copy.
 
-    Other deleted parts of .liza are recreated, also if the board can be read. ``stop``: first end the supervisors and
-    sessions that still run here. Unchanged if nothing is missing. Raises UsageError, Refused, BoardInconsistent if no
-    good board is left.
+    Other deleted parts of .liza are recreated, also if the board can be read. ``stop``: the verb that first ends the
+    supervisors and sessions that still run here. Unchanged if nothing is missing. Raises UsageError, Refused,
+    BoardInconsistent if no good board is left.
     """
     by = require_person(crew, planner=False)
     if not last_good:
         raise UsageError("restore needs --last-good", "liza restore --last-good")
-    board_error = _find_board_error(crew)
+    board_error = _find_board_error(crew.board)
     no_pins = not deleted_parts.has_pins(crew.paths)
     damaged = no_pins or (
         board_error is None and deleted_parts.describe_damage(crew.paths, crew.board.read()) is not None
     )
-    ended = _stop_everything(crew) if stop else ()
+    ended = () if stop is None else _stop_everything(crew, stop)
     if board_error is not None or damaged:
         # Also if a part of .liza is left: a supervisor may have written files during a `git clean`.
         layout.refuse_survivors(crew, RESTORE_HINT)
@@ -68,7 +67,7 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
     lines = [_ENDED_NOTE.format(", ".join(ended))] if ended else []
     restored_state = state if restored is None else restored.state
     lines += (
-        _restore_lines(crew, restored, state.revision)
+        _restore_lines(crew.paths, restored, state.revision)
         if restored
         else [f"the board is unchanged: revision {state.revision}"]
     )
@@ -115,27 +114,27 @@ def _left_alone(crew: Crew, name: str, agent: Agent) -> bool:
 _ENDED_NOTE = "ended processes that still ran here: {}"
 
 
-def _stop_everything(crew: Crew) -> tuple[str, ...]:
+def _stop_everything(crew: Crew, stop: Callable[[Crew], Result]) -> tuple[str, ...]:
     """End all supervisors and sessions; return their agents and runs. Raises Refused."""
     ended = layout.end_survivors(crew)
     if not crew.paths.locks.is_dir():
         return ended
-    result = down(crew, now=True)
+    result = stop(crew)
     return (*ended, *result.details["stopped"], *result.details["sessions_ended"])
 
 
-def _restore_lines(crew: Crew, restored: Restored, now: int) -> list[str]:
+def _restore_lines(paths: Paths, restored: Restored, now: int) -> list[str]:
     goal = textwrap.shorten(restored.state.goal.description, 80, placeholder=" …")
     lines = [f"revision {restored.state.revision} is restored as revision {now}: {goal}"]
     if restored.broken_copy is not None:
-        lines.append(f"the broken board is kept in {restored.broken_copy.relative_to(crew.paths.root)}")
+        lines.append(f"the broken board is kept in {restored.broken_copy.relative_to(paths.root)}")
     return lines
 
 
-def _find_board_error(crew: Crew) -> str | None:
+def _find_board_error(board: Board) -> str | None:
     """Error of the board; None if it can be read."""
     try:
-        crew.board.read()
+        board.read()
     except (BoardInconsistent, NoCrew) as error:
         return error.message
     return None

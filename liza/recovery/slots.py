@@ -3,56 +3,79 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+
+import msgspec
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import disk_usage
+from liza.git import integration_tip, slot_damage
 from liza.git.rules import slot_states
 from liza.git.rules.slot_states import SlotState
-from liza.git.slots import slot_damage
+from liza.git.worktrees import Worktrees
+from liza.merging import slot_limits
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import State
 from liza.programs.liveness import is_session_living
-from liza.recovery import drift, recover, slot_limits
+from liza.recovery import recover
 from liza.text.counts import format_bytes
 from liza.text.suggestions import did_you_mean
 
 
-def list_slots(crew: Crew) -> dict[str, Any]:
-    """Return every slot with its state, and the limits. Sizes are bytes on disk; to measure them takes a while.
+class SlotRow(msgspec.Struct, frozen=True):
+    """A slot: its state and why, the task and branch in it, its last agent, and its bytes on disk.
 
-    Raises LizaError, OSError.
+    ``next``: the command that resolves the state; empty if there is nothing to do. ``age``: seconds since the last use.
     """
+
+    name: str
+    state: SlotState
+    why: str
+    next: str
+    task: str | None
+    branch: str | None
+    agent: str | None
+    last_used: datetime | None
+    age: int | None
+    bytes: int
+    directory: Path
+
+
+class SlotList(msgspec.Struct, frozen=True):
+    """All slots, their bytes on disk together, and the limits of ``config.slots``."""
+
+    slots: tuple[SlotRow, ...]
+    bytes: int
+    max: int | None
+    max_bytes: int | None
+
+
+def list_slots(crew: Crew) -> SlotList:
+    """Return every slot with its state, and the limits. To measure them takes a while. Raises LizaError, OSError."""
     state = crew.board.read()
-    slots = [_slot_row(crew, state, slot) for slot in slot_damage.list_slots(crew.worktrees)]
-    return {
-        "slots": slots,
-        "bytes": sum(row["bytes"] for row in slots),
-        "max": state.config.slots.max,
-        "max_bytes": state.config.slots.max_bytes,
-    }
+    rows = tuple(_slot_row(crew, state, slot) for slot in slot_damage.list_slots(crew.worktrees))
+    return SlotList(rows, sum(row.bytes for row in rows), state.config.slots.max, state.config.slots.max_bytes)
 
 
-def _slot_row(crew: Crew, state: State, slot: str) -> dict[str, Any]:
+def _slot_row(crew: Crew, state: State, slot: str) -> SlotRow:
     status = slot_limits.find_status(crew, state, slot)
     task = slot_states.find_user_task(state, slot)
     last = crew.worktrees.last_use(slot)
     is_readable = status.state is not SlotState.DAMAGED
-    return {
-        "name": slot,
-        "state": status.state.value,
-        "why": status.why,
-        "next": status.next,
-        "task": None if task is None else task.id,
-        "branch": crew.worktrees.read_work_tree(slot).branch if is_readable else None,
-        "agent": None if last is None else last.agent,
-        "last_used": None if last is None else datetime.fromtimestamp(int(last.since), UTC),
-        "age": None if last is None else max(0, int(crew.clock.now().timestamp() - last.since)),
-        "bytes": disk_usage.measure_slot(crew.paths, slot),
-        "directory": str(crew.paths.slot(slot)),
-    }
+    return SlotRow(
+        name=slot,
+        state=status.state,
+        why=status.why,
+        next=status.next,
+        task=None if task is None else task.id,
+        branch=crew.worktrees.read_work_tree(slot).branch if is_readable else None,
+        agent=None if last is None else last.agent,
+        last_used=None if last is None else datetime.fromtimestamp(int(last.since), UTC),
+        age=None if last is None else max(0, int(crew.clock.now().timestamp() - last.since)),
+        bytes=slot_damage.measure_slot(crew.paths, slot),
+        directory=crew.paths.slot(slot),
+    )
 
 
 def prune(crew: Crew) -> Result:
@@ -74,7 +97,7 @@ def nuke(crew: Crew, slot: str) -> Result:
     UnknownId, Refused if it is in use or damaged, GitFailed if its work cannot be saved.
     """
     require_person(crew, planner=False)
-    _refuse_unknown(crew, slot)
+    _refuse_unknown(crew.worktrees, slot)
 
     saved = crew.worktrees.remove(slot, lambda: _refuse_used(crew, slot))
     step = f"git show {saved[0]}" if saved else "liza slots"
@@ -100,11 +123,11 @@ def repair(crew: Crew, slot: str | None = None) -> Result:
     """Repair a damaged slot, or all of them. Raises UnknownId, Refused, GitFailed, OSError."""
     by = require_person(crew, planner=False)
     if slot is not None:
-        _refuse_unknown(crew, slot)
+        _refuse_unknown(crew.worktrees, slot)
     state = crew.board.read()
     names = slot_damage.list_slots(crew.worktrees) if slot is None else (slot,)
     damaged = [name for name in names if slot_limits.find_status(crew, state, name).state is SlotState.DAMAGED]
-    commit = drift.require_integration(crew, state)
+    commit = integration_tip.require_integration(crew.git, state)
     lines = [f"{name}: {slot_damage.repair_slot(crew.worktrees, name, commit)}" for name in damaged]
     # A claimed task gets its worktree again.
     lines += [fixed.message for fixed in recover.repair_worktrees(crew, by)]
@@ -112,8 +135,8 @@ def repair(crew: Crew, slot: str | None = None) -> Result:
     return Result("changed" if lines else "unchanged", None, None, "liza slots", {"repaired": damaged}, message)
 
 
-def _refuse_unknown(crew: Crew, slot: str) -> None:
-    names = slot_damage.list_slots(crew.worktrees)
+def _refuse_unknown(worktrees: Worktrees, slot: str) -> None:
+    names = slot_damage.list_slots(worktrees)
     if slot not in names:
         listed = ", ".join(names) or "none"
         raise UnknownId(f"there is no slot {slot} (there are: {listed}){did_you_mean(slot, names)}", "liza slots")

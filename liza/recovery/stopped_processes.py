@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from liza.crew.crew import Crew
 from liza.model.model import StoppedProcesses
+from liza.model.paths import Paths
 from liza.system import lock_holders, proc_stat
 from liza.system.lock_holders import last_holder_pid
 
 
-def find_stopped(crew: Crew, agents: Iterable[str]) -> StoppedProcesses:
+def find_stopped(paths: Paths, agents: Iterable[str]) -> StoppedProcesses:
     """Return the stopped supervisors, and the stopped processes that started supervisors or keep the crew.
 
     Nothing without /proc. Raises OSError.
     """
     supervisors, keepers = {}, set[int]()
     for agent in agents:
-        path = crew.paths.supervisor_lock(agent)
+        path = paths.supervisor_lock(agent)
         pid = last_holder_pid(path)
         fields = None if pid is None else proc_stat.read_stat(pid)
         if pid is None or fields is None:
@@ -28,8 +28,8 @@ def find_stopped(crew: Crew, agents: Iterable[str]) -> StoppedProcesses:
             supervisors[agent] = pid
         if _is_stopped(parent) and _is_holder(path, pid):
             keepers.add(parent)
-    pid = last_holder_pid(crew.paths.keeper_lock)
-    if pid is not None and _is_stopped(pid) and _is_holder(crew.paths.keeper_lock, pid):
+    pid = last_holder_pid(paths.keeper_lock)
+    if pid is not None and _is_stopped(pid) and _is_holder(paths.keeper_lock, pid):
         keepers.add(pid)
     return StoppedProcesses(supervisors, tuple(sorted(keepers)))
 

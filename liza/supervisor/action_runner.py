@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from liza.board import signals
 from liza.crew import layout
+from liza.git import integration_tip
 from liza.merging import merge_turn
 from liza.merging.rules import epic_rules
 from liza.model.errors import (
@@ -30,7 +31,6 @@ from liza.programs.session import run_directory, session_process
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.terminal import tmux
 from liza.project.rules import setup_failures
-from liza.recovery import drift
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle
 from liza.supervisor.launch import Launcher, SetUpDue
@@ -139,7 +139,7 @@ class ActionRunner:
             return
         except LizaError as error:
             # Without the integration branch no program or task is at fault: this raises and the loop tries again.
-            drift.require_integration(self.crew, self.crew.board.read())
+            integration_tip.require_integration(self.crew.git, self.crew.board.read())
             self._record_failed_start(run, error.message)
             return
         run_directory.write_wait(self.crew.paths, self.agent, None)

@@ -14,9 +14,7 @@ from liza.crew import deleted_parts, layout, recorder
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import ref_names, run_import, task_branches
-from liza.git.hiding import brief_filter, slot_excludes
-from liza.git.merge import merges
+from liza.git import hiding, merges, ref_names, run_import
 from liza.git.survey import survey
 from liza.merging import merge_lock
 from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
@@ -29,10 +27,11 @@ from liza.programs import liveness
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.project import commands
-from liza.recovery import drift, earlier_slots, saved_specs
+from liza.recovery import saved_specs
 from liza.system import crash_points, files, lock_holders, processes
 from liza.system.lock_holders import describe_holder
 from liza.system.locks import Lock, is_flock_held, wait_for_release
+from liza.tasks import task_branches
 from liza.tasks.rules.up_command import restart_command_for, up_command_for
 
 SALVAGE_PREFIX = "refs/liza/salvage/"
@@ -194,15 +193,13 @@ def _purge(crew: Crew) -> PurgeResult:
     specs, programs = saved_specs.save_specs(crew), saved_specs.save_programs(crew)
     surveyed = survey(crew.paths.root)
     created_branch = _read_created_branch(crew.paths.creation)
-    earlier_slots.separate_slots(crew)
     crew.worktrees.remove_all()
     slots = crew.paths.slots
     remaining = tuple(str(path) for path in sorted(slots.iterdir())) if slots.is_dir() else ()
-    remaining += earlier_slots.remove_earlier_slots(crew)
     checkout_brief.remove_all(crew)
-    brief_filter.uninstall_filter(crew.git)
+    hiding.uninstall_filter(crew.git)
     run_import.forget_packs(crew.git)
-    slot_excludes.unignore_liza_dirs(crew.git)
+    hiding.unignore_liza_dirs(crew.git)
     deleted, kept = _delete_branches(crew, created_branch, surveyed.branch)
     branch = None if created_branch else _find_branch_left(crew, surveyed.branch)
     if branch is not None and _has_own_commits(crew, branch):
@@ -258,7 +255,7 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
     deleted: list[str] = []
     candidates = [
         *_list_task_branches(crew),
-        *_list_refs(crew, drift.LAST_INTEGRATION_REF),
+        *_list_refs(crew, merges.LAST_INTEGRATION_REF),
         *_list_refs(crew, merges.last_tip_ref("")),
         *_list_refs(crew, SALVAGE_PREFIX),
     ]

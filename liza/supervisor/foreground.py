@@ -19,7 +19,7 @@ from liza.board import events
 from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git.commits_ahead import find_commits_ahead
+from liza.git.landed_work import find_commits_ahead
 from liza.landing import forge, sync_failures
 from liza.landing.rules.poll_rules import next_poll_seconds
 from liza.landing.sync_request import sync_request
@@ -185,7 +185,7 @@ def _landing_step(crew: Crew, options: UpOptions) -> str | None:
     """Command that merges what the crew has done, if every task is done; None if not, or if it cannot be read."""
     try:
         state = crew.board.read()
-        ahead = find_commits_ahead(crew, state) if _is_done(state, options) else None
+        ahead = find_commits_ahead(crew.git, state) if _is_done(state, options) else None
     except (LizaError, OSError):
         return None
     return ahead.next if ahead is not None and ahead.commits else None
@@ -438,7 +438,7 @@ def done_message(crew: Crew, state: State, task: str | None = None) -> str:
     else:
         ended = "every task is done"
     try:
-        ahead = find_commits_ahead(crew, state)
+        ahead = find_commits_ahead(crew.git, state)
     except (LizaError, OSError) as error:
         return f"{ended}; {error}"
     return ended if ahead is None else f"{ended}; {ahead.summary}: {ahead.next}"

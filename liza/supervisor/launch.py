@@ -20,12 +20,10 @@ from liza.box.run_mounts import SESSION_SOCKET
 from liza.briefs import inbox
 from liza.briefs.rules.message_rules import LIZA, PromptPriority
 from liza.crew.crew import Crew
-from liza.git import commit_signing, run_git
+from liza.git import commit_signing, hiding, integration_tip, run_git, slot_setup
 from liza.git.git_config import git_dirs
-from liza.git.hiding import slot_excludes
 from liza.git.rules.slot_states import slot_variables
 from liza.git.runner import FALLBACK_IDENTITY
-from liza.git.slots import slot_setup
 from liza.guards import guard_files
 from liza.merging import epic_branches
 from liza.model import permissions
@@ -47,7 +45,6 @@ from liza.programs.session.session_process import SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
 from liza.project import command_box
 from liza.project.command_box import BoxUse, CommandBox, build_box
-from liza.recovery import drift
 from liza.supervisor.conversation import ConversationFinder
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import atomic, boxed_calls, crash_points, processes, untrusted_files
@@ -321,7 +318,7 @@ class Launcher:
         worktrees = self.crew.worktrees
         agent = agent_of(work.run)
         if work.kind == WorkKind.PLANNING:
-            tip = drift.require_integration(self.crew, state)
+            tip = integration_tip.require_integration(self.crew.git, state)
             worktrees.detach(agent, tip, work.run)
             return agent
         task = claims.get_task(state, work.task or "")
@@ -403,7 +400,7 @@ class Launcher:
         environment = composed if self.preset.reads_ci else {**config.gate_variables, **composed}
         git_dir, _ = git_dirs(self.crew.worktrees.slot_git(worktree.name))
         key = commit_signing.key_settings(self.crew.git, environment.get("GIT_COMMITTER_EMAIL", ""))
-        environment |= slot_variables(worktree.name) | slot_excludes.session_variables(git_dir, key)
+        environment |= slot_variables(worktree.name) | hiding.session_variables(git_dir, key)
         name = environment.get("GIT_COMMITTER_NAME")
         # With this name the commits and the reflogs show which session made them.
         return {**environment, "GIT_COMMITTER_NAME": session_committer(name, work.run)} if name else environment

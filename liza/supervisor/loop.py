@@ -29,7 +29,6 @@ from liza.model.task_groups import held_tasks
 from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory, session_process
-from liza.recovery import recover
 from liza.recovery.run_cleanup import end_orphan_sessions
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
@@ -39,7 +38,7 @@ from liza.supervisor.rules import actions
 from liza.supervisor.rules.decide import decide
 from liza.supervisor.situation import gather_situation
 from liza.system import wake_up
-from liza.tasks import run_commits
+from liza.tasks import dead_claims, run_commits
 from liza.tasks.rules.narration import LIZA, Detail, find_news
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
@@ -241,7 +240,7 @@ class Supervisor:
         if not any(task.reservation for task in held_tasks(state)):
             return
         try:
-            for repair in recover.undo_dead_reservations(self.crew, patience=0):
+            for repair in dead_claims.undo_dead_reservations(self.crew, patience=0):
                 self._notify_once(repair.message)
         except (LizaError, OSError) as error:
             # It stops the claim of one task, not this agent's work.

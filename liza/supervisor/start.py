@@ -19,6 +19,7 @@ from liza.box import support
 from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.git import integration_tip
 from liza.model.errors import LizaError, Refused, UsageError, read_last_message
 from liza.model.model import Config
 from liza.model.paths import role_of
@@ -26,7 +27,6 @@ from liza.model.value_classes import Value
 from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
-from liza.recovery import drift
 from liza.supervisor import foreground
 from liza.supervisor.crew_options import UpOptions, parse_coders, parse_programs, start_supervisor, supervisor_log
 from liza.supervisor.feed import Feed, PrintTimedLine
@@ -111,7 +111,7 @@ def check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
     missing."""
     table = preset_table.load_presets(crew.paths)
     state = crew.board.read()
-    drift.require_integration(crew, state)
+    integration_tip.require_integration(crew.git, state)
     config = state.config
     confinement.check_support(crew, config)
     for target in options.programs:

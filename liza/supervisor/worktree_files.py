@@ -9,7 +9,7 @@ from liza.briefs import brief_writer, instructions_file
 from liza.briefs.brief_context import gather_brief_facts
 from liza.briefs.instructions_file import BlockSite, hide_from_git, place_block
 from liza.crew.crew import Crew
-from liza.git.hiding import brief_filter
+from liza.git import hiding
 from liza.git.runner import Git
 from liza.model.model import State
 from liza.model.owned_work import CurrentWork
@@ -53,7 +53,7 @@ class WorktreeFiles:
         # That of the session: its index has the size of the file without the block.
         git = self.crew.worktrees.open_git(worktree.name)
         hook_files = hooks.list_hook_files(directory)
-        bindable = brief_filter.find_bindable(git, self.preset.instructions)
+        bindable = hiding.find_bindable(git, self.preset.instructions)
         _, file = self._write_brief(git, state, work, directory, worktree, hook_files, bindable)
         site = BlockSite(git, self.crew.git, worktree, directory)
         hide_from_git(site, (*hook_files, *file), hooks.list_created_files(directory))
@@ -64,7 +64,7 @@ class WorktreeFiles:
         Return them, and the instructions files that the filter can hide.
         """
         installed = hooks.install_hooks(self.preset, worktree, directory, liza_path())
-        bindable = brief_filter.find_bindable(git, (*installed.files, *self.preset.instructions))
+        bindable = hiding.find_bindable(git, (*installed.files, *self.preset.instructions))
         if {*installed.files} - {*bindable}:
             hooks.remove_hooks(worktree, directory)
             installed = InstalledHooks(reason=f"another git filter is set for {installed.files[0]}")
@@ -113,6 +113,6 @@ def remove_worktree_files(crew: Crew, record: RunRecord) -> None:
                 *hooks.list_hook_files(directory),
                 *filter(None, [instructions_file.find_block_file(worktree, directory)]),
             }:
-                brief_filter.refresh_index_entry(crew.worktrees.slot_git(worktree.name), name)
-    brief_filter.unbind_filter(crew.git, record.run)
-    brief_filter.unhide_files(crew.git, record.run)
+                hiding.refresh_index_entry(crew.worktrees.slot_git(worktree.name), name)
+    hiding.unbind_filter(crew.git, record.run)
+    hiding.unhide_files(crew.git, record.run)

@@ -5,7 +5,7 @@ also after a crash, and a link or a pipe at the path is replaced, never written 
 exception: `files.py` writes them, since the order of their fsyncs and renames belongs to the commit of a change.
 To read a file, use `untrusted_files.py`. Hooks load both, so neither imports pathlib, which is slow to load.
 
-The temporary name ends with the pid of the writer. After a crash `git/slots/leftovers.py` removes such a file from the
+The temporary name ends with the pid of the writer. After a crash `git/leftovers.py` removes such a file from the
 directories of the board, of the slots and of `.git/info`; the archiving of a run removes one of that run. A file that
 is left elsewhere, such as in an inbox, is never read.
 """

@@ -8,8 +8,7 @@ from datetime import datetime
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git.orphan_slots import release_orphan_slot
-from liza.git.slots import slot_setup
+from liza.git import slot_setup
 from liza.merging import epic_branches
 from liza.model.errors import LizaError, Refused, TakenMeanwhile
 from liza.model.model import State, Status
@@ -17,11 +16,11 @@ from liza.model.paths import check_task_id as checked_task_id
 from liza.model.paths import parse_agent_id, role_of
 from liza.model.task_groups import held_tasks
 from liza.model.value_classes import Value, replace
-from liza.recovery import recover
 from liza.system import crash_points, processes
 from liza.system.locks import Lock
-from liza.tasks import archived_tasks
+from liza.tasks import archived_tasks, dead_claims
 from liza.tasks.claim_review import claim_review
+from liza.tasks.dead_claims import release_orphan_slot
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.left_work import describe_left_work
 from liza.tasks.rules import claims, picking
@@ -118,7 +117,7 @@ def claim_task(
 def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> tuple[TaskClaim, Evidence]:
     before = crew.board.read()
     is_reserved = any(task.reservation for task in held_tasks(before))
-    if is_reserved and recover.undo_dead_reservations(crew, patience=0):
+    if is_reserved and dead_claims.undo_dead_reservations(crew, patience=0):
         before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
         archived_tasks.refuse_archived(crew.paths, before, [task_id])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from liza.crew.crew import Crew
-from liza.git.merge import merges
+from liza.git import integration_tip, merges
 from liza.git.runner import Git
 from liza.model.errors import Refused
 from liza.model.model import State, Status, Task
@@ -14,7 +14,6 @@ from liza.model.paths import check_task_id as checked_id
 from liza.model.state_words import describe_task
 from liza.model.targets import target_branch
 from liza.model.value_classes import asdict as fields_of
-from liza.recovery import drift
 from liza.tasks import archived_tasks
 from liza.tasks.rules import claims
 
@@ -45,7 +44,7 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
 def _find_target_tip(crew: Crew, state: State, task: Task) -> str:
     """Return the tip of the branch that the task is merged into, or of integration if that is gone."""
     tip = merges.branch_tip(crew.git, target_branch(state, task)) if task.epic or task.target else None
-    return tip or drift.require_integration(crew, state)
+    return tip or integration_tip.require_integration(crew.git, state)
 
 
 def _diff_worktree(crew: Crew, task: Task, onto: str, options: tuple[str, ...]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from liza.board import archive_files
 from liza.crew.crew import Crew
-from liza.git.merge import merge_refs
+from liza.git import merge_refs
 from liza.model.errors import LizaError
 from liza.model.model import State, Status, Task
 from liza.model.paths import agent_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from liza.crew.crew import Crew
-from liza.git.slots.salvage_restore import find_last_salvage
+from liza.git.salvage_restore import find_last_salvage
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Task
 from liza.model.paths import branch_of

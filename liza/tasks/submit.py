@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from liza.crew.caller import identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git import local_files, survey
+from liza.git import hiding, local_files, merge_refs, slot_setup, survey
 from liza.git.git_config import git_dirs
-from liza.git.hiding import brief_filter
-from liza.git.merge import merge_refs
 from liza.git.runner import Git
-from liza.git.slots import slot_setup
 from liza.model.errors import NotOwner
 from liza.model.model import State, Status, Task
 from liza.model.paths import branch_of
@@ -104,7 +101,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
         dirty=tree.changed,
         has_changes=has_changes,
         markers=survey.find_conflict_markers(git, base, head) if base else (),
-        briefs=brief_filter.find_committed_blocks(git, base, head) if base else (),
+        briefs=hiding.find_committed_blocks(git, base, head) if base else (),
         hidden=_hidden_instructions(crew, board, git),
         has_branch=has_branch,
         has_strays=is_elsewhere
@@ -132,7 +129,7 @@ def _submitted_files(git: Git, head: str, base: str) -> SubmittedFiles:
         deleted=letters.count("D"),
         hidden=slot_setup.hidden_names(git),
         repositories=tuple(name for name in links if name not in named),
-        briefs=tuple(empty.intersection(brief_filter.list_bound_files(git))) if empty else (),
+        briefs=tuple(empty.intersection(hiding.list_bound_files(git))) if empty else (),
     )
     if not submitted_files.needs_directories(files):
         return files
@@ -150,8 +147,8 @@ def _hidden_instructions(crew: Crew, board: State, git: Git) -> tuple[str, ...]:
     """Instructions files that git ignores and that contain text besides the brief, without the person's own ones."""
     names = [
         name
-        for name in brief_filter.list_bound_files(git)
-        if brief_filter.read_without_blocks(git, name) and not brief_filter.is_tracked(git, name)
+        for name in hiding.list_bound_files(git)
+        if hiding.read_without_blocks(git, name) and not hiding.is_tracked(git, name)
     ]
     own_copies = _keep_copied(crew, board, names)
     return tuple(name for name in names if name not in own_copies)

@@ -9,8 +9,7 @@ from liza.board.task_file import load_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git import ref_names, symbolic_refs, task_branches
-from liza.git.merge import merge_refs, merges
+from liza.git import merge_refs, merges, ref_names
 from liza.merging import epic_branches, merge_lock
 from liza.model import targets
 from liza.model.errors import Refused, UnknownId, UsageError
@@ -21,7 +20,7 @@ from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
 from liza.programs.session import session_process
 from liza.system import processes
-from liza.tasks import archive, archived_tasks, draft_specs, next_steps
+from liza.tasks import archive, archived_tasks, draft_specs, next_steps, task_branches
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import backlog, claims, review_alarms, reviews
@@ -330,7 +329,7 @@ def _check_target(crew: Crew, branch: str, by: str) -> None:
         raise Refused(message, "liza task add --help")
     if not targets.is_target_name(branch) or branch == crew.board.read().config.integration_branch:
         raise Refused(f"{branch} cannot be the target of a task", "liza task add --help")
-    symbolic_refs.refuse_symbolic(crew.git, f"refs/heads/{branch}")
+    ref_names.refuse_symbolic(crew.git, f"refs/heads/{branch}")
     tip = merges.branch_tip(crew.git, branch)
     if tip is None:
         raise UnknownId(f"there is no branch {branch}", shlex.join(["git", "branch", branch]))

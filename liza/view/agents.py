@@ -16,8 +16,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew, open_crew
 from liza.crew.recorder import record_history
 from liza.crew.result import Result
-from liza.git import board_history
-from liza.git.merge import merge_refs
+from liza.git import board_history, merge_refs
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.model.model import FrozenStruct, State, Task
 from liza.model.owned_work import find_current_work

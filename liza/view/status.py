@@ -15,7 +15,7 @@ from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
 from liza.crew.crew import Crew
-from liza.git import commits_ahead
+from liza.git import landed_work
 from liza.model.alarm_kinds import Alarm, AlarmKind, waits_for_person
 from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
@@ -158,7 +158,7 @@ def _ahead(crew: Crew, state: State) -> CommitsAhead | None:
     if not is_crew_done(state, has_planner=False):
         return None
     try:
-        return commits_ahead.find_commits_ahead(crew, state)
+        return landed_work.find_commits_ahead(crew.git, state)
     except (LizaError, OSError):
         return None
 
@@ -343,7 +343,7 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
 
 def _stopped_reason(crew: Crew, name: str) -> str | None:
     """Return that the agent's supervisor is stopped, with the command that continues it; None if it is not."""
-    pid = find_stopped(crew, [name]).supervisors.get(name)
+    pid = find_stopped(crew.paths, [name]).supervisors.get(name)
     return None if pid is None else f"its supervisor (process {pid}) is stopped: kill -CONT {pid}"
 
 

@@ -19,7 +19,6 @@ STORE = "tests/edges/test_board_store.py::"
 CALLERS = "tests/journeys/test_callers.py::"
 TREES = "tests/edges/test_repo_worktrees.py::"
 PLACE = "tests/edges/test_slots_place.py::"
-EARLIER = "tests/edges/test_earlier_slots.py::"
 MOVED = "tests/journeys/test_moved_repositories.py::"
 FILTER = "tests/edges/test_repo_brief_filter.py::"
 SYMBOLIC = "tests/edges/test_symbolic_refs.py::"
@@ -200,10 +199,6 @@ def _any_run(was: Callable[..., Any]) -> Any:
     return lambda state, task_id, run: state.task(task_id)
 
 
-def _by_id(was: Callable[..., Any]) -> Any:
-    return lambda placed, mark, other, place: mark is not None and mark.id == placed.id
-
-
 def _in_place(was: Callable[..., Any]) -> Any:
     from liza.system import files
 
@@ -274,8 +269,8 @@ def _as_plain(was: Callable[..., Any]) -> Any:
 
 def _blind_swap(was: Callable[..., Any]) -> Any:
     def advance(git: Any, branch: str, candidate: str, expected: str) -> Any:
-        from liza.git.merge.branch_moves import MoveOutcome
-        from liza.git.merge.merges import AdvanceResult
+        from liza.git.branch_moves import MoveOutcome
+        from liza.git.merges import AdvanceResult
 
         git.out("update-ref", f"refs/heads/{branch}", candidate)
         return AdvanceResult(MoveOutcome.MOVED)
@@ -604,19 +599,19 @@ TABLE: dict[str, Defence] = {
     # ── worktrees ──
     "serialised add": Defence(
         "nobody removes a worktree that another git is still making",
-        {"liza.git.slots.slot_emptying:lock_path": lambda was: _unlocked},
+        {"liza.git.slot_emptying:lock_path": lambda was: _unlocked},
         (f"{TREES}test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends",),
     ),
     "half-made slots": Defence(
         "a killed worktree add stands in nobody's way",
-        {"liza.git.slots.slot_records:is_half_made": gives(False)},
+        {"liza.git.slot_records:is_half_made": gives(False)},
         (f"{TREES}test_what_a_killed_worktree_add_left_half_made_is_made_anew",),
     ),
     "salvage": Defence(
         "nothing is reset that was not saved",
         {
-            "liza.git.slots.salvage:salvage_if_needed": gives(None),
-            "liza.git.slots.salvage:salvage_new_changes": gives(None),
+            "liza.git.salvage:salvage_if_needed": gives(None),
+            "liza.git.salvage:salvage_new_changes": gives(None),
         },
         (
             f"{TREES}test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files",
@@ -626,35 +621,36 @@ TABLE: dict[str, Defence] = {
     "owner of a slot": Defence(
         "a slot that is given back goes to who had it before, and to nobody else",
         {
-            "liza.git.slots.slot_records:read_owner": gives(None),
-            "liza.git.slots.slot_records:find_owner": gives(None),
+            "liza.git.slot_records:read_owner": gives(None),
+            "liza.git.slot_records:find_owner": gives(None),
         },
         (f"{TREES}test_prepare_destroys_nothing_and_undo_gives_the_slot_back",),
     ),
     "files before a claim": Defence(
         "until a claim is finished, the files in its slot are those of the owner before",
-        {"liza.git.slots.slot_records:content_owner": lambda was: lambda owner: owner},
+        {"liza.git.slot_records:content_owner": lambda was: lambda owner: owner},
         (f"{TREES}test_after_a_claim_that_was_not_finished_the_files_of_the_owner_before_are_no_work_of_the_task",),
     ),
     "files of the task": Defence(
         "the files of an unknown owner become the work of no task",
-        {"liza.git.slots.slot_records:is_linked": gives(True)},
+        {"liza.git.slot_records:is_linked": gives(True)},
         (f"{TREES}test_the_files_in_a_slot_that_the_task_never_had_are_not_restored_as_its_earlier_work",),
     ),
     "known git directory": Defence(
         "a slot whose .git was taken away resets no other work tree",
         {
-            "liza.git.slots.slot_emptying:SlotAccess.slot_git": _here,
-            "liza.git.slots.slot_records:repair_gitfile": gives(None),
+            "liza.git.slot_emptying:SlotAccess.slot_git": _here,
+            "liza.git.slot_records:repair_gitfile": gives(None),
         },
         (f"{TREES}test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout",),
     ),
     "slots outside": Defence(
         "nothing of the person's checkout is found from a worktree",
         {
-            "liza.git.rules.slots_location:propose_directories": lambda was: (
-                lambda root, home: iter([root / ".worktrees" / ".slots"])
-            )
+            "liza.git.slots_directory:propose_directories": lambda was: (
+                lambda root, environ: iter([root / ".worktrees" / ".slots"])
+            ),
+            "liza.git.slots_directory:directory_objection": gives(None),
         },
         (
             f"{PLACE}test_slots_beside_the_repository_are_private_and_linked",
@@ -663,30 +659,17 @@ TABLE: dict[str, Defence] = {
     ),
     "free directory": Defence(
         "worktrees are not laid into a directory that somebody else uses",
-        {"liza.git.rules.slots_location:directory_objection": gives(None)},
+        {"liza.git.slots_directory:directory_objection": gives(None)},
         (f"{PLACE}test_a_directory_in_use_by_others_is_refused",),
     ),
     "repaired records": Defence(
         "a repository that was moved goes on with its worktrees as they were",
-        {"liza.git.slots.relocate:repair_records": gives(())},
-        (
-            f"{MOVED}test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were",
-            f"{MOVED}test_worktrees_inside_a_repository_move_with_it",
-        ),
-    ),
-    "separated records": Defence(
-        "two worktrees that git has recorded at one path are separated, and the work of both is saved",
-        {"liza.git.slots.relocate:separate_records": gives({})},
-        (f"{EARLIER}test_doctor_separates_two_worktrees_that_are_recorded_at_one_path_and_the_work_goes_on",),
-    ),
-    "slots of an earlier crew": Defence(
-        "a purge saves the files in the worktrees of an earlier crew",
-        {"liza.recovery.earlier_slots:remove_earlier_slots": gives(())},
-        (f"{EARLIER}test_a_purge_saves_the_files_in_the_worktrees_of_an_earlier_crew_and_names_them",),
+        {"liza.git.slots_directory:repair_records": gives(())},
+        (f"{MOVED}test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were",),
     ),
     "directory of one crew": Defence(
         "a copy of a repository does not work in the worktrees of its original",
-        {"liza.git.rules.slots_location:is_own_directory": _by_id},
+        {"liza.git.slots_directory:is_copied": gives(False)},
         (f"{MOVED}test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original",),
     ),
     "moved under a crew": Defence(
@@ -730,12 +713,12 @@ TABLE: dict[str, Defence] = {
     ),
     "free branch": Defence(
         "a task whose branch git cannot make is given back and not claimed",
-        {"liza.git.slots.pool:Worktrees._refuse_blocked": gives(None)},
+        {"liza.git.worktrees:Worktrees._refuse_blocked": gives(None)},
         (f"{PLACE}test_branch_named_task_is_reported_and_gives_a_claim_back",),
     ),
     "no line break": Defence(
         "a path that git would write as two lines is refused",
-        {"liza.git.rules.slots_location:refuse_line_break": gives(None)},
+        {"liza.git.slots_directory:refuse_line_break": gives(None)},
         (f"{PLACE}test_a_line_break_in_the_path_is_refused_before_anything_is_made",),
     ),
     "programs of git": Defence(
@@ -792,7 +775,7 @@ TABLE: dict[str, Defence] = {
     ),
     "what took the place of the worktrees": Defence(
         "no task is laid out in a directory of somebody else, and no link leads there",
-        {"liza.git.slots.slots_directory:foreign_error": gives(None)},
+        {"liza.git.slots_directory:foreign_error": gives(None)},
         (
             PLACE
             + "test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there[a stranger's directory]",
@@ -823,23 +806,23 @@ TABLE: dict[str, Defence] = {
     ),
     "work in submodules": Defence(
         "no slot is removed with the only copy of what is in its submodules",
-        {"liza.git.slots.salvage_submodules:salvage_submodules": gives(None)},
+        {"liza.git.submodules:salvage_submodules": gives(None)},
         (f"{TREES}test_work_in_a_submodule_is_saved_before_the_slot_is_removed",),
     ),
     "work in submodules of a reused slot": Defence(
         "no submodule is reset with the only copy of what is in it",
-        {"liza.git.slots.slot_emptying:salvage_before_reset": gives(None)},
+        {"liza.git.slot_emptying:salvage_before_reset": gives(None)},
         (f"{TREES}test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it[claim]",),
     ),
     "reset of submodules": Defence(
         "a task sees nothing of what an earlier one changed in a submodule",
-        {"liza.git.slots.slot_setup:empty_submodules": gives(None)},
+        {"liza.git.slot_setup:empty_submodules": gives(None)},
         (f"{TREES}test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it[claim]",),
     ),
     # ── briefs ──
     "index only if equal": Defence(
         "settling the index stages no work of an agent",
-        {"liza.git.hiding.brief_filter:refresh_index_entry": _always_settled},
+        {"liza.git.hiding:refresh_index_entry": _always_settled},
         (
             f"{FILTER}test_index_is_refreshed_only_for_exactly_text_outside_the_block",
             f"{FILTER}test_a_conflict_in_the_file_is_not_resolved",
@@ -1054,7 +1037,7 @@ TABLE: dict[str, Defence] = {
     ),
     "symbolic refs are refused": Defence(
         "a branch that Liza moves and that is symbolic is refused",
-        {"liza.git.symbolic_refs:read_refs": _as_plain},
+        {"liza.git.ref_names:read_refs": _as_plain},
         (
             f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[merge]",
             f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[sync]",
@@ -1062,7 +1045,7 @@ TABLE: dict[str, Defence] = {
     ),
     "expected old value": Defence(
         "integration moves only from the commit that the candidate was tested on",
-        {"liza.git.merge.merges:advance_branch": _blind_swap},
+        {"liza.git.merges:advance_branch": _blind_swap},
         (
             f"{MERGES}test_an_absent_branch_moves_and_a_second_swap_is_lost",
             f"{MERGES}test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_reverts_nothing",
@@ -1180,12 +1163,12 @@ TABLE: dict[str, Defence] = {
     ),
     "integration given back": Defence(
         "tests that delete integration, or move it back, stop no other task",
-        {"liza.merging.rules.merge_rules:is_branch_rewound": gives(False)},
+        {"liza.git.merge_refs:is_branch_rewound": gives(False)},
         (f"{FAILURES}test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged",),
     ),
     "own moves": Defence(
         "a move of integration that Liza records during a look for drift is no drift",
-        {"liza.recovery.drift:is_last_tip": gives(True)},
+        {"liza.git.integration_tip:is_last_tip": gives(True)},
         ("tests/edges/test_integration.py::test_no_sync_looks_like_a_move_from_outside[git.for-each-ref#3]",),
     ),
     "any bytes on the board": Defence(
@@ -1215,17 +1198,17 @@ TABLE: dict[str, Defence] = {
     ),
     "evidence of a common cause": Defence(
         "what is at fault for every merge blames no task",
-        {"liza.git.merge.merges:require_movable": gives(None)},
+        {"liza.git.merges:require_movable": gives(None)},
         (f"{FAILURES}test_what_is_at_fault_for_every_merge_blames_no_task[two-checkouts]",),
     ),
     "no link for a slot": Defence(
         "what tests put in the place of the merger's slot is removed, and never followed",
-        {"liza.git.slots.stuck_slots:clear_slot_path": gives(False)},
+        {"liza.git.stuck_slots:clear_slot_path": gives(False)},
         (f"{FAILURES}test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_followed",),
     ),
     "put back": Defence(
         "integration does not stay on a candidate that no test has passed",
-        {"liza.git.merge.merges:move_branch_back": gives(False)},
+        {"liza.git.merges:move_branch_back": gives(False)},
         (
             f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
             f"{FAILURES}test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_integration_goes_back",
@@ -1479,24 +1462,24 @@ TABLE: dict[str, Defence] = {
     ),
     "moved refs": Defence(
         "refs that tests move are reported by name",
-        {"liza.merging.rules.merge_rules:refs_moved_by_tests": gives(())},
+        {"liza.git.merge_refs:refs_moved_by_tests": gives(())},
         (f"{FAILURES}test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_and_are_reported",),
     ),
     "review refs": Defence(
         "the commit under review is not collected",
-        {"liza.git.merge.merge_refs:write_review_ref": gives(None)},
+        {"liza.git.merge_refs:write_review_ref": gives(None)},
         (f"{FAILURES}test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_closed",),
     ),
     "merge base": Defence(
         "work that can never be merged is refused when it is submitted",
-        {"liza.git.merge.merge_refs:find_merge_base": gives("")},
+        {"liza.git.merge_refs:find_merge_base": gives("")},
         (
             f"{FAILURES}test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_refused_with_the_way_on",
         ),
     ),
     "clean slot": Defence(
         "what a red candidate left does not make the next one green",
-        {"liza.git.slots.slot_setup:remove_leftovers": gives(None)},
+        {"liza.git.slot_setup:remove_leftovers": gives(None)},
         (
             f"{FAILURES}test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone",
             f"{LEFTOVERS}test_what_tests_left_does_not_make_the_next_gate_green[1]",
@@ -1504,12 +1487,12 @@ TABLE: dict[str, Defence] = {
     ),
     "set-up for its inputs": Defence(
         "a dependency that a candidate drops is missing when it is tested",
-        {"liza.git.slots.slot_setup:_digest_inputs": gives("unchanged")},
+        {"liza.git.slot_setup:_digest_inputs": gives("unchanged")},
         (f"{LEFTOVERS}test_a_dependency_that_a_candidate_drops_is_missing_in_its_test",),
     ),
     "hidden files of the set-up": Defence(
         "what the set-up left does not come into the work of an agent",
-        {"liza.git.hiding.slot_excludes:write_excludes": gives(None)},
+        {"liza.git.hiding:write_excludes": gives(None)},
         (
             f"{LEFTOVERS}test_git_of_a_session_does_not_add_what_the_set_up_left",
             f"{UNTRACKED}test_a_virtual_environment_of_the_set_up_is_never_merged",
@@ -1532,19 +1515,19 @@ TABLE: dict[str, Defence] = {
     ),
     "submodules of the slot": Defence(
         "what tests changed in a submodule makes no later candidate green",
-        {"liza.git.slots.slot_setup:empty_submodules": gives(None)},
+        {"liza.git.slot_setup:empty_submodules": gives(None)},
         (f"{FAILURES}test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_next_candidate",),
     ),
     "absent checkouts": Defence(
         "a checkout of integration that was away does not revert what was merged meanwhile",
-        {"liza.git.merge.absent_checkouts:record_absent": gives(None)},
+        {"liza.git.checkout_files:record_absent": gives(None)},
         (f"{FAILURES}test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along_when_it_is_back",),
     ),
     "stuck slots": Defence(
         "a slot that cannot be emptied stops no merge",
         {
-            "liza.git.slots.stuck_slots:loosen_permissions": gives(False),
-            "liza.git.slots.stuck_slots:is_stuck": gives(False),
+            "liza.git.stuck_slots:loosen_permissions": gives(False),
+            "liza.git.stuck_slots:is_stuck": gives(False),
         },
         (f"{FAILURES}test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate",),
     ),
@@ -1756,7 +1739,7 @@ TABLE: dict[str, Defence] = {
     ),
     "sparse checkouts": Defence(
         "a file that a person's sparse checkout leaves out is not deleted for git",
-        {"liza.git.hiding.brief_filter:is_left_out": gives(False)},
+        {"liza.git.hiding:is_left_out": gives(False)},
         (f"{CHECKOUT}test_a_file_that_could_not_be_restored_is_not_written[sparse]",),
     ),
     "secrets of notices": Defence(

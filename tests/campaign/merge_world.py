@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from liza.crew.crew import find_crew
-from liza.git.merge import merge_refs
+from liza.git import merge_refs
 from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.model.errors import Refused

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from liza.crew.crew import Crew, find_crew
 from liza.crew.recorder import record_history
-from liza.git.hiding import brief_filter
+from liza.git import hiding
 from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.model.errors import LizaError
@@ -157,9 +157,9 @@ def _dirty(place: Place) -> None:
 def _brief(place: Place) -> None:
     crew = place.crew
     there = crew.worktrees.slot_git("s1")
-    brief_filter.bind_filter(crew.git, brief_filter.find_bindable(there, ("README.md",)), "coder-1.1", KEY)
-    brief_filter.refresh_index_entry(there, "README.md")
-    brief_filter.unbind_filter(crew.git, "coder-1.1")
+    hiding.bind_filter(crew.git, hiding.find_bindable(there, ("README.md",)), "coder-1.1", KEY)
+    hiding.refresh_index_entry(there, "README.md")
+    hiding.unbind_filter(crew.git, "coder-1.1")
 
 
 def _merge(place: Place) -> None:

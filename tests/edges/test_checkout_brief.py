@@ -11,7 +11,7 @@ import pytest
 
 from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
-from liza.git.hiding import brief_filter
+from liza.git import hiding
 from liza.model.errors import NotRegularFile
 from liza.model.paths import Paths
 from liza.programs.presets.preset import Preset
@@ -89,7 +89,7 @@ def test_an_unwritable_file_gets_no_context_and_a_reason(crew: Crew) -> None:
     preset = Preset(name="tidy", command="tidy", instructions=("A" * 300,))
     with checkout_brief.written(crew, preset, ignore) as brief:
         assert "cannot be written: File name too long" in str(brief.placement.reason)
-    assert brief_filter.list_bound_runs(crew.git) == ()
+    assert hiding.list_bound_runs(crew.git) == ()
 
 
 def test_an_empty_file_that_is_announced_to_git_stays_announced(crew: Crew) -> None:
@@ -110,7 +110,7 @@ def test_another_git_command_at_work_stops_nothing(crew: Crew) -> None:
         assert brief.placement.file == "AGENTS.md"
     (root / ".git" / "index.lock").unlink()
     assert git(root, "status", "--porcelain") == ""
-    assert brief_filter.list_bound_runs(crew.git) == ()
+    assert hiding.list_bound_runs(crew.git) == ()
 
 
 def test_while_one_command_writes_the_file_another_one_waits(crew: Crew) -> None:
@@ -162,7 +162,7 @@ def plant_run(directory: Path) -> None:
 def test_what_an_agent_plants_beside_the_contexts_stops_neither_a_run_nor_the_recovery(
     crew: Crew, plant: Callable[[Path], None], is_told: bool
 ) -> None:
-    brief_filter.bind_filter(crew.git, ["AGENTS.md"], "coder-1.1", KEY)
+    hiding.bind_filter(crew.git, ["AGENTS.md"], "coder-1.1", KEY)
     by_hand(crew).mkdir()
     plant(by_hand(crew))
     (by_hand(crew) / "by-hand-1.78").mkdir()
@@ -172,7 +172,7 @@ def test_what_an_agent_plants_beside_the_contexts_stops_neither_a_run_nor_the_re
         assert brief.placement.file == "AGENTS.md"
     assert ["by-hand-1.77" in notice for notice in notices] == [True] * is_told
     assert (crew.paths.root / "AGENTS.md").read_text() == RULES
-    assert brief_filter.list_bound_runs(crew.git) == ("coder-1.1",), "the brief of an agent is still hidden"
+    assert hiding.list_bound_runs(crew.git) == ("coder-1.1",), "the brief of an agent is still hidden"
 
 
 def test_a_link_in_place_of_the_directory_is_not_followed(crew: Crew) -> None:

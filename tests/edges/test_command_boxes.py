@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from liza.git.runner import Git
-from liza.git.slots.pool import Worktrees
+from liza.git.worktrees import Worktrees
 from liza.model.model import Config, Confinement, Network
 from liza.model.paths import Paths
 from liza.project import command_box, commands
@@ -158,7 +158,7 @@ def test_a_command_whose_caller_was_killed_is_ended(place: Worktrees, tmp_path: 
 from pathlib import Path
 from liza.project import command_box, commands
 from liza.git.runner import Git
-from liza.git.slots.pool import Worktrees
+from liza.git.worktrees import Worktrees
 from liza.model.model import Config, Confinement
 from liza.model.paths import Paths
 root = Path({str(place.paths.root)!r})

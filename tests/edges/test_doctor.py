@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
-from liza.git.merge.branch_moves import BranchMove
+from liza.git.branch_moves import BranchMove
+from liza.model.doctor_finding import Finding
 from liza.model.errors import LizaError, Missing
 from liza.model.model import Agent
 from liza.model.value_classes import asdict
 from liza.programs.session.run_directory import RunRecord
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor
-from liza.recovery.findings import Finding
 from liza.system.locks import Lock
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields

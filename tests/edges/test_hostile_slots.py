@@ -14,10 +14,9 @@ import pytest
 from liza.briefs import instructions_file
 from liza.config.confirmed_settings import load_pins
 from liza.crew.crew import find_crew
-from liza.git.hiding import marked_sections
+from liza.git import hiding, slot_records
 from liza.git.runner import Git
-from liza.git.slots import slot_records
-from liza.git.slots.salvage import salvage_if_needed
+from liza.git.salvage import salvage_if_needed
 from liza.model.errors import GitFailed, LizaError, NotRegularFile
 from liza.model.paths import Paths
 from liza.programs.presets import preset_table
@@ -59,7 +58,6 @@ LEADS: dict[str, Callable[[Place], object]] = {
     "git file to another repository": lambda p: (p.slot / ".git").write_text(f"gitdir: {p.elsewhere}/.git\n"),
     "git file is a link": lambda p: instead(p.slot / ".git", p.elsewhere / ".git"),
     "git file is a repository": another_repository,
-    "commondir of the slot": lambda p: (p.admin / "commondir").write_text(f"{p.elsewhere}/.git\n"),
     "gitdir of the slot": lambda p: (p.admin / "gitdir").write_text(f"{p.elsewhere}/.git\n"),
     "records of the slot are elsewhere": lambda p: moved(p.admin, p.elsewhere / "admin"),
     "links are elsewhere": lambda p: instead(p.slot.parent / "tasks", p.elsewhere),
@@ -81,7 +79,7 @@ LEADS: dict[str, Callable[[Place], object]] = {
     ),
 }
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CORE = ("git file to another repository", "commondir of the slot", "links are elsewhere", "the crew is elsewhere",
+CORE = ("git file to another repository", "links are elsewhere", "the crew is elsewhere",
         "a log is elsewhere", "the work tree is elsewhere")  # fmt: skip
 
 
@@ -208,14 +206,14 @@ def test_files_of_nothing_but_marks_are_read_once_and_not_once_for_each_mark(tmp
     assert strip_blocks(hidden_block("coder-1.1") * 100_000, (KEY,)) == b""
     lines = "".join(f"# liza:begin run=coder-{n}.1\n" for n in range(100_000))
     (tmp_path / "exclude").write_text(lines)
-    assert marked_sections.read_sections(tmp_path / "exclude") == {}
-    marked_sections.write_section(tmp_path / "exclude", "mine", ("/x",))
-    assert marked_sections.read_sections(tmp_path / "exclude") == {"mine": ("/x",)}
-    marked_sections.remove_section(tmp_path / "exclude", "mine")
+    assert hiding.read_sections(tmp_path / "exclude") == {}
+    hiding.write_section(tmp_path / "exclude", "mine", ("/x",))
+    assert hiding.read_sections(tmp_path / "exclude") == {"mine": ("/x",)}
+    hiding.remove_section(tmp_path / "exclude", "mine")
     assert (tmp_path / "exclude").read_text() == lines
     os.truncate(tmp_path / "exclude", 1 << 30)
     with pytest.raises(NotRegularFile, match="more than 16 MB"):
-        marked_sections.read_sections(tmp_path / "exclude")
+        hiding.read_sections(tmp_path / "exclude")
 
 
 def test_a_run_directory_that_is_a_link_is_refused(place: Place) -> None:

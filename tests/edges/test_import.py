@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from liza.git import run_git, run_import
-from liza.git.run_refs import ImportRefused
+from liza.git.run_git import ImportRefused
 from liza.model.value_classes import replace as vary
 from tests.boxed_slots import BoxedSlots
 from tests.conftest import git

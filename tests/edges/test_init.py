@@ -14,8 +14,8 @@ from ruamel.yaml import YAML
 
 from liza.cli import app
 from liza.crew.crew import find_crew
+from liza.git import slots_directory
 from liza.git.runner import Git
-from liza.git.slots import slots_directory
 from liza.model.errors import Missing, Refused, UsageError
 from liza.model.paths import Paths
 from liza.project.commands import COMMAND_RUN

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import Crew, find_crew
+from liza.git import integration_tip, merges
 from liza.landing.sync import sync
+from liza.merging import drift
 from liza.merging.merge import merge
+from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.errors import Missing, Refused
-from liza.recovery import drift
 from liza.recovery.recover import recover_crew
-from liza.recovery.rules.drift_alarms import RepositoryDrift
 from liza.tasks.claim import claim
 from liza.tasks.diff import diff
 from liza.tasks.rules.backlog import TaskFields
@@ -73,7 +74,7 @@ def crew(made: Path, tmp_path: Path) -> Crew:
 
 
 def looked(crew: Crew) -> RepositoryDrift:
-    return drift.current_drift(crew, crew.board.read())
+    return drift.detect_drift(crew, crew.board.read())
 
 
 def tip(crew: Crew, name: str = "integration") -> str:
@@ -208,32 +209,16 @@ def test_a_deleted_integration_is_named_by_every_step_that_needs_it_with_the_way
         lambda: merge(crew),
         lambda: diff(crew, "c"),
         lambda: recover_crew(crew, "doctor"),
-        lambda: drift.require_integration(crew, crew.board.read()),
+        lambda: integration_tip.require_integration(crew.git, crew.board.read()),
     ):
         with pytest.raises(Missing, match="the branch integration is gone") as gone:
             step()
         assert gone.value.hint == f"git branch integration {before[:12]}"
-    git(crew.paths.root, "update-ref", "-d", drift.LAST_INTEGRATION_REF)
+    git(crew.paths.root, "update-ref", "-d", merges.LAST_INTEGRATION_REF)
     assert looked(crew).ways == f"git branch integration {before[:12]}"
     typed(crew, looked(crew).ways)
     assert looked(crew) == RepositoryDrift()
     assert recover_crew(crew, "doctor") == ()
-
-
-def test_a_look_costs_no_git_while_nothing_has_changed_and_none_is_kept_on_a_disk_that_is_full(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = tip(crew)
-    git(crew.paths.root, "branch", "-f", "integration", "main")
-    with monkeypatch.context() as patch:
-        patch.setattr("liza.recovery.drift_cache.write_cache", _full)
-        assert looked(crew).lost == ("a", "b")
-    first = looked(crew)
-    with monkeypatch.context() as patch:
-        patch.setattr("liza.git.runner.Git.run", _no_git)
-        assert drift.current_drift(find_crew(crew.paths.root), crew.board.read()) == first
-    git(crew.paths.root, "branch", "-f", "integration", commit)
-    assert looked(crew) == RepositoryDrift()
 
 
 def stopped(work: Callable[[], object], point: str) -> int:

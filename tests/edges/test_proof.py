@@ -17,19 +17,19 @@ from msgspec.structs import replace
 
 from liza.crew.crew import Crew, find_crew
 from liza.crew.result import Result
+from liza.git import slot_setup
 from liza.git.runner import Git
-from liza.git.slots import slot_setup
 from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.merging.queue import show_queue
 from liza.merging.rules import merge_queue, merge_rules
+from liza.model.doctor_finding import Finding
 from liza.model.errors import Missing, Refused
 from liza.model.model import Config, Gate, Status
 from liza.project import environments
 from liza.project.config_verb import set_setting
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor
-from liza.recovery.findings import Finding
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.submit import submit
@@ -289,7 +289,6 @@ def test_what_the_tests_left_makes_no_proof_and_is_removed_with_the_slot(package
     assert (done.returncode, "untested: `" in done.stdout) == (0, True), done.stderr
     crew = find_crew(package)
     assert not crew.paths.slot("proof").exists()
-    assert crew.worktrees.retired_slots() == ()
 
 
 def test_a_runner_that_is_missing_is_not_taken_for_red_tests(package: Path) -> None:

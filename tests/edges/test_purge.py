@@ -10,8 +10,9 @@ import pytest
 
 from liza.commands.down import format_purge
 from liza.crew.crew import Crew
+from liza.git import merges
 from liza.model.errors import Refused
-from liza.recovery import drift, saved_specs
+from liza.recovery import saved_specs
 from liza.supervisor.down import PurgeResult, purge
 from liza.system.locks import Lock
 from liza.tasks.claim import claim
@@ -108,9 +109,9 @@ def test_a_purge_after_integration_was_deleted_or_moved_back_loses_no_merge(crew
     before = git(crew.paths.root, "rev-parse", "integration")
     git(crew.paths.root, "branch", "-D", "integration")
     done: PurgeResult = purge(crew)
-    assert drift.LAST_INTEGRATION_REF in done.kept_refs
-    assert git(crew.paths.root, "rev-parse", drift.LAST_INTEGRATION_REF) == before
-    assert git(crew.paths.root, "show", f"{drift.LAST_INTEGRATION_REF}:b.txt") == "x"
+    assert merges.LAST_INTEGRATION_REF in done.kept_refs
+    assert git(crew.paths.root, "rev-parse", merges.LAST_INTEGRATION_REF) == before
+    assert git(crew.paths.root, "show", f"{merges.LAST_INTEGRATION_REF}:b.txt") == "x"
 
 
 def test_a_purge_keeps_every_file_of_a_persons_as_its_bytes_and_a_link_as_a_link_and_reads_no_pipe(
@@ -174,7 +175,7 @@ def test_a_purge_names_a_table_of_programs_that_is_no_file(crew: Crew) -> None: 
 
 def test_a_purge_names_what_is_left_in_the_directory_of_the_worktrees(crew: Crew) -> None:  # noqa: F811
     claimed(crew)
-    kept = crew.paths.slots / ".aside-merge-1"
+    kept = crew.paths.slots / "of-a-person"
     kept.mkdir()
     (kept / "of-another-user").touch()
     assert purge(crew).left == (str(kept),)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.git.merge import merges
-from liza.git.merge.branch_moves import MoveOutcome
+from liza.git import merges
+from liza.git.branch_moves import MoveOutcome
 from liza.git.runner import Git
 from tests.campaign import forks
 from tests.conftest import git, variant

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.git.hiding import _filter, brief_filter, marked_sections, slot_excludes
+from liza.git import filter_program as _filter
+from liza.git import hiding
 from liza.git.runner import Git
 from liza.model.errors import Refused
-from liza.model.paths import Paths
 from tests.conftest import KEY, git, hidden_block
 
 BLOCK = hidden_block("coder-1.7")
@@ -23,8 +23,8 @@ def tracked(repo: Path) -> Path:
     (repo / "AGENTS.md").write_text("Be brief.")
     git(repo, "add", ".")
     git(repo, "commit", "-q", "-m", "instructions")
-    brief_filter.install_filter(Git(repo))
-    brief_filter.bind_filter(Git(repo), ["AGENTS.md", ".github/copilot-instructions.md"], "coder-1.7", KEY)
+    hiding.install_filter(Git(repo))
+    hiding.bind_filter(Git(repo), ["AGENTS.md", ".github/copilot-instructions.md"], "coder-1.7", KEY)
     return repo / "AGENTS.md"
 
 
@@ -38,15 +38,15 @@ def status(repo: Path) -> str:
 
 def test_a_block_is_seen_by_no_status_diff_add_or_commit_and_goes_without_a_trace(repo: Path, tracked: Path) -> None:
     add(tracked)
-    assert brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
+    assert hiding.refresh_index_entry(Git(repo), "AGENTS.md")
     assert status(repo) == ""
     (repo / "AGENTS.md").write_bytes(tracked.read_bytes() + b" And kind.")
     git(repo, "commit", "-qam", "an agent's own change")
     assert git(repo, "show", "HEAD:AGENTS.md") == "Be brief. And kind."
-    assert brief_filter.read_without_blocks(Git(repo), "AGENTS.md") == b"Be brief. And kind."
-    tracked.write_bytes(brief_filter.remove_blocks(Git(repo), tracked.read_bytes()))
-    brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
-    brief_filter.unbind_filter(Git(repo), "coder-1.7")
+    assert hiding.read_without_blocks(Git(repo), "AGENTS.md") == b"Be brief. And kind."
+    tracked.write_bytes(hiding.remove_blocks(Git(repo), tracked.read_bytes()))
+    hiding.refresh_index_entry(Git(repo), "AGENTS.md")
+    hiding.unbind_filter(Git(repo), "coder-1.7")
     assert status(repo) == ""
 
 
@@ -54,7 +54,7 @@ def test_crlf_files_stay_as_they_are(repo: Path, tracked: Path) -> None:
     tracked.write_bytes(b"one\r\ntwo\r\n")
     git(repo, "-c", "core.autocrlf=false", "commit", "-qam", "crlf")
     add(tracked)
-    assert brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
+    assert hiding.refresh_index_entry(Git(repo), "AGENTS.md")
     assert status(repo) == ""
     assert Git(repo).raw("cat-file", "blob", ":AGENTS.md") == b"one\r\ntwo\r\n"
 
@@ -62,11 +62,11 @@ def test_crlf_files_stay_as_they_are(repo: Path, tracked: Path) -> None:
 def test_index_is_refreshed_only_for_exactly_text_outside_the_block(repo: Path, tracked: Path) -> None:
     tracked.write_text("Work of the agent.")
     add(tracked)
-    assert not brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
+    assert not hiding.refresh_index_entry(Git(repo), "AGENTS.md")
     assert git(repo, "diff", "--cached") == ""
-    assert not brief_filter.refresh_index_entry(Git(repo), "UNKNOWN.md")
+    assert not hiding.refresh_index_entry(Git(repo), "UNKNOWN.md")
     (repo / "UNKNOWN.md").write_text("x")
-    assert not brief_filter.refresh_index_entry(Git(repo), "UNKNOWN.md")
+    assert not hiding.refresh_index_entry(Git(repo), "UNKNOWN.md")
     assert git(repo, "diff", "--cached") == ""
 
 
@@ -83,7 +83,7 @@ def test_a_merge_a_cherry_pick_or_a_rebase_under_way_keeps_its_index_and_no_file
         (repo / ".git" / mark).write_text(git(repo, "rev-parse", "HEAD") + "\n")
     for change in (add, lambda path: path.write_text("Be brief.")):
         change(tracked)
-        assert brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
+        assert hiding.refresh_index_entry(Git(repo), "AGENTS.md")
         assert (git(repo, "ls-files", "-s"), status(repo)) == (staged, "M  README.md")
 
 
@@ -95,23 +95,23 @@ def test_a_conflict_in_the_file_is_not_resolved(repo: Path, tracked: Path) -> No
     Git(repo).run("merge", "a")
     (repo / ".git" / "MERGE_HEAD").unlink()
     add(tracked)
-    assert not brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
+    assert not hiding.refresh_index_entry(Git(repo), "AGENTS.md")
     assert Git(repo).names("ls-files", "-u", "-z")
 
 
 def test_bindings_of_several_runs_coexist_with_a_persons_lines(repo: Path, tracked: Path) -> None:
     attributes = repo / ".git" / "info" / "attributes"
     attributes.write_text("*.png binary\n" + attributes.read_text() + "*.gif binary")
-    brief_filter.bind_filter(Git(repo), ["AGENTS.md"], "coder-2.1", "fedcba9876543210")
-    brief_filter.bind_filter(Git(repo), ["AGENTS.md"], "coder-2.1", "fedcba9876543210")
-    brief_filter.hide_files(Git(repo), ["NOTES[1].md"], "coder-2.1")
-    assert brief_filter.list_bound_runs(Git(repo)) == ("coder-1.7", "coder-2.1")
-    assert brief_filter.list_bound_files(Git(repo)) == (".github/copilot-instructions.md", "AGENTS.md", "NOTES[1].md")
-    brief_filter.unbind_filter(Git(repo), "coder-1.7")
+    hiding.bind_filter(Git(repo), ["AGENTS.md"], "coder-2.1", "fedcba9876543210")
+    hiding.bind_filter(Git(repo), ["AGENTS.md"], "coder-2.1", "fedcba9876543210")
+    hiding.hide_files(Git(repo), ["NOTES[1].md"], "coder-2.1")
+    assert hiding.list_bound_runs(Git(repo)) == ("coder-1.7", "coder-2.1")
+    assert hiding.list_bound_files(Git(repo)) == (".github/copilot-instructions.md", "AGENTS.md", "NOTES[1].md")
+    hiding.unbind_filter(Git(repo), "coder-1.7")
     assert git(repo, "check-attr", "filter", "AGENTS.md").endswith(": liza-brief")
     for _ in range(2):
-        brief_filter.unbind_filter(Git(repo), "coder-2.1")
-        brief_filter.unhide_files(Git(repo), "coder-2.1")
+        hiding.unbind_filter(Git(repo), "coder-2.1")
+        hiding.unhide_files(Git(repo), "coder-2.1")
     assert git(repo, "check-attr", "filter", "AGENTS.md").endswith(": unspecified")
     assert attributes.read_text() == "*.png binary\n*.gif binary\n"
 
@@ -119,18 +119,16 @@ def test_bindings_of_several_runs_coexist_with_a_persons_lines(repo: Path, track
 def test_many_runs_binding_at_once_lose_none(repo: Path, tracked: Path) -> None:
     context = multiprocessing.get_context("fork")
     runs = [f"coder-{n}.1" for n in range(6)]
-    processes = [
-        context.Process(target=brief_filter.bind_filter, args=(Git(repo), ["AGENTS.md"], run, KEY)) for run in runs
-    ]
+    processes = [context.Process(target=hiding.bind_filter, args=(Git(repo), ["AGENTS.md"], run, KEY)) for run in runs]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    assert brief_filter.list_bound_runs(Git(repo)) == tuple(sorted(["coder-1.7", *runs]))
+    assert hiding.list_bound_runs(Git(repo)) == tuple(sorted(["coder-1.7", *runs]))
 
 
 def test_only_the_file_at_the_top_is_bound_and_hidden(repo: Path, tracked: Path) -> None:
-    brief_filter.hide_files(Git(repo), ["CLAUDE.md"], "coder-1.7")
+    hiding.hide_files(Git(repo), ["CLAUDE.md"], "coder-1.7")
     (repo / "docs").mkdir()
     for name in ("CLAUDE.md", "docs/CLAUDE.md"):
         (repo / name).write_text("x")
@@ -141,11 +139,11 @@ def test_only_the_file_at_the_top_is_bound_and_hidden(repo: Path, tracked: Path)
 def test_a_file_that_another_filter_works_on_is_refused(repo: Path, tracked: Path) -> None:
     (repo / ".gitattributes").write_text("CLAUDE.md filter=git-crypt\n")
     with pytest.raises(Refused, match=r"CLAUDE\.md goes through a filter"):
-        brief_filter.bind_filter(Git(repo), ["AGENTS.md", "CLAUDE.md"], "coder-3.1", KEY)
-    assert brief_filter.list_bound_runs(Git(repo)) == ("coder-1.7",)
-    assert brief_filter.find_bindable(Git(repo), ["AGENTS.md", "CLAUDE.md"]) == ("AGENTS.md",)
+        hiding.bind_filter(Git(repo), ["AGENTS.md", "CLAUDE.md"], "coder-3.1", KEY)
+    assert hiding.list_bound_runs(Git(repo)) == ("coder-1.7",)
+    assert hiding.find_bindable(Git(repo), ["AGENTS.md", "CLAUDE.md"]) == ("AGENTS.md",)
     with pytest.raises(Refused):
-        brief_filter.bind_filter(Git(repo), ["../AGENTS.md"], "coder-3.1", KEY)
+        hiding.bind_filter(Git(repo), ["../AGENTS.md"], "coder-3.1", KEY)
 
 
 def test_the_installed_program_works_from_a_path_with_spaces_and_uninstall_leaves_nothing(
@@ -154,45 +152,43 @@ def test_the_installed_program_works_from_a_path_with_spaces_and_uninstall_leave
     program = tmp_path / "a place" / "it's.py"
     program.parent.mkdir()
     program.write_text(f"import runpy\nrunpy.run_path({_filter.__file__!r}, run_name='__main__')\n")
-    brief_filter.install_filter(Git(repo), (sys.executable, "-I", "-S", program))
+    hiding.install_filter(Git(repo), (sys.executable, "-I", "-S", program))
     add(tracked)
-    assert brief_filter.refresh_index_entry(Git(repo), "AGENTS.md")
+    assert hiding.refresh_index_entry(Git(repo), "AGENTS.md")
     assert status(repo) == ""
-    tracked.write_bytes(brief_filter.read_without_blocks(Git(repo), "AGENTS.md"))
+    tracked.write_bytes(hiding.read_without_blocks(Git(repo), "AGENTS.md"))
     for _ in range(2):
-        brief_filter.uninstall_filter(Git(repo))
+        hiding.uninstall_filter(Git(repo))
     assert "liza" not in (repo / ".git" / "config").read_text()
     assert not (repo / ".git" / "info" / "attributes").exists()
     assert git(repo, "diff") == ""
 
 
-@pytest.mark.parametrize(("slots", "shown"), [(None, ""), ("repo.worktrees", "?? .worktrees/")])
-def test_lizas_own_directories_are_kept_out_and_let_in_again(repo: Path, slots: str | None, shown: str) -> None:
-    for name in (".liza", ".worktrees"):
-        (repo / name).mkdir()
-        (repo / name / "f").write_text("x")
+def test_lizas_directory_is_kept_out_and_let_in_again(repo: Path) -> None:
+    (repo / ".liza").mkdir()
+    (repo / ".liza" / "f").write_text("x")
     before = (repo / ".git" / "info" / "exclude").read_text()
     for _ in range(2):
-        slot_excludes.ignore_liza_dirs(Git(repo), Paths(repo, None if slots is None else repo.with_name(slots)))
-    assert status(repo) == shown
-    slot_excludes.unignore_liza_dirs(Git(repo))
-    assert status(repo) == "?? .liza/\n?? .worktrees/"
+        hiding.ignore_liza_dirs(Git(repo))
+    assert status(repo) == ""
+    hiding.unignore_liza_dirs(Git(repo))
+    assert status(repo) == "?? .liza/"
     assert (repo / ".git" / "info" / "exclude").read_text() == before
 
 
 def test_a_section_cut_short_by_hand_is_left_to_the_person(tmp_path: Path) -> None:
     path = tmp_path / "attributes"
     path.write_text("# liza:begin run=coder-1.1\n/A filter=liza-brief\n*.png binary\n")
-    marked_sections.write_section(path, "run=coder-1.2", ["/B filter=liza-brief"])
-    assert list(marked_sections.read_sections(path)) == ["run=coder-1.2"]
-    marked_sections.remove_section(path, "run=coder-1.2")
-    marked_sections.remove_section(path, "run=coder-1.1")
+    hiding.write_section(path, "run=coder-1.2", ["/B filter=liza-brief"])
+    assert list(hiding.read_sections(path)) == ["run=coder-1.2"]
+    hiding.remove_section(path, "run=coder-1.2")
+    hiding.remove_section(path, "run=coder-1.1")
     assert path.read_text() == "# liza:begin run=coder-1.1\n/A filter=liza-brief\n*.png binary\n"
 
 
 def test_a_persons_link_to_their_own_exclude_file_is_kept_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("*.o\n")
     (tmp_path / "exclude").symlink_to("real")
-    marked_sections.write_section(tmp_path / "exclude", "crew", ["/.liza"])
+    hiding.write_section(tmp_path / "exclude", "crew", ["/.liza"])
     assert (tmp_path / "exclude").is_symlink()
-    assert marked_sections.read_sections(tmp_path / "real") == {"crew": ("/.liza",)}
+    assert hiding.read_sections(tmp_path / "real") == {"crew": ("/.liza",)}

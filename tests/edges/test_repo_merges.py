@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.git.merge import absent_checkouts, merge_refs, merges
-from liza.git.merge.branch_moves import MoveOutcome
-from liza.git.merge.merges import AdvanceResult
+from liza.git import checkout_files, merge_refs, merges
+from liza.git.branch_moves import MoveOutcome
+from liza.git.merges import AdvanceResult
 from liza.git.runner import Git, GitResult
 from liza.model import targets
 from liza.model.errors import GitFailed, MergeConflict, Missing, Refused
@@ -305,7 +305,7 @@ def test_a_record_of_a_worktree_that_this_user_may_not_read_stops_no_merge(
         git(repo, "worktree", "add", "-q", "--detach", str(repo.parent / name))
     records = repo / ".git" / "worktrees"
     (records / "b" / "HEAD").write_text("ref: refs/heads/integration\n")
-    (records / "b" / absent_checkouts.LAST_COMMIT_FILE).write_text(f"{work[0]}\n")
+    (records / "b" / checkout_files.LAST_COMMIT_FILE).write_text(f"{work[0]}\n")
     read_record = untrusted_files.read_record
 
     def refuse(path: Path) -> bytes:
@@ -314,8 +314,8 @@ def test_a_record_of_a_worktree_that_this_user_may_not_read_stops_no_merge(
         return read_record(path)
 
     monkeypatch.setattr(untrusted_files, "read_record", refuse)
-    absent_checkouts.record_absent(Git(repo), "integration", work[0])
-    assert [lagging.git_dir.name for lagging in absent_checkouts.find_lagging(Git(repo), "integration")] == ["b"]
+    checkout_files.record_absent(Git(repo), "integration", work[0])
+    assert [lagging.git_dir.name for lagging in checkout_files.find_lagging(Git(repo), "integration")] == ["b"]
 
 
 @pytest.mark.parametrize(

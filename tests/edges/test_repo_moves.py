@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.git import stale_locks
-from liza.git.merge import branch_moves, merges
-from liza.git.merge.branch_moves import MoveOutcome
+from liza.git import branch_moves, leftovers, merges
+from liza.git.branch_moves import MoveOutcome
 from liza.git.runner import Git
 from liza.model.errors import GitFailed, Refused
 from liza.model.value_classes import asdict
@@ -177,11 +176,11 @@ def test_the_lock_of_a_git_that_was_killed_is_removed_and_one_that_a_living_git_
     long_ago = time.time() - 60
     os.utime(lock, (long_ago, long_ago))
     living = subprocess.Popen(["git", "cat-file", "--batch"], cwd=repo, stdin=subprocess.PIPE)
-    assert stale_locks.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == ()
+    assert leftovers.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == ()
     assert living.stdin is not None
     living.stdin.close()
     living.wait()
-    assert stale_locks.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == (str(lock),)
+    assert leftovers.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == (str(lock),)
     assert not lock.exists()
 
 
@@ -191,7 +190,7 @@ def test_the_lock_of_a_killed_git_goes_although_its_time_is_in_the_future(repo: 
     lock.touch()
     future = time.time() + 10 * 365 * 86400
     os.utime(lock, (future, future))
-    assert stale_locks.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == (str(lock),)
+    assert leftovers.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == (str(lock),)
 
 
 @pytest.mark.parametrize("record", ["liza-left", "liza-move"])

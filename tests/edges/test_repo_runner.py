@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.git.merge import merges
+from liza.git import merges
 from liza.git.runner import FALLBACK_IDENTITY, Git
 from liza.git.survey import read_work_tree, survey
 from liza.model.errors import GitFailed, Missing

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from liza.git import slot_setup
 from liza.git.runner import Git
-from liza.git.slots import slot_setup
 from liza.model.errors import Refused, UsageError
 from liza.model.model import Config, Confinement, TestProof
 from liza.model.paths import Paths

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.crew.crew import Crew, find_crew
-from liza.git.hiding import brief_filter
+from liza.git import hiding
 from liza.model.errors import Refused
 from liza.model.owned_work import find_current_work
 from liza.programs.presets.preset import Preset
@@ -198,7 +198,7 @@ def test_with_the_setting_prompt_no_file_is_written_and_the_prompt_has_all_of_th
             assert "TASK a (try 1 of 10)   d" in prompt
             assert (session.slot / "AGENTS.md").read_text() == RULES
             assert not (session.slot / "CLAUDE.md").exists()
-            assert brief_filter.list_bound_runs(session.crew.git) == ()
+            assert hiding.list_bound_runs(session.crew.git) == ()
     assert session.notices == []
     set_setting(session.crew, "brief", None)
     with session.running() as prompt:

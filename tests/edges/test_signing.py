@@ -15,10 +15,10 @@ from liza.cli import app
 from liza.crew.crew import find_crew
 from liza.git import commit_signing
 from liza.git.runner import Git
+from liza.model.doctor_finding import Finding
 from liza.model.model import Confinement
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor
-from liza.recovery.findings import Finding
 from tests.conftest import git, variant
 
 # A signing program of a team: it needs a variable, and makes a line that git takes for a signature.

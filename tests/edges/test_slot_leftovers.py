@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.git.hiding import slot_excludes
+from liza.git import hiding, slot_setup
 from liza.git.runner import Git
-from liza.git.slots import slot_setup
 from liza.model.model import Gate, QueueSettings
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields
@@ -43,7 +42,7 @@ def set_up(crew: Merges, there: Path, command: str) -> dict[str, str]:
     slot_setup.mark_setup_done(crew.root, slot_git(crew, there), config)
     git_dir = slot_git(crew, there).git_dir
     assert git_dir is not None
-    return slot_excludes.session_variables(git_dir)
+    return hiding.session_variables(git_dir)
 
 
 def status(directory: Path, variables: Mapping[str, str] | None = None) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -15,9 +14,7 @@ import pytest
 from liza.alarms.current_alarms import find_alarms
 from liza.box import slot_directories
 from liza.crew.crew import Crew, find_crew
-from liza.git.rules.slots_location import MARK_FILE
-from liza.git.slots import slot_records, slots_directory
-from liza.git.slots.pool import Worktrees
+from liza.crew.recorder import record_history
 from liza.merging.merge import merge
 from liza.model.errors import Refused, UnknownId
 from liza.project.init import InitOptions, init
@@ -54,7 +51,6 @@ def test_slots_beside_the_repository_are_private_and_linked(repo: Path) -> None:
     place = repo.with_name("repo.worktrees")
     assert there.parent == crew.paths.slots == place
     assert place.stat().st_mode & 0o777 == 0o700
-    assert (place / MARK_FILE).stat().st_mode & 0o777 == 0o600
     assert worktree_of(repo, "first").resolve() == there
     assert [entry.name for entry in crew.paths.task_links.iterdir()] == ["first"]
 
@@ -91,7 +87,7 @@ def test_a_task_named_like_a_slot_has_its_link_and_the_links_are_no_slot(repo: P
     claim(crew, "coder-1", task)
     assert find_worktree(crew, task) == str(worktree_of(repo, task))
     assert worktree_of(repo, task).resolve() == crew.paths.slot("s1")
-    assert [row["name"] for row in slots.list_slots(crew)["slots"]] == ["s1"]
+    assert [row.name for row in slots.list_slots(crew).slots] == ["s1"]
     assert any(found.about == "disk" and "in 1 worktree " in found.text for found in doctor(repo, fix=True).findings)
     assert crew.worktrees.recorded_slots() == ("s1",)
 
@@ -119,27 +115,6 @@ def test_the_path_of_a_worktree_is_printed_in_one_line_as_its_bytes(repo: Path, 
     words = [Path(sys.executable).with_name("liza"), "path", "first"]
     printed = subprocess.run(words, cwd=repo, capture_output=True, check=True).stdout
     assert printed == os.fsencode(tmp_path) + b"/caf\xe9 x/tasks/first\n"
-
-
-@pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("own", ["", "a file", variant("a link")])
-def test_links_of_an_earlier_version_leave_the_checkout_and_a_persons_files_stay(
-    repo: Path, inside: bool, own: str
-) -> None:
-    crew = begun(repo, **({"worktrees": repo / ".worktrees"} if inside else {}))
-    there = drafted(crew)
-    slot_records.remove_links(crew.paths)
-    old = repo / ".worktrees"
-    old.mkdir(exist_ok=True)
-    (old / "first").symlink_to(".slots/s1" if inside else there)
-    (old / "gone").symlink_to(there.with_name("s9"))
-    if own:
-        (old / "mine").symlink_to(repo) if own == "a link" else (old / "mine").write_text("mine\n")
-    again = find_crew(repo)
-    assert Path(find_worktree(again, "first")).resolve() == there
-    remaining = sorted(path.name for path in old.iterdir()) if old.exists() else []
-    assert remaining == [*([".slots"] if inside else []), *(["mine"] if own else [])]
-    assert old.exists() == bool(inside or own)
 
 
 def test_an_own_directory_of_a_person_with_the_former_name_is_left_alone(repo: Path) -> None:
@@ -222,7 +197,7 @@ def test_a_directory_in_use_by_others_is_refused(repo: Path, tmp_path: Path) -> 
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine\n")
     for place, why in (
-        (taken, f"belongs to the crew of {other}"),
+        (taken, "is not empty"),
         (tmp_path / "full", "is not empty"),
         (repo / "slots", "inside the repository"),
         (tmp_path, "the repository is inside it"),
@@ -233,12 +208,6 @@ def test_a_directory_in_use_by_others_is_refused(repo: Path, tmp_path: Path) -> 
     (tmp_path / "free").mkdir()
     there = drafted(begun(repo, worktrees=tmp_path / "free"))
     assert there.parent == tmp_path / "free"
-    # Somebody gives it to another crew by hand.
-    (there.parent / MARK_FILE).write_bytes((taken / MARK_FILE).read_bytes())
-    crew = find_crew(repo)
-    with pytest.raises(Refused, match=f"belongs to the crew of {other}"):
-        Worktrees(crew.paths, crew.git).add("s2", "HEAD")
-    assert not (there.parent / "s2").exists()
 
 
 @pytest.mark.campaign
@@ -273,12 +242,10 @@ def test_git_clean_takes_the_board_and_a_restore_finds_the_worktrees_with_their_
 ) -> None:
     crew = begun(repo, worktrees=tmp_path / "mine")
     there = drafted(crew)
-    from liza.crew.recorder import record_history
-
     record_history(crew)
     git(repo, "clean", "-q", "-fdx")
     assert not (repo / ".liza").exists()
-    # Said in the worktree, where nothing but its mark leads to the repository.
+    # Said in the worktree.
     with chdir(there):
         restore(find_crew_or_lost(), last_good=True)
         again = find_crew()
@@ -286,27 +253,6 @@ def test_git_clean_takes_the_board_and_a_restore_finds_the_worktrees_with_their_
     doctor(repo, fix=True)
     assert worktree_of(repo, "first").resolve() == there
     assert (there / "draft.txt").read_text() == "half\n"
-
-
-def test_slots_of_an_earlier_version_stay_in_the_repository_and_a_lost_record_is_made_again(repo: Path) -> None:
-    crew = begun(repo, worktrees=repo / ".worktrees")
-    there = drafted(crew)
-    assert there == repo / ".worktrees" / ".slots" / "s1"
-    crew.paths.slots_record.unlink()
-    (there.parent / MARK_FILE).unlink()
-    assert find_crew(repo).paths.slots == there.parent
-    assert slots_directory.read_record(crew.paths) is not None
-    with chdir(there):
-        assert find_crew().paths.root == repo
-    assert any(one.about == "worktrees" and "inside the repository" in one.text for one in doctor(repo).findings)
-
-
-def test_a_mark_that_names_a_repository_with_another_crew_leads_nowhere(repo: Path, tmp_path: Path) -> None:
-    begun(repo)
-    planted = tmp_path / "planted"
-    planted.mkdir()
-    (planted / MARK_FILE).write_text(json.dumps({"root": str(repo), "id": "another"}))
-    assert slots_directory.find_root(planted) is None
 
 
 @pytest.mark.campaign
@@ -374,7 +320,7 @@ def test_lost_worktree_of_claimed_task_is_an_alarm_until_recreated(repo: Path) -
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("what", ["a file", "a stranger's directory", "another crew's directory"])
+@pytest.mark.parametrize("what", ["a file", "a stranger's directory"])
 def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there(repo: Path, what: str) -> None:
     crew = begun(repo)
     place = drafted(crew).parent
@@ -384,8 +330,6 @@ def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_th
     else:
         git(repo, "init", "-q", str(place / "s1"))
         (place / "s1" / "theirs.txt").write_text("theirs\n")
-        if what == "another crew's directory":
-            (place / MARK_FILE).write_text(json.dumps({"root": "/elsewhere", "id": "other"}))
     step = f"mv {place} {place}-old"
     assert lost(crew) == [("worktrees_replaced", f"{step} && liza doctor --fix")]
     with pytest.raises(Refused, match="cannot hold the worktrees") as refused:
@@ -400,28 +344,85 @@ def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_th
     assert (kept if what == "a file" else kept / "s1" / "theirs.txt").read_text() == "theirs\n"
 
 
-def test_renamed_worktrees_are_not_recreated_while_they_can_be_found(repo: Path) -> None:
-    crew = begun(repo)
-    place = drafted(crew).parent
-    away = place.rename(place.with_name("repo.worktrees-2"))
-    assert lost(crew) == [("worktrees_replaced", f"mv {away} {place} && liza doctor --fix")]
-    with pytest.raises(Refused, match=f"are in {away}"):
-        doctor(repo, fix=True)
-    assert not place.exists()
-    away.rename(place)
-    doctor(repo, fix=True)
-    assert (worktree_of(repo, "first") / "draft.txt").read_text() == "half\n"
+def with_draft(root: Path, task: str) -> Crew:
+    """Begin a crew with a claimed task and an uncommitted file in its worktree."""
+    init(root, InitOptions(goal="It is there", no_test=True))
+    crew = find_crew(root)
+    add(crew, [TaskFields(task, "Write", "it is there", "a.txt", "README.md")])
+    claim(crew, "coder-1", task)
+    (crew.paths.slot("s1") / f"{task}.txt").write_text(f"half of {task}\n")
+    record_history(crew)
+    return crew
 
 
-def test_a_directory_whose_mark_is_being_written_or_whose_maker_was_killed_is_this_crews(repo: Path) -> None:
-    crew = begun(repo)
-    crew.paths.slots.mkdir()
-    unfinished = crew.paths.slots / f".{MARK_FILE}.4321"
-    unfinished.touch()
-    assert slots_directory.foreign_error(crew.paths, repo / ".git") is None
-    assert slots_directory.inspect_directory(crew.paths.slots).empty
-    assert drafted(crew).is_dir()
-    shutil.rmtree(crew.paths.slots / "s1")
-    slot_records.remove_links(crew.paths)
-    slots_directory.remove_directory(crew.paths)
-    assert not crew.paths.slots.exists()
+def clean(root: Path) -> None:
+    git(root, "clean", "-q", "-ffdx")
+
+
+def worktree_paths(root: Path) -> list[str]:
+    lines = git(root, "worktree", "list", "--porcelain").splitlines()
+    return sorted(line.removeprefix("worktree ") for line in lines if line.startswith("worktree "))
+
+
+def in_refs(root: Path, refs: tuple[str, ...], name: str) -> list[str]:
+    """Return the content of a file in each of the refs that has it."""
+    return [git(root, "show", f"{ref}:{name}") for ref in refs if name in git(root, "ls-tree", "--name-only", ref)]
+
+
+def find_crew_or_lost_in(root: Path) -> Crew:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        return find_crew_or_lost()
+
+
+@pytest.mark.campaign
+def test_a_purge_saves_the_files_of_an_earlier_crew(repo: Path) -> None:
+    with_draft(repo, "first")
+    clean(repo)
+    init(repo, InitOptions(goal="It is there", no_test=True))
+    done = purge(find_crew(repo))
+    assert in_refs(repo, done.kept_refs, "first.txt") == ["half of first"]
+    assert not [path for path in repo.parent.iterdir() if path.name.startswith("repo.worktrees")]
+    assert worktree_paths(repo) == [str(repo)]
+
+
+def test_a_failed_init_leaves_the_worktrees_of_an_earlier_crew(repo: Path) -> None:
+    with_draft(repo, "first")
+    clean(repo)
+    with pytest.raises(Refused, match="the tests are red"):
+        init(repo, InitOptions(goal="It is there", test="false"))
+    assert (repo.with_name("repo.worktrees") / "s1" / "first.txt").read_text() == "half of first\n"
+    assert len(worktree_paths(repo)) == 2
+
+
+def test_a_claim_continues_with_files_of_an_earlier_crew(repo: Path) -> None:
+    with_draft(repo, "first")
+    clean(repo)
+    init(repo, InitOptions(goal="It is there", no_test=True))
+    crew = find_crew(repo)
+    add(crew, [TaskFields("first", "Write", "it is there", "a.txt", "README.md")])
+    claim(crew, "coder-1", "first")
+    assert crew.paths.slots == repo.with_name("repo.worktrees")
+    assert (crew.paths.slot("s1") / "first.txt").read_text() == "half of first\n"
+
+
+@pytest.mark.parametrize("is_merged", [True, variant(False)])
+def test_a_purge_after_a_restore_names_the_left_branch(repo: Path, is_merged: bool) -> None:
+    with_draft(repo, "first")
+    clean(repo)
+    restore(find_crew_or_lost_in(repo), last_good=True)
+    if not is_merged:
+        tree = git(repo, "rev-parse", "main^{tree}")
+        git(repo, "branch", "-f", "integration", git(repo, "commit-tree", "-p", "main", "-m", "more", tree))
+    done = purge(find_crew(repo))
+    assert done.branch == ("integration" if is_merged else None)
+    assert ("refs/heads/integration" in done.kept_refs) is not is_merged
+    assert "refs/liza/blackboard" in done.kept_refs
+
+
+def test_another_task_first_saves_files_of_an_earlier_crew(repo: Path) -> None:
+    with_draft(repo, "first")
+    clean(repo)
+    with_draft(repo, "second")
+    assert git(repo, "show", "refs/liza/salvage/first/coder-1.1:first.txt") == "half of first"
+    assert not (worktree_of(repo, "second") / "first.txt").exists()

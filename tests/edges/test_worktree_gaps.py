@@ -10,13 +10,12 @@ import pytest
 
 from liza.cli import app
 from liza.crew.crew import find_crew
-from liza.git import local_files
+from liza.git import local_files, slot_setup
 from liza.git.runner import Git
-from liza.git.slots import slot_setup
+from liza.model.doctor_finding import Finding
 from liza.project import hook_files
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor
-from liza.recovery.findings import Finding
 from tests.conftest import git
 
 SHELL, HUSKY = "#!/bin/sh\n", ".husky"

@@ -25,7 +25,8 @@ from liza.board import events
 from liza.board.store import Board
 from liza.cli import entry_points
 from liza.crew.crew import find_crew
-from liza.git.slots import slots_directory
+from liza.git import slots_directory
+from liza.git.slots_directory import SlotsRecord
 from liza.model.model import State, Task
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
@@ -345,17 +346,21 @@ def begun(tmp_path: Path) -> Crew:
 def started(tmp_path: Path, inside: bool = False, **settings: object) -> Iterator[Crew]:
     """A crew that is initialised, with settings that lose no time, and ended after the test. ``inside``: with its slots
     in the repository, for tests that copy it and bring it back as it was."""
-    made = tmp_path.parent / f"crew-{os.getpid()}{'-inside' if inside else ''}"
+    made = tmp_path.parent / f"crew-{os.getpid()}"
     if not made.exists():
         aside = tmp_path / "first"
         aside.mkdir()
         first = begun(aside)
-        first.prepare("init", "Every file is there", "--no-test", *(["--worktrees", ".worktrees"] if inside else []))
+        first.prepare("init", "Every file is there", "--no-test")
         first.configure(**QUICK)
         first.root.rename(made)
     (tmp_path / "notes").mkdir()
     shutil.copytree(made, tmp_path / "project", symlinks=True)
     crew = Crew(tmp_path / "project", tmp_path / "notes")
+    if inside:
+        slots_directory.write_record(crew.paths, SlotsRecord(crew.root, crew.root / ".worktrees" / ".slots", True))
+        with (crew.root / ".git" / "info" / "exclude").open("a") as excluded:
+            excluded.write("/.worktrees\n")
     if settings:
         crew.configure(**settings)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git, until, variant, worktree_of
-from tests.journeys.crews import APPROVE, Crew, begun, started
+from tests.journeys.crews import APPROVE, Crew, begun
 
 
 def drafted(crew: Crew, task: str = "first") -> Path:
@@ -127,17 +127,7 @@ def test_first_command_after_a_move_may_run_in_the_worktree(crew: Crew, move: Ca
     assert now.status("first") == "READY_FOR_REVIEW"
 
 
-def test_worktrees_inside_a_repository_move_with_it(tmp_path: Path) -> None:
-    with started(tmp_path, inside=True) as crew:
-        drafted(crew)
-        # As a crew of a version that kept no record.
-        crew.paths.slots_record.unlink()
-        now = renamed(crew)
-        now.liza("status")
-        assert now.paths.slots == now.root / ".worktrees" / ".slots"
-        goes_on(now)
-
-
+@pytest.mark.campaign
 def test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original(crew: Crew) -> None:
     there = drafted(crew)
     shutil.copytree(crew.root, crew.root.with_name("copy"), symlinks=True)
@@ -191,7 +181,7 @@ def test_a_new_crew_at_the_former_path_does_not_get_the_worktrees_of_the_reposit
     there = drafted(crew)
     now = renamed(crew)
     git(crew.root.parent, "clone", "-q", str(now.root), str(crew.root))
-    assert "project.worktrees-2" in crew.liza("init", "Another goal", "--no-test")
+    assert "state" in crew.liza("init", "Another goal", "--no-test")
     drafted(crew)
     assert crew.paths.slots != there.parent
     now.liza("status")

@@ -15,7 +15,7 @@ import liza
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.crew.crew import Crew
-from liza.merging.rules.merge_alarms import AbsentCheckout
+from liza.merging.rules.repository_drift import AbsentCheckout, RepositoryDrift
 from liza.model.alarm_kinds import Alarm, AlarmKind, LoggedKind, alarm_class, waits_for_person
 from liza.model.model import (
     Agent,
@@ -32,7 +32,6 @@ from liza.model.model import (
     Task,
     TestProof,
 )
-from liza.recovery.rules.drift_alarms import RepositoryDrift
 from liza.tasks.rules import claims
 from liza.tasks.rules.drafts import MissingParts
 from liza.tasks.rules.picking import Evidence
@@ -100,11 +99,6 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
         crew(task()),
         {"guard_notices": (("guards.toml was changed", "liza programs trust"),)},
         [("guards_untrusted", "guards", "liza programs trust")],
-    ),
-    "a slot that could not be emptied": (
-        crew(task()),
-        {"stuck_slots": ("/x/s 1",)},
-        [("slot_set_aside", "/x/s 1", "sudo rm -rf '/x/s 1'")],
     ),
     "a task that every coder failed": (
         crew(task(failed_by=("coder-1", "coder-2"))),

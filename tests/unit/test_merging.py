@@ -11,9 +11,12 @@ from msgspec.structs import replace
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.breaker.rules.breaker_patterns import evaluate_patterns
 from liza.breaker.rules.watched_events import collect_events
+from liza.git import merge_refs
+from liza.git.merge_refs import RefChange
 from liza.merging.rules import merge_rules
-from liza.merging.rules.merge_alarms import AbsentCheckout, absent_checkout_alarms, stuck_slot_alarms
-from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind, RefChange
+from liza.merging.rules.merge_alarms import absent_checkout_alarms
+from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
+from liza.merging.rules.repository_drift import AbsentCheckout
 from liza.model import invariants
 from liza.model.model import Agent, Config, Event, Goal, MergeInProgress, MergeRetry, State, Status, Task
 from liza.model.statuses import Pattern
@@ -191,11 +194,9 @@ def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command()
     assert [one.kind for one in evaluate_alarms(once, NOW, AlarmFacts())] == []
 
 
-def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_command() -> None:
+def test_a_checkout_that_was_away_names_one_command() -> None:
     (one,) = absent_checkout_alarms([AbsentCheckout("/mnt/my usb", "integration", "liza doctor --fix")])
     assert (one.kind, one.next) == ("checkout_away", "liza doctor --fix")
-    (kept,) = stuck_slot_alarms(["/p/.aside-s1-1"])
-    assert (kept.kind, kept.next) == ("slot_set_aside", "sudo rm -rf /p/.aside-s1-1")
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_com
     ],
 )
 def test_only_refs_that_tests_alone_can_have_moved_are_named(change: RefChange, told: bool) -> None:
-    assert merge_rules.refs_moved_by_tests([change]) == ((change.name,) if told else ())
+    assert merge_refs.refs_moved_by_tests([change]) == ((change.name,) if told else ())
 
 
 @pytest.mark.parametrize(

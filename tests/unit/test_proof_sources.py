@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from liza.project.rules import breakage, test_definitions
-from liza.project.rules.breakage import Halves
+from liza.config.rules import breakage
+from liza.config.rules.breakage import Halves
+from liza.project.rules import test_definitions
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.config.rules import test_proof
+from liza.config.rules import breakage, test_proof
+from liza.config.rules.breakage import BREAKAGE_MARK, broken_source, is_test
 from liza.config.rules.test_proof import (
     GreenPart,
     NotProved,
@@ -18,8 +19,6 @@ from liza.config.rules.test_proof import (
     unproved_reason,
 )
 from liza.model.model import Config, Gate, TestProof
-from liza.project.rules import breakage
-from liza.project.rules.breakage import BREAKAGE_MARK, broken_source, is_test
 
 SOURCES = ("src/invo/__init__.py", "src/invo/sums.py")
 SEEN = ProofObservation(exit_status=0, broken=SOURCES)

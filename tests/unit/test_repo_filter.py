@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.git.hiding import _filter
+from liza.git import filter_program as _filter
 from liza.text.brief_marks import begin_mark, end_mark, strip_blocks
 from liza.text.quoting import render_block
 from tests.conftest import KEY, hidden_block

@@ -12,6 +12,7 @@ from liza.breaker.rules import breaker_trips
 from liza.config.rules import settings, test_proof
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.merging.rules import merge_alarms, merge_rules
+from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model import invariants, merge_failures, setting_limits
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.gates import is_untested
@@ -23,7 +24,6 @@ from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.task_groups import is_incomplete
 from liza.model.value_classes import replace
 from liza.recovery.rules import drift_alarms
-from liza.recovery.rules.drift_alarms import RepositoryDrift
 from liza.tasks.rules import drafts, planning, review_alarms, reviews
 from liza.tasks.rules.drafts import MissingParts
 from liza.tasks.rules.picking import Evidence
@@ -61,7 +61,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     ``exits``: why supervisors of agents exited unexpectedly. ``unsupervised``: agents that hold work for which a
     supervisor had started a session, and whose supervisor is gone. ``stopped``: processes that do nothing until they
     are continued. ``signals``: signals and since when they are set.
-    ``stuck_slots``: slot directories that could not be emptied and were replaced. ``missing_parts``: what each DRAFT
+    ``missing_parts``: what each DRAFT
     lacks. ``no_progress``: why sessions of agents make no progress. ``unpriced``: why a money limit does not count all
     sessions. ``denials``: for each agent that works, how often a guard rule denied it a tool, and what was said last.
     ``cost``: the usage of the sprint, once its checkpoint is due.
@@ -83,7 +83,6 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     unconfirmed: tuple[UnconfirmedSetting, ...] | None = ()
     """Settings on the board that are not in effect; None if no setting was ever confirmed."""
     repository: RepositoryDrift = RepositoryDrift()
-    stuck_slots: tuple[str, ...] = ()
     missing_parts: Mapping[str, drafts.MissingParts] = {}
     no_progress: Mapping[str, str] = {}
     unpriced: str | None = None
@@ -102,7 +101,6 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
         *_stopped(seen.stopped),
         *_stuck(seen),
         *_guards(seen),
-        *merge_alarms.stuck_slot_alarms(seen.stuck_slots),
     ]
     unclaimable = find_unclaimable(state)
     for task in state.tasks:

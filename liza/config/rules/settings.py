@@ -8,7 +8,7 @@ Liza command, until a person confirms another one.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -50,6 +50,10 @@ NEEDS_CONFIRMATION: Final = (
     "confinement", "network", "shared",
 )  # fmt: skip
 """Settings that need confirmation. Names that this version does not have are skipped."""
+
+ACCEPT_COMMAND = "liza doctor --accept"
+ALL_SETTINGS = "settings"
+"""Name for all settings that need confirmation."""
 
 
 class UnconfirmedSetting(msgspec.Struct, frozen=True):
@@ -164,3 +168,15 @@ def _nearest(word: str, names: tuple[str, ...]) -> str:
 
 def _join_names(names: tuple[str, ...]) -> str:
     return ", ".join(names)
+
+
+def describe_unconfirmed(unconfirmed: Iterable[UnconfirmedSetting] | None) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the sentence and the next command of each setting that is not in effect.
+
+    None: no setting was ever confirmed.
+    """
+    if unconfirmed is None:
+        message = "no setting was ever confirmed by a person: every value under config: is in effect"
+        yield ALL_SETTINGS, message, f"{ACCEPT_COMMAND} {ALL_SETTINGS}"
+    for setting in unconfirmed or ():
+        yield setting.key, setting.description, f"{ACCEPT_COMMAND} {setting.key}"

@@ -6,10 +6,9 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from liza.config.rules import test_proof
+from liza.config.rules import breakage, test_proof
 from liza.model.gates import GateFinding, GateFindingKind
 from liza.model.value_classes import Value, replace
-from liza.project.rules import breakage
 
 LOCK_COMMANDS = {
     "Cargo.lock": "cargo update --workspace",

@@ -6,22 +6,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-import msgspec
-
 from liza.merging.rules import merge_rules
+from liza.merging.rules.repository_drift import AbsentCheckout
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.model import Epic, MergeRetry, State, Task
 from liza.model.targets import epic_branch
-
-
-class AbsentCheckout(msgspec.Struct, frozen=True):
-    """A checkout of integration that was missing when the branch moved. ``blocking``: the person's files that are in
-    the way of its update, if it exists again. ``step``: the command that updates it."""
-
-    path: str
-    branch: str
-    step: str
-    blocking: str = ""
 
 
 def _describe_next_try(until: datetime, now: datetime, meanwhile: str = "others are merged meanwhile") -> str:
@@ -100,12 +89,3 @@ def absent_checkout_alarms(checkouts: Sequence[AbsentCheckout]) -> Iterator[Alar
         )
         blocking = f"; {checkout.blocking}" if checkout.blocking else ""
         yield Alarm(AlarmKind.CHECKOUT_AWAY, checkout.path, message + blocking, checkout.step)
-
-
-def stuck_slot_alarms(directories: Sequence[str]) -> Iterator[Alarm]:
-    """Yield alarms for slots that could not be emptied. Their files are kept; a person removes them."""
-    for directory in directories:
-        message = (
-            f"a worktree could not be emptied (files of another user?); it was replaced, and is kept as {directory}"
-        )
-        yield Alarm(AlarmKind.SLOT_SET_ASIDE, directory, message, f"sudo rm -rf {shlex.quote(directory)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -330,53 +330,3 @@ def _deaths(previous: MergeRetry | None) -> int:
 def with_detail(invocation: Invocation, detail: str) -> Invocation:
     """Return a copy of the invocation with another detail."""
     return Invocation(now=invocation.now, by=invocation.by, run=invocation.run, commit=invocation.commit, detail=detail)
-
-
-class RefChange(Value):
-    """A ref that changed while tests ran.
-
-    ``built_on``: it now contains the candidate. ``gone``: it was deleted. ``rewound``: it lost commits.
-    ``symbolic``: it is now a symbolic ref.
-    """
-
-    name: str
-    built_on: bool = False
-    gone: bool = False
-    rewound: bool = False
-    symbolic: bool = False
-
-
-def refs_moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
-    """Return the refs that the tests moved, or may have moved, among those that changed while they ran.
-
-    Only the tests have the candidate checked out. Meanwhile agents and people commit on their own branches, so a branch
-    that only gained commits is not reported. No other process writes Liza's merge refs while the merge lock is held.
-    """
-    return tuple(
-        change.name
-        for change in changes
-        if change.built_on
-        or (change.symbolic and not change.name.startswith("refs/remotes/"))
-        or change.name.startswith(_MERGE_REFS)
-        or (not change.name.startswith(_FOREIGN_REFS) and (change.gone or change.rewound))
-    )
-
-
-def is_sure(changes: Iterable[RefChange]) -> bool:
-    """Return whether only the tests can have moved the refs that ``refs_moved_by_tests`` returns.
-
-    There is no such evidence for a branch that was deleted or moved back: git records no process, and a person may have
-    done it at the same time.
-    """
-    listed = list(changes)
-    proved = [change for change in listed if change.built_on or change.symbolic or change.name.startswith(_MERGE_REFS)]
-    return len(refs_moved_by_tests(proved)) == len(refs_moved_by_tests(listed))
-
-
-def is_branch_rewound(changes: Iterable[RefChange], branch: str) -> bool:
-    """Return whether ``branch`` was deleted or moved back by any process: it then lacks commits that were merged."""
-    return any(change.name == branch and (change.gone or change.rewound) for change in changes)
-
-
-_MERGE_REFS = ("refs/liza/candidates/", "refs/liza/tested/", "refs/liza/targets/", "refs/liza/integration")
-_FOREIGN_REFS = ("refs/liza/", "refs/heads/task/", "refs/remotes/", "refs/stash")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from liza.project.rules import breakage
+from liza.config.rules import breakage
 
 _RUNNER_FILES = re.compile(
     r"(?:GNU)?[Mm]akefile|.*\.mk|[Jj]ustfile|\.justfile|Taskfile\.ya?ml|Rakefile|tox\.ini|noxfile\.py|pytest\.ini|\.pytest\.ini"
