@@ -80,7 +80,7 @@ def find_alarms(
         unpriced=costs.unpriced_budget_reason(crew, state),
         denials=_denials(crew, state),
         guard_notices=_guard_notices(crew),
-        cost=str(costs.sprint_cost(crew, state)["said"]) if is_checkpoint_due(state, now) else "",
+        cost=costs.sprint_cost(crew, state).text if is_checkpoint_due(state, now) else "",
     )
     present = alarms.evaluate_alarms(state, now, facts)
     remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state), *_notice_alarms(crew))
@@ -226,7 +226,7 @@ def read_supervisor_exit(crew: Crew, agent: str) -> SupervisorExit | None:
 
 def _stuck_agents(crew: Crew, state: State) -> dict[str, str]:
     """Why the living sessions of agents make no progress, as measured by their supervisors."""
-    gauges = {name: costs.read_gauge(crew, state, name) for name in state.agents}
+    gauges = {name: costs.read_gauge(crew.paths, state, name) for name in state.agents}
     return {
         name: redact(gauge.stuck) for name, gauge in gauges.items() if gauge is not None and gauge.stuck is not None
     }
@@ -308,7 +308,7 @@ def _read_budget_pause(crew: Crew, state: State) -> str:
 def _budget_step(crew: Crew, state: State) -> str:
     """Return the command that raises the used-up limit; `liza resume` says what is wrong if the ledger is damaged."""
     try:
-        return costs.raise_budget_command(crew, state)
+        return costs.raise_budget_command(crew.paths, state)
     except LizaError:
         return "liza resume"
 

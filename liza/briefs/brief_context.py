@@ -13,11 +13,12 @@ from liza.briefs import inbox
 from liza.briefs.rules.message_rules import Message, list_quotable
 from liza.crew.crew import Crew
 from liza.git import slot_setup, sparse_checkout, survey
+from liza.git.worktrees import Worktrees
 from liza.model.errors import LizaError
 from liza.model.history_events import FRAMING_EVENTS, HistoryEvent, session_end
 from liza.model.model import Anomaly, Discovery, FailedCheck, State, Task
 from liza.model.owned_work import CurrentWork
-from liza.model.paths import agent_of, role_of, run_id, run_number
+from liza.model.paths import Paths, agent_of, role_of, run_id, run_number
 from liza.model.session_ends import SessionOutcome
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value
@@ -236,9 +237,9 @@ def gather_brief_facts(
         assignment=directory.assignment_path if directory.exists() else None,
         task=state.task(work.task) if work.task else None,
         integration_tip=crew.git.out("rev-parse", f"refs/heads/{state.config.integration_branch}"),
-        sparse=_sparse(crew, worktree),
+        sparse=_sparse(crew.worktrees, worktree),
         is_set_up=bool(state.config.sandbox_setup) and not (is_by_hand and _is_setup_due(crew, state, worktree)),
-        hidden=_hidden_names(crew, state, worktree),
+        hidden=_hidden_names(crew.worktrees, state, worktree),
         is_by_hand=is_by_hand,
         is_confined=_is_confined(directory),
         wake_trigger=state.planning.trigger or "",
@@ -246,8 +247,8 @@ def gather_brief_facts(
         wake_facts=trigger.facts if trigger else "",
         messages=list_quotable(inbox.list_pending(crew.paths, agent_of(work.run)) if messages is None else messages),
         unfinished=_unfinished(crew, state, work, worktree, is_by_hand),
-        earlier_commits=_earlier_commits(crew, state, work, worktree),
-        previous_outcome=_previous_outcome(crew, state, work),
+        earlier_commits=_earlier_commits(crew.worktrees, state, work, worktree),
+        previous_outcome=_previous_outcome(crew.paths, state, work),
         continues=_continued_run(directory),
     )
 
@@ -265,10 +266,10 @@ def _unfinished(crew: Crew, state: State, work: CurrentWork, worktree: Path, is_
     return describe_left_work(crew, task, work.run)
 
 
-def _sparse(crew: Crew, worktree: Path) -> tuple[str, ...]:
-    if not crew.worktrees.exists(worktree.name):
+def _sparse(worktrees: Worktrees, worktree: Path) -> tuple[str, ...]:
+    if not worktrees.exists(worktree.name):
         return ()
-    return sparse_checkout.list_included(crew.worktrees.slot_git(worktree.name))
+    return sparse_checkout.list_included(worktrees.slot_git(worktree.name))
 
 
 def _is_confined(directory: RunDir) -> bool:
@@ -289,21 +290,21 @@ def _is_setup_due(crew: Crew, state: State, worktree: Path) -> bool:
     return slot_setup.is_setup_due(crew.paths.root, crew.worktrees.slot_git(worktree.name), state.config)
 
 
-def _hidden_names(crew: Crew, state: State, worktree: Path) -> tuple[str, ...]:
+def _hidden_names(worktrees: Worktrees, state: State, worktree: Path) -> tuple[str, ...]:
     """Return what the set-up left in the worktree and git ignores only there. Raises GitFailed, OSError."""
     if not state.config.sandbox_setup:
         return ()
 
-    return slot_setup.hidden_names(crew.worktrees.slot_git(worktree.name))
+    return slot_setup.hidden_names(worktrees.slot_git(worktree.name))
 
 
-def _previous_outcome(crew: Crew, state: State, work: CurrentWork) -> SessionOutcome | None:
+def _previous_outcome(paths: Paths, state: State, work: CurrentWork) -> SessionOutcome | None:
     """Return how the session before this one ended: of the task, of its review, or of the planner's last run."""
     run = _previous_run(state, work)
     if run is None:
         return None
     with suppress(LizaError, OSError):  # an agent may have replaced the file; the topic of a beacon needs no retry
-        return crew.run_dir(run).read_outcome()
+        return RunDir(paths, run).read_outcome()
     return None
 
 
@@ -333,7 +334,7 @@ def _slot(state: State, work: CurrentWork) -> str:
     return task.worktree if task is not None and task.worktree else agent_of(work.run)
 
 
-def _earlier_commits(crew: Crew, state: State, work: CurrentWork, worktree: Path) -> tuple[str, ...]:
+def _earlier_commits(worktrees: Worktrees, state: State, work: CurrentWork, worktree: Path) -> tuple[str, ...]:
     """Return what earlier runs committed on the task's branch, newest first, at most 10. Raises GitFailed."""
     task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
     if (
@@ -342,7 +343,7 @@ def _earlier_commits(crew: Crew, state: State, work: CurrentWork, worktree: Path
         or not any(event.run != work.run for event in task.history if event.run)
     ):
         return ()
-    git = crew.worktrees.slot_git(worktree.name)
+    git = worktrees.slot_git(worktree.name)
     commits = f"{task.base_commit}..HEAD"
     subjects = git.lines("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", commits)
     return tuple(map(escape_undecoded, subjects))

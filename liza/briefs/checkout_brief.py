@@ -68,7 +68,7 @@ def written(crew: Crew, preset: Preset, notify: Callable[[str], None]) -> Iterat
     ``notify`` gets a line for each earlier context that cannot be removed. Raises NotRegularFile, LizaError, OSError.
     """
     directory = CheckoutRunDir(crew.paths, f"{_AGENT}.{os.getpid()}")
-    with _changing_checkout(crew):
+    with _changing_checkout(crew.paths):
         if directory.path.parent.is_symlink():
             raise untrusted_files.not_regular_error(directory.path.parent)
         for path in (directory.path.parent, directory.path):
@@ -79,11 +79,11 @@ def written(crew: Crew, preset: Preset, notify: Callable[[str], None]) -> Iterat
         lock.acquire(timeout=0)
     try:
         try:
-            with _changing_checkout(crew):
+            with _changing_checkout(crew.paths):
                 brief = CheckoutBrief(_place(crew, preset, directory), lock.descriptor)
             yield brief
         finally:
-            with _changing_checkout(crew):
+            with _changing_checkout(crew.paths):
                 _remove(crew, directory)
     finally:
         lock.release()
@@ -96,7 +96,7 @@ def remove_abandoned(crew: Crew) -> tuple[str, ...]:
     """
     if not _list_names(crew.paths):
         return ()
-    with _changing_checkout(crew):
+    with _changing_checkout(crew.paths):
         return _remove_abandoned(crew)[0]
 
 
@@ -121,16 +121,16 @@ def _remove_abandoned(crew: Crew, but: str = "") -> tuple[tuple[str, ...], dict[
     return tuple(removed), failed
 
 
-def _changing_checkout(crew: Crew) -> AbstractContextManager[object]:
+def _changing_checkout(paths: Paths) -> AbstractContextManager[object]:
     """Let one command at a time write the checkout's file: two of them would fail on the lock of git's index."""
-    return Lock(crew.paths.locks / "by-hand.lock").acquire()
+    return Lock(paths.locks / "by-hand.lock").acquire()
 
 
 def remove_all(crew: Crew) -> None:
     """Remove the blocks of all programs, also of living ones, which have read them. Raises LizaError, OSError."""
     if not _list_names(crew.paths):
         return
-    with _changing_checkout(crew):
+    with _changing_checkout(crew.paths):
         for name in _list_names(crew.paths):
             _remove(crew, CheckoutRunDir(crew.paths, name))
 

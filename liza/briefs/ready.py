@@ -35,7 +35,8 @@ def ready(crew: Crew) -> Result:
     has_session = directory.exists()
     if has_session:
         directory.mark_ready(crew.clock.now(), ReadyEvidence.LIZA_READY)
-        _note_conversation(crew, directory)
+        if crew.authenticated_run is None:  # otherwise this is the environment of the server
+            _note_conversation(directory)
     with crew.board.heartbeat(caller.run) as tx:
         tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
     text = (directory.read_block() if has_session else _compose_by_hand(crew, state, caller)) or (
@@ -67,14 +68,13 @@ def acknowledge_messages(crew: Crew, ids: Sequence[str]) -> None:
     inbox.acknowledge(crew.paths, caller.agent, tuple(ids), caller.run, "liza ready", now, MessageChannel.COMMAND)
 
 
-def _note_conversation(crew: Crew, directory: RunDir) -> None:
+def _note_conversation(directory: RunDir) -> None:
     """Record the id of the program's conversation: a program without hooks may report it nowhere else.
 
     Ignored if that fails: without it the next session begins a new conversation.
     """
-    if crew.authenticated_run is None:  # otherwise this is the environment of the server
-        with suppress(LizaError, OSError):
-            directory.note_conversation(os.environ)
+    with suppress(LizaError, OSError):
+        directory.note_conversation(os.environ)
 
 
 def _check_identity(crew: Crew, state: State, caller: RunCaller) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from liza.model.model import AwareDatetime, Budget, FrozenStruct
 from liza.model.session_ends import SessionOutcome
-from liza.model.value_classes import Value
+from liza.model.value_classes import Value, asdict
 from liza.text.counts import count_noun
 
 
@@ -294,3 +295,25 @@ OTHER = "other"
 def limited_name(totals: dict[str, TokenUsage] | dict[str, ToolTotal], name: str) -> str:
     """Return the key under which a name is summed. An agent chooses names, so their number is limited."""
     return name if name in totals or len(totals) < MAX_NAMES else OTHER
+
+
+class Costs(Value, kw_only=True):
+    """Usage and budget of a sprint, as `status --json` prints them; there ``text`` is ``said``.
+
+    ``money`` and ``tokens`` are None if no program reported them.
+    """
+
+    unreadable: str | None = None
+    money: float | None = None
+    tokens: int | None = None
+    estimated: int = 0
+    sessions: int = 0
+    living: int = 0
+    silent: int = 0
+    unpriced: int = 0
+    text: str = ""
+    budget: Mapping[str, Any] = {}
+
+    def fields(self) -> dict[str, Any]:
+        """Return the usage as `status --json` prints it."""
+        return {("said" if name == "text" else name): value for name, value in asdict(self).items()}

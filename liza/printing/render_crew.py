@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from liza.model.alarm_kinds import AlarmRow
 from liza.model.permissions import PROMPTS
+from liza.model.spending import Costs
 from liza.model.state_words import AgentWord, TaskWord, task_word
 from liza.model.statuses import GoalStatus
 from liza.printing.columns import align_columns, format_clock, format_local_time, paint, shorten_line
@@ -15,7 +16,7 @@ from liza.printing.columns import shorten_program as program_of
 from liza.text import toml_text
 from liza.text.counts import count_noun
 from liza.text.times import format_duration
-from liza.view.rules.structs import AgentLine, Costs, Picture, TaskRow
+from liza.view.rules.structs import AgentLine, Picture, TaskRow
 
 Row = Mapping[str, Any]
 

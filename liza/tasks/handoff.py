@@ -102,7 +102,7 @@ def find_sprint_end(crew: Crew) -> SprintEnd | None:
     state = crew.board.read()
     if state.planning.trigger != WakeTrigger.SPRINT_COMPLETE:
         return None
-    return SprintEnd(crew.clock.now(), str(costs.sprint_cost(crew, state)["said"]))
+    return SprintEnd(crew.clock.now(), costs.sprint_cost(crew, state).text)
 
 
 def _hand_off_planning(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:

@@ -58,9 +58,9 @@ def resume(crew: Crew, root_cause: str | None = None) -> Result:
     """
     by = require_person(crew, planner=False)
     state = crew.board.read()
-    reason = costs.crew_over_budget_reason(crew, state) if signals.active_signals(crew.paths) else None
+    reason = costs.crew_over_budget_reason(crew.paths, state) if signals.active_signals(crew.paths) else None
     if reason is not None:
-        step = costs.raise_budget_command(crew, state)
+        step = costs.raise_budget_command(crew.paths, state)
         # A supervisor would set PAUSE again at its next check, without an explanation for the person.
         raise Refused(f"{reason}; the crew would pause again at once: raise the limit first", step)
     resolved = [] if root_cause is None or not breaker_trips.open_trips(state) else [breaker.resolve(crew, root_cause)]

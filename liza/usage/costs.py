@@ -12,9 +12,9 @@ from liza.model import spending
 from liza.model.errors import LizaError, LockTimeout, NotRegularFile
 from liza.model.model import Budget, State
 from liza.model.owned_work import find_current_work
-from liza.model.paths import agent_of, run_id
+from liza.model.paths import Paths, agent_of, run_id
 from liza.model.session_ends import SessionOutcome
-from liza.model.spending import LedgerEntry, TokenUsage, ToolTotal, UsageTotal
+from liza.model.spending import Costs, LedgerEntry, TokenUsage, ToolTotal, UsageTotal
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import replace
 from liza.programs import liveness
@@ -30,11 +30,8 @@ from liza.usage.telemetry_log import TelemetryLog
 _NO_FIGURES = "its program reports neither tool calls nor tokens: loops are not detected, only time limits apply"
 
 
-def sprint_cost(crew: Crew, state: State) -> dict[str, Any]:
-    """Usage and budget of the sprint: ``money`` and ``tokens`` are null if no program reported them.
-
-    ``unreadable`` is the reason if a ledger cannot be read; the other keys are present all the same.
-    """
+def sprint_cost(crew: Crew, state: State) -> Costs:
+    """Return usage and budget of the sprint. Of a ledger that cannot be read, ``unreadable`` is the reason."""
     unreadable, total, living = None, UsageTotal(), _living_entries(crew, state)
     try:
         entries = _add_living(ledger.read_entries(crew.paths), living)
@@ -42,18 +39,18 @@ def sprint_cost(crew: Crew, state: State) -> dict[str, Any]:
     except LizaError as error:
         unreadable = f"{error.message} (next: {error.hint})"
     is_known = total.sessions > total.silent
-    return {
-        "unreadable": unreadable,
-        "money": total.used.cost,
-        "tokens": total.used.tokens if is_known else None,
-        "estimated": total.used.estimated,
-        "sessions": total.sessions,
-        "living": len(living),
-        "silent": total.silent,
-        "unpriced": total.unpriced,
-        "said": unreadable or _cost_text(total, state.config.budget),
-        "budget": {name: getattr(state.config.budget, name) for name in state.config.budget.__struct_fields__},
-    }
+    return Costs(
+        unreadable=unreadable,
+        money=total.used.cost,
+        tokens=total.used.tokens if is_known else None,
+        estimated=total.used.estimated,
+        sessions=total.sessions,
+        living=len(living),
+        silent=total.silent,
+        unpriced=total.unpriced,
+        text=unreadable or _cost_text(total, state.config.budget),
+        budget={name: getattr(state.config.budget, name) for name in state.config.budget.__struct_fields__},
+    )
 
 
 def _cost_text(total: UsageTotal, budget: Budget) -> str:
@@ -69,32 +66,32 @@ def task_cost_text(crew: Crew, state: State, task: str) -> str:
     return spending.format_total(spending.sum_usage(entry for entry in entries if entry.task == task))
 
 
-def read_gauge(crew: Crew, state: State, agent: str) -> Gauge | None:
+def read_gauge(paths: Paths, state: State, agent: str) -> Gauge | None:
     """Return the measurements of the agent's living session; None if no session lives."""
     runs = state.agents[agent].runs
-    directory = crew.run_dir(run_id(agent, runs)) if runs else None
+    directory = RunDir(paths, run_id(agent, runs)) if runs else None
     gauge = directory.read_gauge() if directory is not None else None
     with suppress(LizaError):
         return None if gauge is None or directory is None or liveness.is_session_over(directory) else gauge
     return None
 
 
-def unmeasured_reason(crew: Crew, state: State, agent: str) -> str | None:
+def unmeasured_reason(paths: Paths, state: State, agent: str) -> str | None:
     """Return why the session of a working agent is not measured; None if it is, or if there is no session."""
     if find_current_work(state, agent) is None or not state.agents[agent].program:
         return None
-    gauge = read_gauge(crew, state, agent)
+    gauge = read_gauge(paths, state, agent)
     if gauge is not None and gauge.unmeasured is not None:
         return gauge.unmeasured
     if gauge is not None and (gauge.calls or gauge.used is not None):
         return None
-    return None if _reports_figures(crew, state.agents[agent].program or "") else _NO_FIGURES
+    return None if _reports_figures(paths, state.agents[agent].program or "") else _NO_FIGURES
 
 
-def _reports_figures(crew: Crew, spec: str) -> bool:
+def _reports_figures(paths: Paths, spec: str) -> bool:
     """Return whether a program reports tool calls or tokens; true for a program that is not known any more."""
     try:
-        preset = preset_table.load_presets(crew.paths).resolve(spec)
+        preset = preset_table.load_presets(paths).resolve(spec)
     except LizaError:
         return True
     usage = preset.usage
@@ -117,7 +114,7 @@ def _living_entries(crew: Crew, state: State) -> tuple[LedgerEntry, ...]:
     """Ledger entries of the living sessions, from their latest measurements."""
     entries = []
     for agent, row in state.agents.items():
-        gauge, work = read_gauge(crew, state, agent), find_current_work(state, agent)
+        gauge, work = read_gauge(crew.paths, state, agent), find_current_work(state, agent)
         if gauge is None or gauge.used is None:
             continue
         entry = LedgerEntry(
@@ -143,22 +140,22 @@ def _add_living(entries: Iterable[LedgerEntry], living: Iterable[LedgerEntry]) -
     return known_entries + [entry for entry in living if entry.run not in runs]
 
 
-def crew_over_budget_reason(crew: Crew, state: State) -> str | None:
+def crew_over_budget_reason(paths: Paths, state: State) -> str | None:
     """Reason why supervisors would stop: the sprint, or a task that an agent holds, has used up its budget.
 
     Raises LizaError if a line of the ledger cannot be read.
     """
-    return _first_of_budget(crew, state, spending.over_budget_reason)
+    return _first_of_budget(paths, state, spending.over_budget_reason)
 
 
-def raise_budget_command(crew: Crew, state: State) -> str:
+def raise_budget_command(paths: Paths, state: State) -> str:
     """Return the command by which the crew continues after a budget was used up. Raises LizaError as above."""
-    command = _first_of_budget(crew, state, spending.raise_limit_command)
+    command = _first_of_budget(paths, state, spending.raise_limit_command)
     return "liza resume" if command is None else f"{command} && liza resume"
 
 
 def _first_of_budget(
-    crew: Crew,
+    paths: Paths,
     state: State,
     find: Callable[[Budget, Iterable[LedgerEntry], str | None, str | None], str | None],
 ) -> str | None:
@@ -166,7 +163,7 @@ def _first_of_budget(
     budget = state.config.budget
     if budget == Budget():
         return None
-    entries = ledger.read_entries(crew.paths)
+    entries = ledger.read_entries(paths)
     held_tasks = [work.task for agent in state.agents if (work := find_current_work(state, agent)) is not None]
     texts = (find(budget, entries, task, state.sprint.id) for task in (None, *held_tasks))
     return next((text for text in texts if text is not None), None)
@@ -177,13 +174,13 @@ def read_usage(crew: Crew, state: State) -> list[LedgerEntry]:
 
     Raises LizaError if a line of the ledger cannot be read.
     """
-    living = (_with_telemetry(crew, entry) for entry in _living_entries(crew, state))
+    living = (_with_telemetry(crew.paths, entry) for entry in _living_entries(crew, state))
     return _add_living(ledger.read_entries(crew.paths), living)
 
 
-def _with_telemetry(crew: Crew, entry: LedgerEntry) -> LedgerEntry:
+def _with_telemetry(paths: Paths, entry: LedgerEntry) -> LedgerEntry:
     """Return the entry of a living session with what its runtime reported by model and tool, and its age."""
-    directory = crew.run_dir(entry.run)
+    directory = RunDir(paths, entry.run)
     # Files that an agent damaged hide only the details of its own session.
     with suppress(LizaError, OSError):
         record, sums = directory.read_record(), TelemetryLog(directory.path).read()

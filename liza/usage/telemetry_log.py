@@ -1,8 +1,7 @@
 """``telemetry.jsonl``: one line for each turn that the runtime of a run reported, each turn once.
 
-The file is rotated to ``telemetry.1.jsonl``. The new file then begins with the sums of all earlier turns, so that a
-total needs one file. The two files together are the memory for repeated events: MAX_BYTES of events at least. Lines are
-not fsynced: they survive the death of their writer, and after a power cut no session goes on.
+A turn that is reported again is known by its id or its content. Lines are not fsynced: they survive the death of their
+writer, and after a power cut no session goes on.
 """
 
 from __future__ import annotations
@@ -19,18 +18,16 @@ import msgspec
 from liza.model.errors import LockTimeout
 from liza.model.value_classes import decodable
 from liza.programs.session.run_directory import ReportedHealth
-from liza.system import atomic, crash_points, untrusted_files
+from liza.system import crash_points, untrusted_files
 from liza.system.locks import lock_path
-from liza.usage.rules.telemetry_rules import TelemetryEvent, TelemetrySums, add_event, is_at_least, is_possible
+from liza.usage.rules.telemetry_rules import TelemetryEvent, TelemetrySums, add_event
 
-TELEMETRY_FILE, EARLIER_TELEMETRY_FILE = "telemetry.jsonl", "telemetry.1.jsonl"
-MAX_BYTES = 2 << 20
-"""Size at which the file is rotated, in bytes: some 8,000 turns."""
-READ_LIMIT = 16 << 20
-"""Maximum size of a file that is read, in bytes: one request has at most 1 MB."""
+TELEMETRY_FILE = "telemetry.jsonl"
+MAX_BYTES = 64 << 20
+"""Maximum size of the file, in bytes: some 250,000 turns."""
 LOCK_TIMEOUT = 10.0
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-_DECODER = msgspec.json.Decoder(decodable(TelemetryEvent | TelemetrySums))
+_DECODER = msgspec.json.Decoder(decodable(TelemetryEvent))
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -42,7 +39,7 @@ class TelemetryLog:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._path, self._earlier = directory / TELEMETRY_FILE, directory / EARLIER_TELEMETRY_FILE
+        self._path = directory / TELEMETRY_FILE
         self._guard = threading.Lock()
         self._forget()
 
@@ -56,7 +53,7 @@ class TelemetryLog:
             for event in events:
                 line = _ENCODER.encode(event)
                 key = _event_key(event, line)
-                if key not in self._keys and key not in self._earlier_keys:
+                if key not in self._keys:
                     fresh.setdefault(key, (event, line))
             if fresh:
                 self._write(b"".join(line + b"\n" for _, line in fresh.values()))
@@ -74,7 +71,7 @@ class TelemetryLog:
 
     def read(self) -> TelemetrySums | None:
         """Return the sums of the run; None if nothing was reported. Raises OSError, NotRegularFile, LockTimeout."""
-        if not self._path.exists() and not self._earlier.exists():
+        if not self._path.exists():
             return None
         with self._hold(LOCK_TIMEOUT):
             return self._sums if self._sums.turns else None
@@ -95,7 +92,6 @@ class TelemetryLog:
     def _forget(self) -> None:
         self._sums = TelemetrySums()
         self._keys: set[bytes] = set()
-        self._earlier_keys: set[bytes] = set()
         self._file: tuple[int, int] | None = None
         """Device and inode of the file that was read."""
         self._size = 0
@@ -111,56 +107,40 @@ class TelemetryLog:
             return
         if file is None or file != self._file or status is None or status.st_size < self._size:
             self._forget()
-            self._read_earlier()
         if file is not None:
             self._file = file
             self._read_new_lines()
-
-    def _read_earlier(self) -> None:
-        """Read the rotated file. If its successor begins with sums, these replace the ones read here."""
-        data = untrusted_files.read_if_exists(self._earlier, READ_LIMIT) or b""
-        for number, line in enumerate(_complete_lines(data)):
-            self._fold(line, is_first=number == 0)
-        self._earlier_keys, self._keys = self._keys, set()
 
     def _read_new_lines(self) -> None:
         """Read from the remembered size on, and cut off a line that a crashed writer left incomplete."""
         descriptor = untrusted_files.open_regular(self._path, os.O_RDWR)
         with os.fdopen(descriptor, "r+b") as file:
             size = file.seek(0, os.SEEK_END)
-            if size - self._size > READ_LIMIT:
+            if size > MAX_BYTES:
                 raise untrusted_files.not_regular_error(self._path)
             file.seek(self._size)
             data = file.read(size - self._size)
             end = data.rfind(b"\n") + 1
             if end < len(data):
                 file.truncate(self._size + end)
-            for number, line in enumerate(_complete_lines(data), self._size):
-                self._fold(line, is_first=number == 0)
+            for line in data[:end].splitlines():
+                self._fold(line)
             self._size += end
 
-    def _fold(self, line: bytes, *, is_first: bool) -> None:
+    def _fold(self, line: bytes) -> None:
         """Add a stored line. A line that is none of Liza's is skipped: agents can write here."""
         try:
-            entry = _DECODER.decode(line)
+            event = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
-        if isinstance(entry, TelemetrySums):
-            # Sums that an agent wrote must not lower what was used. Liza writes them at the begin of a file.
-            is_larger = entry.turns >= self._sums.turns and is_at_least(entry.used, self._sums.used)
-            if is_first and is_larger and is_possible(entry.used):
-                self._sums = entry
-            return
-        self._add(_event_key(entry, line), entry)
+        self._add(_event_key(event, line), event)
 
     def _add(self, key: bytes, event: TelemetryEvent) -> None:
         self._keys.add(key)
         self._sums = add_event(self._sums, event)
 
     def _write(self, data: bytes) -> None:
-        """Append in one write; rotate first if the file is full."""
-        if self._size and self._size + len(data) > MAX_BYTES:
-            self._rotate()
+        """Append in one write."""
         descriptor = untrusted_files.open_regular(self._path, _APPEND)
         try:
             written = os.write(descriptor, data)
@@ -172,13 +152,6 @@ class TelemetryLog:
         finally:
             os.close(descriptor)
         crash_points.point("telemetry", "appended")
-
-    def _rotate(self) -> None:
-        """Move the file away, and begin a new one with the sums. A crash in between leaves the moved file's sums."""
-        self._path.replace(self._earlier)
-        crash_points.point("telemetry", "rotated")
-        atomic.write(self._path, _ENCODER.encode(self._sums) + b"\n", sync=False)
-        self._earlier_keys, self._keys = self._keys, set()
 
 
 def size_of(directory: Path) -> tuple[int, int] | None:
@@ -194,10 +167,6 @@ def _event_key(event: TelemetryEvent, line: bytes) -> bytes:
     """Return what two reports of one turn have in common: the id, or the content."""
     text = line if event.id is None else b"id " + event.id.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=16).digest()
-
-
-def _complete_lines(data: bytes) -> Iterator[bytes]:
-    return iter(data[: data.rfind(b"\n") + 1].splitlines())
 
 
 def find_context_usage(sums: TelemetrySums | None, reported: ReportedHealth | None) -> float | None:

@@ -110,7 +110,7 @@ def gather_facts(crew: Crew, state: State, agent: str, signals: tuple[str, ...])
     """Return the facts about an agent of the board. Raises LizaError, OSError."""
     held = find_current_work(state, agent)
     session = _find_session(crew, state, agent, held)
-    gauge = costs.read_gauge(crew, state, agent)
+    gauge = costs.read_gauge(crew.paths, state, agent)
     is_supervised = crew.is_supervised(agent)
     question = crew.run_dir(session.run).read_question() if session.phase is SessionPhase.READY else None
     return AgentFacts(

@@ -42,7 +42,7 @@ from liza.text.redaction import redact
 from liza.usage import costs
 from liza.view import activity
 from liza.view.rules.picture import alarm_rows, build_picture
-from liza.view.rules.structs import AgentRow, Costs, CrewFacts, Picture
+from liza.view.rules.structs import AgentRow, CrewFacts, Picture
 
 WAIT_MARGIN = timedelta(hours=1)
 """Longest time that a supervisor rests after the announced end of a usage limit."""
@@ -101,17 +101,12 @@ def gather_facts(crew: Crew, state: State) -> CrewFacts:
         alarm_times=logged_alarms.find_times(crew, (*present, *waiting)),
         missing=missing_parts,
         signals={name: redact(signals.read_reason(crew.paths, name)) for name in signal_names},
-        costs=_costs(crew, state),
+        costs=costs.sprint_cost(crew, state),
         ahead=_ahead(crew, state),
         server=api_server.describe(crew),
         up=_up_command(crew, state),
         outdated_proof=test_proof.outdated_reason(state.config),
     )
-
-
-def _costs(crew: Crew, state: State) -> Costs:
-    cost = costs.sprint_cost(crew, state)
-    return Costs(text=str(cost.pop("said")), **cost)
 
 
 def _open_reports(state: State) -> dict[str, list[dict[str, Any]]]:
@@ -185,7 +180,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         why = why or _unmeasured(crew, state, name)
     else:
         why = _why_idle(crew, state, name, evidence, signal_names)
-    gauge = costs.read_gauge(crew, state, name)
+    gauge = costs.read_gauge(crew.paths, state, name)
     wait = _read_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None
     if wait is not None:
         shown, why = AgentStatus.WAITING, _describe_wait(wait, agent, holds)
@@ -205,7 +200,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         calls=gauge.calls if gauge else None,
         denials=current_alarms.count_denials(crew, state, name),
         tokens=gauge.used.tokens if gauge and gauge.used else None,
-        unmeasured=costs.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
+        unmeasured=costs.unmeasured_reason(crew.paths, state, name) if shown not in _AT_REST else None,
         context=agent.context_percent or None if doing["doing"] else None,
         until=None if wait is None else wait.until,
     )
@@ -280,7 +275,7 @@ def _model_silence_reason(crew: Crew, state: State, name: str) -> str | None:
 
 def _unmeasured(crew: Crew, state: State, name: str) -> str | None:
     """Why loops of a working agent cannot be detected and its budget cannot be enforced; None if they can."""
-    gauge = costs.read_gauge(crew, state, name)
+    gauge = costs.read_gauge(crew.paths, state, name)
     if gauge is None or gauge.unmeasured is None:
         return None
     return f"its calls and tokens cannot be measured: {redact(quote_line(gauge.unmeasured, 200))}"

@@ -328,9 +328,9 @@ def test_resume_keeps_the_signal_of_a_trip_that_is_recorded_meanwhile(
     pause(crew, "lunch")
     read_budget = costs.crew_over_budget_reason
 
-    def trip_meanwhile(crew: Crew, state: State) -> str | None:
-        trip(Crew(crew.paths, clock), clock)
-        return read_budget(crew, state)
+    def trip_meanwhile(paths: Paths, state: State) -> str | None:
+        trip(Crew(paths, clock), clock)
+        return read_budget(paths, state)
 
     monkeypatch.setattr(costs, "crew_over_budget_reason", trip_meanwhile)
     with pytest.raises(Refused, match="circuit breaker, review_loop"):

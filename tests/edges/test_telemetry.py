@@ -19,7 +19,6 @@ from liza.model.errors import FutureTime
 from liza.model.paths import Paths
 from liza.model.spending import TokenUsage, ToolTotal
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.usage import telemetry_log
 from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
 from liza.usage.telemetry_log import TelemetryLog
 
@@ -92,45 +91,29 @@ def test_a_request_with_a_turn_of_the_future_stores_nothing(tmp_path: Path) -> N
         max_size=30,
     )
 )
-def test_repeated_telemetry_counts_each_turn_once_across_rotations(
+def test_repeated_telemetry_counts_each_turn_once(
     tmp_path_factory: pytest.TempPathFactory, requests: list[tuple[list[int], str]]
 ) -> None:
     directory = tmp_path_factory.mktemp("run")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(telemetry_log, "MAX_BYTES", 6000)
-        first, second = TelemetryLog(directory), TelemetryLog(directory)
-        counted: set[int] = set()
-        for numbers, by in requests:
-            log = {"same": first, "other": second, "restart": TelemetryLog(directory)}[by]
-            fresh = set(numbers) - counted
-            assert log.append([turn(number, str(number)) for number in numbers]) == len(fresh)
-            counted |= fresh
-        sums = TelemetryLog(directory).read()
-        assert (0 if sums is None else sums.used.output) == len(counted)
+    first, second = TelemetryLog(directory), TelemetryLog(directory)
+    counted: set[int] = set()
+    for numbers, by in requests:
+        log = {"same": first, "other": second, "restart": TelemetryLog(directory)}[by]
+        fresh = set(numbers) - counted
+        assert log.append([turn(number, str(number)) for number in numbers]) == len(fresh)
+        counted |= fresh
+    sums = TelemetryLog(directory).read()
+    assert (0 if sums is None else sums.used.output) == len(counted)
 
 
-def test_a_rotated_file_is_bounded_and_a_repeated_turn_of_the_one_before_is_still_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(telemetry_log, "MAX_BYTES", 4000)
-    log = TelemetryLog(tmp_path)
-    for number in range(200):
-        assert log.append([turn(number)]) == 1
-        assert log.append([turn(number)]) == 0
-        assert TelemetryLog(tmp_path).append([turn(max(0, number - 3))]) == 0
-    assert sum(file.stat().st_size for file in tmp_path.glob("*.jsonl")) <= 8000
-    assert turns(tmp_path) == log.read().turns == 200  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("point", ["telemetry.rotated", "synced.telemetry.jsonl", "telemetry.appended"])
-def test_killed_while_it_stores_a_turn_the_next_writer_counts_it_once(tmp_path: Path, point: str) -> None:
+def test_killed_while_it_stores_a_turn_the_next_writer_counts_it_once(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from liza.usage import telemetry_log as t\n"
         "from tests.edges.test_telemetry import turn\n"
-        f"t.MAX_BYTES = 4000; log = t.TelemetryLog(Path({str(tmp_path)!r}))\n"
+        f"log = t.TelemetryLog(Path({str(tmp_path)!r}))\n"
         "for number in range(100): log.append([turn(number)])\n"
     )
-    env = {**os.environ, "LIZA_FAULT": point.replace("synced", "written")}
+    env = {**os.environ, "LIZA_FAULT": "telemetry.appended"}
     assert subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode == -9
     before = turns(tmp_path)
     log = TelemetryLog(tmp_path)

@@ -15,7 +15,6 @@ from liza.usage.rules.telemetry_rules import (
     TurnUsage,
     add_event,
     is_at_least,
-    is_possible,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,7 +79,7 @@ USED = TokenUsage(input=5, cached=4, output=3, cost=0.5)
 
 
 @pytest.mark.parametrize(
-    ("used", "possible", "grown"),
+    ("used", "positive", "grown"),
     [
         (USED, True, True),
         (TokenUsage(input=6, cached=5, output=4, cost=0.6), True, True),
@@ -96,10 +95,9 @@ USED = TokenUsage(input=5, cached=4, output=3, cost=0.5)
         (TokenUsage(), True, False),
     ],
 )
-def test_what_a_session_used_is_not_negative_and_only_grows(used: TokenUsage, possible: bool, grown: bool) -> None:
-    assert is_possible(used) is possible
+def test_what_a_session_used_is_not_negative_and_only_grows(used: TokenUsage, positive: bool, grown: bool) -> None:
     assert is_at_least(used, USED) is grown
-    assert is_at_least(used, TokenUsage()) is possible
+    assert is_at_least(used, TokenUsage()) is positive
 
 
 @pytest.mark.parametrize(

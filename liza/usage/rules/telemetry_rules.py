@@ -54,9 +54,7 @@ class TelemetryEvent(TelemetryStruct, frozen=True, kw_only=True, tag_field="type
     context_usage: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
 
-class TelemetrySums(
-    FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="sums_of_earlier_turns"
-):
+class TelemetrySums(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Sums over the turns of one run. ``context_usage`` and ``last`` are those of its newest event."""
 
     turns: int = 0
@@ -89,11 +87,6 @@ def add_event(sums: TelemetrySums, event: TelemetryEvent) -> TelemetrySums:
         context_usage=event.context_usage if is_fuller else sums.context_usage,
         last=event.timestamp if is_newest else sums.last,
     )
-
-
-def is_possible(used: TokenUsage) -> bool:
-    """Return whether no figure is negative."""
-    return min(used.input, used.cached, used.output, used.cost or 0) >= 0
 
 
 def is_at_least(used: TokenUsage, before: TokenUsage) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from liza.merging.rules.queue_rows import QueueRow
 from liza.model.alarm_kinds import Alarm, AlarmRow
 from liza.model.model import AlignmentNote, State, Task
+from liza.model.spending import Costs
 from liza.model.state_words import AgentWord, TaskWord
 from liza.model.targets import CommitsAhead
 from liza.model.value_classes import Value, asdict
@@ -45,25 +46,6 @@ class AgentRow(Value, kw_only=True):
     unmeasured: str | None = None
     context: int | None = None
     until: datetime | None = None
-
-
-class Costs(Value, kw_only=True):
-    """Usage of the sprint as `status --json` prints it; there ``text`` is ``said``."""
-
-    unreadable: str | None = None
-    money: float | None = None
-    tokens: int | None = None
-    estimated: int = 0
-    sessions: int = 0
-    living: int = 0
-    silent: int = 0
-    unpriced: int = 0
-    text: str = ""
-    budget: Mapping[str, Any] = {}
-
-    def fields(self) -> dict[str, Any]:
-        """Return the usage as `status --json` prints it."""
-        return {("said" if name == "text" else name): value for name, value in asdict(self).items()}
 
 
 class CrewFacts(Value, kw_only=True):
