@@ -123,7 +123,7 @@ def test_while_one_command_writes_the_file_another_one_waits(crew: Crew) -> None
         done.set()
 
     directory = by_hand(crew) / "by-hand-1.4194304"
-    with checkout_brief._changing_checkout(crew):
+    with checkout_brief._changing_checkout(crew.paths):
         directory.mkdir(parents=True)
         thread = threading.Thread(target=recover)
         thread.start()
