@@ -23,9 +23,10 @@ from liza.landing import branch_backup, sync_failures
 from liza.landing.rules import backup_rules, poll_rules
 from liza.merging import drift, epic_branches, merge_blocker
 from liza.merging.rules.repository_drift import RepositoryDrift
+from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import LizaError, SharedPathBlocked
-from liza.model.model import State, Status, StoppedProcesses, SupervisorExit
+from liza.model.model import State, Status, SupervisorExit
 from liza.model.owned_work import find_current_work
 from liza.model.paths import branch_of
 from liza.model.value_classes import replace

@@ -5,10 +5,18 @@ No command sets a state. `status` and `agents` show it; specs/architecture/agent
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
-from liza.model.value_classes import Value
+from liza.model.value_classes import Value, field
+
+
+class StoppedProcesses(Value):
+    """Processes that a signal stopped: pids of supervisors by agent, and of a `liza up` or the keeper."""
+
+    supervisors: Mapping[str, int] = field(default_factory=dict)
+    keepers: tuple[int, ...] = ()
 
 
 class AgentState(StrEnum):

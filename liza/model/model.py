@@ -6,7 +6,6 @@ them. A field that has its default value is left out of the file.
 
 # Without `from __future__ import annotations`: every command needs the types of the fields, and evaluating them from
 # strings takes 5 ms of its start.
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol
@@ -774,13 +773,6 @@ class ProcessIdentity(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
     boot: str
     pid: int
     start: str
-
-
-class StoppedProcesses(FrozenStruct, frozen=True):
-    """Processes that a signal stopped: pids of supervisors by agent, and of a `liza up` or the keeper."""
-
-    supervisors: Mapping[str, int] = {}
-    keepers: tuple[int, ...] = ()
 
 
 class SupervisorExit(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

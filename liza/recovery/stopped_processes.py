@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from liza.model.model import StoppedProcesses
+from liza.model.agent_states import StoppedProcesses
 from liza.model.paths import Paths
 from liza.system import lock_holders, proc_stat
 from liza.system.lock_holders import last_holder_pid

@@ -16,6 +16,7 @@ from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.crew.crew import Crew
 from liza.merging.rules.repository_drift import AbsentCheckout, RepositoryDrift
+from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind, LoggedKind, alarm_class, waits_for_person
 from liza.model.model import (
     Agent,
@@ -27,7 +28,6 @@ from liza.model.model import (
     PlanningClaim,
     State,
     Status,
-    StoppedProcesses,
     SupervisorExit,
     Task,
     TestProof,

@@ -14,10 +14,11 @@ from liza.config.rules.settings import UnconfirmedSetting
 from liza.merging.rules import merge_alarms, merge_rules
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model import invariants, merge_failures, setting_limits
+from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.gates import is_untested
 from liza.model.history_events import HistoryEvent
-from liza.model.model import FINAL_STATUSES, Config, State, Status, StoppedProcesses, SupervisorExit, Task
+from liza.model.model import FINAL_STATUSES, Config, State, Status, SupervisorExit, Task
 from liza.model.owned_work import CurrentWork, current_planner, find_current_work
 from liza.model.paths import ROLES
 from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
