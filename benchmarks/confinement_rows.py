@@ -29,7 +29,7 @@ from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.model.model import Config, Confinement
 from liza.model.paths import Paths
-from liza.project import command_box, commands
+from liza.project import commands
 
 SIZES = (2_000, 50_000)
 AT_ONCE = 50
@@ -130,7 +130,7 @@ def _measure_starts(options: Options, site: Site, files: int) -> Iterator[Row]:
     log.parent.mkdir()
 
     def run_tests(confinement: Confinement) -> None:
-        box = command_box.open_box(site.paths, site.git, Config(confinement=confinement))
+        box = commands.open_box(site.paths, site.git, Config(confinement=confinement))
         outcome = commands.run_command("true", site.paths.slot("s1"), log, 60.0, site.root, box=box)
         assert outcome.passed
 

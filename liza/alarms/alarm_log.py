@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from liza.alarms.current_alarms import find_alarms
-from liza.breaker import breaker_signals
+from liza.breaker import breaker
 from liza.breaker.rules.breaker_trips import is_worth_a_check
 from liza.crew import keeper_start, logged_alarms
 from liza.crew.crew import Crew
@@ -126,7 +126,7 @@ def _check_breaker(crew: Crew, state: State, last: str) -> tuple[str, tuple[Alar
         return "", ()
 
     try:
-        return breaker_signals.check_breaker(crew, state, last), ()
+        return breaker.check_breaker(crew, state, last), ()
     except LizaError as error:
         message = f"the circuit breaker cannot be checked: {error.message}"
         return "", (Alarm(AlarmKind.BREAKER_UNCHECKED, "circuit breaker", message, error.hint),)

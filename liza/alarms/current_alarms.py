@@ -21,7 +21,7 @@ from liza.guards import guard_files, session_guards
 from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_TOML
 from liza.landing import branch_backup, sync_failures
 from liza.landing.rules import backup_rules, poll_rules
-from liza.merging import drift, epic_branches, merge_blocker
+from liza.merging import drift, merge_turn
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind
@@ -33,9 +33,9 @@ from liza.model.value_classes import replace
 from liza.programs.session import run_directory
 from liza.recovery import lost_worktrees, stopped_processes
 from liza.system import files
-from liza.tasks import draft_specs
-from liza.tasks.rules.drafts import MissingParts
+from liza.tasks import draft_specs, epic_branches
 from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.unclaimable import MissingParts
 from liza.text.redaction import redact
 from liza.text.undecoded import escape_undecoded
 from liza.usage import costs
@@ -123,10 +123,10 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     if any(task.epic for task in state.tasks):
         yield from _epic_branch_alarms(crew)
     if any(task.status is Status.APPROVED for task in state.tasks):
-        merge_alarm = merge_blocker.find_merge_blocker(crew, state)
+        merge_alarm = merge_turn.find_merge_blocker(crew, state)
         if merge_alarm is not None:
             yield merge_alarm
-        yield from merge_blocker.find_unwritable(crew, state)
+        yield from merge_turn.find_unwritable(crew, state)
     yield from lost_worktrees.worktree_alarms(crew, state)
     damage = archive_files.find_damage(crew.paths, state)
     if damage is not None:

@@ -54,11 +54,10 @@ from liza.crew.result import Result
 from liza.guards.session_guards import AuthorizeAnswer, AuthorizeRequest, judge_request
 from liza.model.errors import RunIsOver
 from liza.model.request_types import Text, WorkerAnswer, WorkerRequest
-from liza.tasks.block import BlockRequest, block
-from liza.tasks.exit import exit_run
-from liza.tasks.handoff import HandoffRequest, handoff
+from liza.tasks.handoff import HandoffRequest, exit_run, handoff
 from liza.tasks.heartbeat import HeartbeatRequest, heartbeat
-from liza.tasks.rules.line_comments import MAX_COMMENT_TEXT, MAX_COMMENTS, MAX_LINE
+from liza.tasks.questions import BlockRequest, block
+from liza.tasks.rules.reviews import MAX_COMMENT_TEXT, MAX_COMMENTS, MAX_LINE
 from liza.tasks.submit import submit
 from liza.tasks.verdict import verdict
 

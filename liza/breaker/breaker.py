@@ -1,14 +1,19 @@
-"""breaker: show the circuit breaker, and let a person or a planner resolve its trips."""
+"""breaker: show, check and resolve the circuit breaker, whose open trips set signals."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import timedelta
 from typing import Any
 
-from liza.breaker import breaker_signals
+from liza.board import signals
+from liza.breaker.rules import breaker_trips
+from liza.breaker.rules.breaker_patterns import SessionCost, collect_events, evaluate_patterns, fingerprint
 from liza.breaker.rules.breaker_trips import (
     RESOLVE_COMMAND,
     RESUME_COMMAND,
     open_trips,
+    record_findings,
     resolve_trips,
     signals_of_trips,
 )
@@ -16,12 +21,15 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.logged_alarms import LOCK_TIMEOUT, alerts_lock
 from liza.crew.result import Result
+from liza.model.model import State
+from liza.model.narration import LIZA
 from liza.model.value_classes import asdict
 from liza.system import crash_points
 from liza.system.files import BOARD_MODE
 from liza.system.locks import lock_path
-from liza.tasks import next_steps
 from liza.text.counts import count_noun
+from liza.text.times import format_time
+from liza.usage import costs
 
 
 def show_breaker(crew: Crew) -> dict[str, Any]:
@@ -50,14 +58,83 @@ def resolve(crew: Crew, root_cause: str) -> Result:
     # A supervisor that checks at the same time would set the signals again.
     with lock_path(alerts_lock(crew.paths), LOCK_TIMEOUT, BOARD_MODE):
         before = crew.board.read()
-        if open_trips(before) or not breaker_signals.has_signal(crew):
+        if open_trips(before) or not has_signal(crew):
             with crew.change(by, "breaker resolve") as tx:
                 tx.state = resolve_trips(tx.state, by, root_cause, crew.clock.now())
             before = tx.before
             crash_points.point("breaker", "resolved")
-        cleared = breaker_signals.clear_signals(crew)
+        cleared = clear_signals(crew)
     resolved = [trip.trigger for trip in open_trips(before)]
     message = f"{count_noun(len(resolved), 'trip')} resolved" + (f": {', '.join(resolved)}" if resolved else "")
     message += f"; {', '.join(cleared)} cleared" if cleared else ""
-    result = Result("changed", None, None, "", {"resolved": resolved, "cleared": list(cleared)}, message)
-    return next_steps.with_next_step(result, next_steps.find_next_step(crew, before, "the crew continues"))
+    return Result("changed", None, None, "", {"resolved": resolved, "cleared": list(cleared)}, message)
+
+
+def restore_signals(crew: Crew, state: State) -> tuple[str, ...]:
+    """Set the signals of the open trips that are not set; return their names.
+
+    A signal of the circuit breaker without an open trip is cleared: a resolution was killed before it did so. A signal
+    that a person set stays as it is. The caller holds the lock of the alert log, and has read ``state`` since. Raises
+    LizaError, OSError.
+    """
+    wanted = breaker_trips.signals_of_trips(state)
+    with signals.lock_signals(crew.paths, is_stop=True) as is_locked:
+        active = signals.active_signals(crew.paths)
+        missing = {name: trip for name, trip in wanted.items() if name not in active}
+        for name, trip in missing.items():
+            reason = f"{breaker_trips.describe_trip(trip)}; then: {breaker_trips.RESUME_COMMAND}"
+            text = f"{format_time(crew.clock.now())} {breaker_trips.BREAKER_AUTHOR}\n{reason}\n"
+            signals.raise_signal(crew.paths, name, text)
+        if is_locked:
+            _clear_own(crew, wanted)
+    return tuple(missing)
+
+
+def clear_signals(crew: Crew) -> tuple[str, ...]:
+    """Clear the signals that the circuit breaker set; return their names. Raises LizaError, OSError."""
+    with signals.lock_signals(crew.paths):
+        return _clear_own(crew, ())
+
+
+def has_signal(crew: Crew) -> bool:
+    """Return whether a signal is set that the circuit breaker set."""
+    return any(_is_own(crew, name) for name in breaker_trips.SIGNAL_OF_SEVERITY.values())
+
+
+def _clear_own(crew: Crew, wanted: Collection[str]) -> tuple[str, ...]:
+    """Clear the signals of the circuit breaker that are not ``wanted``. The caller holds the lock of the signals."""
+    names = [name for name in breaker_trips.SIGNAL_OF_SEVERITY.values() if name not in wanted and _is_own(crew, name)]
+    return tuple(name for name in names if signals.clear_signal(crew.paths, name))
+
+
+def _is_own(crew: Crew, name: str) -> bool:
+    return signals.read_author(crew.paths, name) == breaker_trips.BREAKER_AUTHOR
+
+
+def check_breaker(crew: Crew, state: State, last: str) -> str:
+    """Record the trips that are due, and set the signals of open trips. Return the fingerprint of the events.
+
+    ``last`` is the result of the last check, or empty. The caller holds the lock of the alert log and has read
+    ``state`` since. Raises LizaError, OSError.
+    """
+    now = crew.clock.now()
+    events = collect_events(state, now)
+    seen = fingerprint(events, state.config.breaker)
+    if seen != last:
+        findings = evaluate_patterns(state, events, _collect_costs(crew, state))
+        if findings:
+            with crew.change(LIZA, "breaker") as tx:
+                tx.state = record_findings(tx.state, findings, now)
+            state = tx.state
+    restore_signals(crew, state)
+    return seen
+
+
+def _collect_costs(crew: Crew, state: State) -> list[SessionCost]:
+    """Return the costs of the sessions within the window; empty if they are not limited."""
+    settings = state.config.breaker
+    if settings.cost_without_merge <= 0:
+        return []
+    start = crew.clock.now() - timedelta(seconds=settings.window)
+    used = ((entry.run, entry.time, entry.used) for entry in costs.read_usage(crew, state))
+    return [SessionCost(run, time, spent.cost) for run, time, spent in used if time > start and spent and spent.cost]

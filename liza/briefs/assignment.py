@@ -15,8 +15,8 @@ from liza.briefs.brief_context import (
 from liza.model.model import SpecChange, Task
 from liza.model.paths import Paths
 from liza.model.statuses import WakeTrigger
-from liza.tasks.rules.goal_text import describe_note
-from liza.tasks.rules.line_comments import format_comment
+from liza.tasks.rules.edits import describe_note
+from liza.tasks.rules.reviews import format_comment
 from liza.text.quoting import quote_line, sanitize, truncate_text
 from liza.text.times import format_time
 

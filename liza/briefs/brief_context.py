@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from liza.breaker.rules.breaker_patterns import find_repeated_rejections
 from liza.breaker.rules.breaker_trips import open_trips
 from liza.briefs import inbox
 from liza.briefs.rules.message_rules import Message, list_quotable
@@ -25,10 +26,9 @@ from liza.model.value_classes import Value
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.system.liza_path import liza_path
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.left_work import describe_left_work
 from liza.tasks.rules import planning
 from liza.tasks.rules.conversations import earlier_runs
-from liza.tasks.rules.root_cause import find_repeated_rejections
+from liza.tasks.run_commits import describe_left_work
 from liza.text.undecoded import escape_undecoded
 
 _REJECTIONS = (HistoryEvent.REJECT, HistoryEvent.DEADLOCK)

@@ -30,8 +30,8 @@ from liza.model.targets import target_branch
 from liza.model.transitions import has_done
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.conversations import earlier_runs
-from liza.tasks.rules.goal_text import describe_note
-from liza.tasks.rules.line_comments import format_comment
+from liza.tasks.rules.edits import describe_note
+from liza.tasks.rules.reviews import format_comment
 from liza.text.counts import count_noun
 from liza.text.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
 from liza.text.times import format_time

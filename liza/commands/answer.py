@@ -14,7 +14,7 @@ from liza.model.value_classes import asdict
 from liza.printing import printing
 from liza.printing.columns import shorten_line, strip_controls
 from liza.tasks import task as verbs
-from liza.tasks.answer import OpenQuestion, find_open_questions
+from liza.tasks.questions import OpenQuestion, find_open_questions
 from liza.text.times import format_duration
 
 app = create_app()

@@ -9,8 +9,8 @@ import typer
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.printing import printing
-from liza.tasks.block import BlockRequest
-from liza.tasks.block import block as block_task
+from liza.tasks.questions import BlockRequest
+from liza.tasks.questions import block as block_task
 
 app = create_app()
 

@@ -13,6 +13,7 @@ from liza.crew.crew import find_crew
 from liza.model.errors import HINT_LABEL
 from liza.printing import printing
 from liza.printing.columns import paint
+from liza.tasks import pause
 from liza.text.times import format_time
 
 app = create_app("Show the circuit breaker and resolve its trips.")
@@ -41,7 +42,7 @@ def resolve(
 
     A planner may do it, unless a trip is a halt.
     """
-    printing.print_result(verbs.resolve(find_crew(), root_cause), as_json)
+    printing.print_result(pause.resolve_trips(find_crew(), root_cause), as_json)
 
 
 Row = Mapping[str, Any]

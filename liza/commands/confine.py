@@ -10,7 +10,7 @@ import typer
 
 from liza.commands._declare import Heading, Position, Process, create_app, declare_command
 from liza.crew.crew import find_crew
-from liza.project.confine import confine as verb
+from liza.project.commands import confine as verb
 
 app = create_app()
 _SHELL = "/bin/sh"

@@ -13,7 +13,7 @@ from liza.crew.crew import find_crew
 from liza.model.errors import UsageError
 from liza.printing import printing
 from liza.tasks import edit as verbs
-from liza.tasks.hand_in import hand_in
+from liza.tasks.edit import hand_in
 
 app = create_app()
 

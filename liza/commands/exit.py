@@ -9,7 +9,7 @@ import typer
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.printing import printing
-from liza.tasks.exit import exit_run
+from liza.tasks.handoff import exit_run
 
 app = create_app()
 

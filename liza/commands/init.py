@@ -11,14 +11,15 @@ import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import Crew, find_crew
+from liza.landing.accepted_origin import record_first_origin
 from liza.model.errors import HINT_LABEL, UsageError
 from liza.model.model import Confinement
 from liza.model.permissions import BYPASS, PROMPTS, VALUES, read_permissions
 from liza.printing import printing
-from liza.project import box_failures
+from liza.project import listeners
 from liza.project.init import InitOptions
 from liza.project.init import init as verb
-from liza.project.program_findings import find_crew_faults
+from liza.project.programs import find_crew_faults
 
 app = create_app()
 ProgramOption = Annotated[
@@ -53,7 +54,7 @@ def init(
     share: Annotated[
         list[str] | None,
         typer.Option(
-            box_failures.SHARE, metavar="PATH", help="A socket, file or directory that all boxes see; repeatable."
+            listeners.SHARE, metavar="PATH", help="A socket, file or directory that all boxes see; repeatable."
         ),
     ] = None,
     checkout: Annotated[
@@ -116,7 +117,8 @@ def init(
         checkout=checkout,
         shared=tuple(share or ()),
     )
-    result = verb(Path.cwd(), options, print_nothing if as_json else print_fact, find_permissions_question(as_json))
+    say = print_nothing if as_json else print_fact
+    result = verb(Path.cwd(), options, say, find_permissions_question(as_json), record_first_origin)
     if as_json:
         printing.print_json(result.to_dict())
     else:

@@ -11,10 +11,10 @@ import typer
 
 from liza.commands._declare import JsonOption, create_app, declare_command
 from liza.crew.crew import find_crew
+from liza.model.narration import LIZA, Detail
 from liza.printing import printing
 from liza.supervisor.main import SupervisorOptions
 from liza.supervisor.main import supervise as verb
-from liza.tasks.rules.narration import LIZA, Detail
 
 app = create_app()
 

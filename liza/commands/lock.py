@@ -9,7 +9,7 @@ import typer
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.printing.error_output import print_error
-from liza.tasks.lock import lock as verb
+from liza.tasks.edit import lock as verb
 
 app = create_app()
 

@@ -11,7 +11,7 @@ import typer
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.printing import printing
-from liza.tasks.path import find_worktree
+from liza.tasks.diff import find_worktree
 
 app = create_app()
 

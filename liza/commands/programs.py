@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from liza.commands._declare import Heading, JsonOption, Position, Process, creat
 from liza.printing import printing, render_crew
 from liza.printing.columns import align_columns, shorten_line
 from liza.project.programs import check_programs, list_programs, show_program, trust_project_programs
+from liza.supervisor.program_trial import TRIAL_LIMIT, trial
 from liza.usage.program_accounts import AccountReport, AccountState, show_accounts
 
 app = create_app("Show, check and trust agent programs.")
@@ -32,7 +34,7 @@ def check(
     run: Annotated[
         bool | None, typer.Option("--run/--no-run", help="Let each program do a small task. This calls its model.")
     ] = None,
-    limit: Annotated[float, typer.Option("--limit", min=1, help="Time limit of the task, in seconds.")] = 300,
+    limit: Annotated[float, typer.Option("--limit", min=1, help="Time limit of the task, in seconds.")] = TRIAL_LIMIT,
     as_json: JsonOption = False,
 ) -> int:
     """Check that programs are installed, logged in and work. Exit 1 if one does not.
@@ -42,7 +44,8 @@ def check(
     permissions of this crew. This shows whether its login, its permissions and its output patterns work. The program
     calls its model a few times.
     """
-    report = check_programs(name, run=bool(name) if run is None else run, limit=limit)
+    has_trial = bool(name) if run is None else run
+    report = check_programs(name, partial(trial, limit=limit) if has_trial else None)
     printing.print_json(report) if as_json else printing.print_text(render_crew.format_programs(report))
     return 0 if report["ok"] else 1
 

@@ -12,14 +12,15 @@ from liza.commands.init import find_permissions_question, print_fact, print_noth
 from liza.commands.up import Steps, VerboseOption
 from liza.crew.caller import require_person
 from liza.crew.crew import find_crew, find_crew_or_none
+from liza.landing.accepted_origin import record_first_origin
 from liza.model.value_classes import replace
 from liza.printing import printing
 from liza.project.init import InitOptions
 from liza.project.init import init as init_crew
 from liza.supervisor import start as crews
-from liza.tasks.rules.sentence_text import check_sentence
+from liza.tasks.rules.backlog import check_sentence
 from liza.tasks.rules.unclaimable import first_able_coder
-from liza.tasks.sentence_task import add_sentence_task, refuse_new_copies
+from liza.tasks.task import add_sentence_task, refuse_new_copies
 
 app = create_app()
 
@@ -67,7 +68,7 @@ def start(
             copied_files=tuple(copy or ()),
         )
         say = print_nothing if as_json else print_fact
-        init_crew(Path.cwd(), new_crew, say, find_permissions_question(as_json))
+        init_crew(Path.cwd(), new_crew, say, find_permissions_question(as_json), record_first_origin)
         crew = find_crew()
         if not as_json:
             print_program_faults(crew)

@@ -21,6 +21,7 @@ from liza.commands._declare import (
 )
 from liza.crew.crew import find_crew
 from liza.landing.import_issue import add_from_issue
+from liza.merging.merge_lock import recover_if_dead
 from liza.model.errors import UsageError
 from liza.model.value_classes import replace
 from liza.printing import printing, render_crew, render_task
@@ -284,7 +285,7 @@ def supersede(
     """Replace a task by other tasks."""
     new_tasks = verbs.parse_tasks(read_text(file)) if file is not None else ()
     successors = verbs.Successors(new_tasks, split_names(by) or ())
-    printing.print_result(verbs.supersede(find_crew(), task_id, successors, because), as_json)
+    printing.print_result(verbs.supersede(find_crew(), task_id, successors, because, recover_if_dead), as_json)
 
 
 @declare_command(
@@ -305,7 +306,7 @@ def drop(
     if cascade and unlink:
         raise UsageError("--cascade and --unlink contradict each other", f'liza task drop {task_id} "…" --cascade')
     dependants = "cascade" if cascade else "unlink" if unlink else None
-    printing.print_result(verbs.drop(find_crew(), task_id, why, dependants), as_json)
+    printing.print_result(verbs.drop(find_crew(), task_id, why, dependants, recover_if_dead), as_json)
 
 
 @declare_command(app, "release", "liza task release invoice-pdf", position=Position(Heading.STEER, 7))

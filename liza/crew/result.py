@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from liza.model.model import State
+from liza.model.narration import find_news
 from liza.model.value_classes import Value, field
-from liza.tasks.rules.narration import find_news
 from liza.text.redaction import describe_secrets
 
 

@@ -17,12 +17,12 @@ from liza.demo.demo_crew import DemoCrew, SupervisorEnded
 from liza.git.runner import Git
 from liza.model.errors import Refused
 from liza.model.model import State, Status
+from liza.model.narration import LIZA, find_news
 from liza.model.paths import is_person
 from liza.model.state_words import task_word
 from liza.model.statuses import GoalStatus
 from liza.model.value_classes import Mutable, replace
 from liza.printing import columns, printing
-from liza.tasks.rules.narration import LIZA, find_news
 
 TIME_LIMIT = 120.0
 """Seconds after which the demo fails and prints the unfinished tasks."""

@@ -86,11 +86,11 @@ def accept_origin(crew: Crew, url: str, base: str | None = None) -> None:
     wake_up.wake_watchers(crew.paths, "origin")
 
 
-def record_first_origin(crew: Crew, base: str | None) -> Remotes | None:
+def record_first_origin(crew: Crew, base: str | None) -> tuple[str, str] | None:
     """Accept the present addresses: at init a person's configuration is trusted. ``base``: the person's branch.
 
-    Return the remotes; None if there is no usable push remote. The project is accepted if it can be decided.
-    Raises OSError.
+    Return the name of the push remote and a sentence about it; None if there is no usable one. The project is accepted
+    if it can be decided. Raises OSError.
     """
     # Without usable remotes nothing is accepted. A person does it when there are some.
     with suppress(LizaError):
@@ -99,7 +99,8 @@ def record_first_origin(crew: Crew, base: str | None) -> Remotes | None:
         with suppress(LizaError):
             project = remote_branches.find_project(push, base)
         _record(crew, _read_address(push, project))
-        return Remotes(push, project)
+        requests = "" if project is push else f"; pull requests go to {project.project_name}"
+        return push.name, f"{push.address}; `liza land --pr` and `liza push` send to no other address{requests}"
     return None
 
 

@@ -13,8 +13,7 @@ from liza.git import integration_tip, merges, ref_names
 from liza.git.branch_moves import MoveOutcome
 from liza.git.landed_work import find_landed
 from liza.merging import candidate, drift, merge_outcomes
-from liza.merging.dead_mergers import recover_dead_merger
-from liza.merging.merge_lock import hold_merge_lock
+from liza.merging.merge_lock import hold_merge_lock, recover_dead_merger
 from liza.model import gates, targets
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import Status, Task

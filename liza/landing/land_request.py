@@ -21,8 +21,7 @@ from liza.landing.rules.push_rules import PushFacts, PushStep, decide_push
 from liza.landing.rules.request_feedback import track_request
 from liza.landing.rules.request_text import RequestFacts
 from liza.merging import gate_log, merge_outcomes
-from liza.merging.dead_mergers import recover_dead_merger
-from liza.merging.merge_lock import hold_merge_lock
+from liza.merging.merge_lock import hold_merge_lock, recover_dead_merger
 from liza.model import targets
 from liza.model.errors import Missing, Refused, UsageError
 from liza.model.gates import GateRun, last_gate_runs

@@ -12,8 +12,7 @@ from liza.git import integration_tip, merge_refs, merges, ref_names
 from liza.git.branch_moves import MoveOutcome
 from liza.git.landed_work import find_landed
 from liza.merging import candidate, drift, merge_outcomes, proof_runner
-from liza.merging.dead_mergers import recover_dead_merger
-from liza.merging.merge_lock import hold_merge_lock
+from liza.merging.merge_lock import hold_merge_lock, recover_dead_merger
 from liza.merging.rules import merge_rules
 from liza.merging.rules.repository_drift import IntegrationDrift
 from liza.model import gates, targets

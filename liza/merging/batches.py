@@ -1,6 +1,6 @@
 """Merge a batch: build its chain, test its tip, bisect a red one, publish the green prefix, return the culprit.
 
-The board and the tested refs are written before the branch moves, so that recovery (`dead_mergers.py`) can complete or
+The board and the tested refs are written before the branch moves, so that recovery (`merge_lock.py`) can complete or
 undo the batch after a crash at any point.
 """
 
@@ -13,11 +13,10 @@ from liza.config.rules import test_proof
 from liza.crew.crew import Crew
 from liza.git import checkout_files, merge_refs, merges
 from liza.git.branch_moves import MoveOutcome
-from liza.merging import candidate, gate_log, merge_outcomes, target_tips
+from liza.merging import candidate, gate_log, merge_outcomes
 from liza.merging.candidate import CandidateResult, CandidateRun
-from liza.merging.rules import batch_search, merge_batches, merge_rules
-from liza.merging.rules.batch_search import PrefixResult, PublishPrefix, next_batch_step
-from liza.merging.rules.merge_batches import Batch, HowTested, Member
+from liza.merging.rules import merge_queue, merge_rules
+from liza.merging.rules.merge_queue import Batch, HowTested, Member, PrefixResult, PublishPrefix, next_batch_step
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import gates, merge_failures, targets
 from liza.model.errors import MergeConflict, Refused
@@ -26,7 +25,7 @@ from liza.model.model import MergeInProgress, Status, Task
 from liza.model.paths import is_person
 from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
-from liza.project import box_failures, command_box
+from liza.project import commands, listeners
 from liza.project.rules.box_needs import BoxNeeds
 from liza.system import crash_points
 
@@ -53,13 +52,13 @@ def merge_batch(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool = 
         tasks = [_choose_task_for_red_branch(by, tasks, red_branch)]
     tips = []
     for _ in range(merge_rules.MAX_CANDIDATES):
-        tips.append(target_tips.require_tip(crew, branch))
+        tips.append(merge_outcomes.require_tip(crew, branch))
         batch = build_batch(crew, by, _still_approved(crew, tasks), branch, tips[-1])
         if batch is None:
             return
         crash_points.point("merge", "candidate")
         with crew.change(merge_outcomes.merge_actor(by), "candidate made", batch.ids[0]) as tx:
-            tx.state = merge_batches.begin_batch(tx.state, batch)
+            tx.state = merge_queue.begin_batch(tx.state, batch)
         crash_points.point("merge", "begun")
         try:
             verdict = search_batch(crew, by, batch, red_branch, untested=untested)
@@ -71,7 +70,7 @@ def merge_batch(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool = 
             if red_branch is not None and verdict.passed is not None:
                 clear_red_branch(crew, by, branch)
             return
-    raise moving_branch_error(tasks[0].id, branch, [*tips, target_tips.require_tip(crew, branch)])
+    raise moving_branch_error(tasks[0].id, branch, [*tips, merge_outcomes.require_tip(crew, branch)])
 
 
 def _still_approved(crew: Crew, tasks: Sequence[Task]) -> list[Task]:
@@ -128,18 +127,18 @@ def _record_tested(crew: Crew, by: str, batch: Batch, passed: Batch, record: How
     event = "tests passed" if record.tested or record.remarks else "no tests to run"
     dropped = [task_id for task_id in batch.ids if task_id not in passed.ids]
     with crew.change(merge_outcomes.merge_actor(by), event, passed.ids[0]) as tx:
-        tx.state = merge_batches.record_tested(tx.state, passed, dropped, record)
+        tx.state = merge_queue.record_tested(tx.state, passed, dropped, record)
     crash_points.point("merge", "passed")
     for task_id in dropped:
         merges.delete_candidate(crew.git, task_id)
-    return next(batch for batch in merge_batches.find_batches(tx.state) if batch.ids == passed.ids)
+    return next(batch for batch in merge_queue.find_batches(tx.state) if batch.ids == passed.ids)
 
 
 def _drop_candidates(crew: Crew, by: str, tasks: Sequence[str]) -> None:
     if not tasks:
         return
     with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", tasks[0]) as tx:
-        tx.state = merge_batches.drop_candidates(tx.state, tasks)
+        tx.state = merge_queue.drop_candidates(tx.state, tasks)
     for task_id in tasks:
         merges.delete_candidate(crew.git, task_id)
 
@@ -173,9 +172,9 @@ def publish_batch(crew: Crew, by: str, batch: Batch) -> bool:
     event = "waits for files" if waiting else "candidate dropped"
     with crew.change(merge_outcomes.merge_actor(by), event, batch.ids[0]) as tx:
         if waiting:
-            tx.state = merge_batches.wait_for_files(tx.state, batch, advance.files)
+            tx.state = merge_queue.wait_for_files(tx.state, batch, advance.files)
         else:
-            tx.state = merge_batches.drop_candidates(tx.state, batch.ids)
+            tx.state = merge_queue.drop_candidates(tx.state, batch.ids)
     return waiting
 
 
@@ -272,7 +271,7 @@ class _Search:
 
         with self.crew.change(merge_outcomes.merge_actor(self.by), HistoryEvent.MERGE_CLEARED) as tx:
             invocation = Invocation(now=self.crew.clock.now(), by=self.by, detail=failure.message)
-            tx.state = batch_search.clear_blame(tx.state, self.batch.branch, invocation)
+            tx.state = merge_queue.clear_blame(tx.state, self.batch.branch, invocation)
         kind = MergeFailureKind.BASE_RED if size == 1 else MergeFailureKind.BATCH
         raise merge_outcomes.SharedFailure(title, replace(failure, kind=kind))
 
@@ -291,11 +290,11 @@ class _Search:
 def _may_be_red_alone(crew: Crew, batch: Batch) -> bool:
     """Return whether a red candidate may have a cause outside of its tasks: others moved the branch, the merge before
     was red, too, or the box is the cause."""
-    is_moved, config = not target_tips.is_last_tip(crew, batch.branch, batch.expected), crew.board.read().config
-    is_confined = command_box.is_confined(config)
+    is_moved, config = not merge_outcomes.is_last_tip(crew, batch.branch, batch.expected), crew.board.read().config
+    is_confined = commands.is_confined(config)
     if is_moved or (is_confined and test_proof.may_fail_by_box(config)):
         return True
-    return batch_search.last_blamed(crew.board.read(), batch.branch) is not None
+    return merge_queue.last_blamed(crew.board.read(), batch.branch) is not None
 
 
 def retest_red_branch(crew: Crew, by: str, branch: str) -> MergeFailure | None:
@@ -334,7 +333,7 @@ def _test_branch(crew: Crew, branch: str, red_gates: tuple[str, ...], retries: i
 
     Only ``red_gates`` run, all if there are none: the set-up failed. Raises LizaError, OSError.
     """
-    tip = target_tips.require_tip(crew, branch)
+    tip = merge_outcomes.require_tip(crew, branch)
     run = CandidateRun(f"{branch}-alone", tip, tip, branch, 0, red_gates or None, always=True)
     for _ in range(1 + retries):
         result = candidate.run_candidate_tests(crew, run)
@@ -346,14 +345,14 @@ def _test_branch(crew: Crew, branch: str, red_gates: tuple[str, ...], retries: i
             message = f"{result.told(f'{branch} alone')}; {restored}" + (f"\n{message}" if message else "")
         elif result.failure is None:
             return None
-    moved = "" if target_tips.is_last_tip(crew, branch, tip) else f", and others moved it to {tip[:10]}"
+    moved = "" if merge_outcomes.is_last_tip(crew, branch, tip) else f", and others moved it to {tip[:10]}"
     names = f" ({', '.join(result.red_gates)})" if result.red_gates else ""
     config = crew.board.read().config
-    is_boxed = command_box.is_confined(config)
-    needs = box_failures.find_needs(message, crew.paths) if is_boxed else BoxNeeds()
+    is_boxed = commands.is_confined(config)
+    needs = listeners.find_needs(message, crew.paths) if is_boxed else BoxNeeds()
     lacks = f", and a box does not give what it needs: {needs.text}" if needs.text else ""
     text = f"{branch} is red without any task{moved}{names}{lacks}: {message}"
-    hint = box_failures.share_command(needs, config.shared)
+    hint = listeners.share_command(needs, config.shared)
     return MergeFailure(MergeFailureKind.BASE_RED, text, hint, branch=branch, gates=result.red_gates)
 
 

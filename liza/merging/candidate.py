@@ -1,20 +1,32 @@
-"""Test a candidate: run its gates in merge slots, and detect refs that they moved."""
+"""Test a candidate: run its gates in merge slots, one after another, and detect refs that they moved."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
+from liza.config.rules import test_proof
+from liza.config.rules.test_proof import ProofVerdict
 from liza.crew.crew import Crew
-from liza.git import merge_refs
-from liza.merging import gate_log, gate_runner
-from liza.merging.gate_runner import PreparedMergeSlot
-from liza.model import gates
+from liza.git import merge_refs, slot_setup, sparse_checkout
+from liza.git.rules import tree_changes
+from liza.merging import gate_log
+from liza.model import gates, merge_failures
 from liza.model.errors import LizaError
-from liza.model.gates import GateFinding, GateOutcome, GateRun
-from liza.model.model import Gate
-from liza.model.value_classes import Value
+from liza.model.gates import GateFinding, GateFindingKind, GateOutcome, GateRun
+from liza.model.model import FULL_CHECKOUT, TESTS_GATE, Gate, Network
+from liza.model.value_classes import Value, replace
+from liza.programs.session import log_file
+from liza.project import commands, installed_packages, listeners, proof, tree_snapshot
+from liza.project.commands import CommandBox
+from liza.project.rules import command_parts, package_records, project_kinds, test_definitions
+from liza.project.tree_snapshot import TreeSnapshot
 
 
 class CandidateRun(Value):
@@ -75,12 +87,12 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     chosen = _choose_gates(crew, run)
     if not chosen:
         return CandidateResult(None, False)
-    slots = gate_runner.prepare_slots(crew, run.name, run.commit, len(chosen))
+    slots = prepare_slots(crew, run.name, run.commit, len(chosen))
     before, commits_before = merge_refs.snapshot_refs(crew.git), _list_commits_made(crew, slots)
     replaces = run.replaces or run.base
     on_start = partial(_record_start, crew, run)
-    job = gate_runner.GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start, run.always)
-    outcome = gate_runner.run_gates(crew, job)
+    job = GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start, run.always)
+    outcome = run_gates(crew, job)
     changes = merge_refs.find_ref_changes(
         crew.git, before, run.commit, _list_commits_made(crew, slots) - commits_before
     )
@@ -114,11 +126,11 @@ def _list_commits_made(crew: Crew, slots: Sequence[PreparedMergeSlot]) -> frozen
 def _record_start(crew: Crew, run: CandidateRun, gate: str) -> None:
     """Record that a gate runs, for `liza queue`. A failure only hides it there."""
     with suppress(LizaError, OSError):
-        timing = gate_runner.GateTiming(gate, GateOutcome.RUNNING, 0.0)
+        timing = GateTiming(gate, GateOutcome.RUNNING, 0.0)
         gate_log.append_runs(crew.paths, [_to_gate_run(crew, run, timing)])
 
 
-def _to_gate_run(crew: Crew, run: CandidateRun, timing: gate_runner.GateTiming) -> GateRun:
+def _to_gate_run(crew: Crew, run: CandidateRun, timing: GateTiming) -> GateRun:
     return GateRun(
         time=crew.clock.now(),
         gate=timing.gate,
@@ -128,3 +140,332 @@ def _to_gate_run(crew: Crew, run: CandidateRun, timing: gate_runner.GateTiming) 
         seconds=round(timing.seconds, 2),
         outcome=timing.outcome,
     )
+
+
+MERGE_SLOT = "merge"
+
+
+class GateJob(Value):
+    """Gates to run on ``commit``, a merge with ``branch``, in ``slots``, which are prepared. ``name`` is part of the
+    names of the logs. ``base`` is the commit that the candidate replaces. ``on_start`` is called with the name of each
+    gate that starts, from any thread. ``always``: run the gates also while a server of another checkout listens."""
+
+    name: str
+    commit: str
+    base: str
+    branch: str
+    gates: tuple[Gate, ...]
+    slots: tuple[PreparedMergeSlot, ...]
+    on_start: Callable[[str], None]
+    always: bool = False
+
+
+class PreparedMergeSlot(Value):
+    """A merge slot at a candidate, and its tracked files before set-up and gates run."""
+
+    name: str
+    files: TreeSnapshot
+
+
+class GateTiming(Value):
+    """How a gate ended, and after how many seconds. ``findings``: what was observed beside its exit status."""
+
+    gate: str
+    outcome: GateOutcome
+    seconds: float
+    failure: str | None = None
+    is_killed: bool = False
+    findings: tuple[GateFinding, ...] = ()
+
+
+class GatesOutcome(Value):
+    """Result of all gates of a job. ``failure`` is the message for the coder; None: all are green. ``untested``: why
+    the runs say nothing about the commit. ``remarks``: what a person allowed."""
+
+    failure: str | None
+    timings: tuple[GateTiming, ...]
+    untested: GateFinding | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def prepare_slots(crew: Crew, name: str, commit: str, gates: int) -> tuple[PreparedMergeSlot, ...]:
+    """Put as many merge slots at ``commit`` as ``gates`` can use at the same time.
+
+    Raises GitFailed, OSError.
+    """
+    count = max(1, min(gates, crew.board.read().config.queue.parallel))
+    slots = [MERGE_SLOT if number == 1 else f"{MERGE_SLOT}-{number}" for number in range(1, count + 1)]
+    return tuple(_prepare_slot(crew, slot, name, commit) for slot in slots)
+
+
+def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> PreparedMergeSlot:
+    config = crew.board.read().config
+    crew.worktrees.detach(slot, commit, f"merge-{_file_name(name)}")
+    crew.worktrees.clean(slot, config)
+    git = crew.worktrees.slot_git(slot)
+    if config.checkout == FULL_CHECKOUT:
+        sparse_checkout.make_full(git)
+    slot_setup.mark_tests_started(git)
+    commands.renew_git(crew.paths, git, config)
+    return PreparedMergeSlot(slot, tree_snapshot.take_snapshot(git))
+
+
+def run_gates(crew: Crew, job: GateJob) -> GatesOutcome:
+    """Run all gates of a job, also after one is red; none if they would say nothing. Raises GitFailed, OSError."""
+    server = None if job.always else _find_servers(crew, job)
+    if server is not None:
+        return GatesOutcome(None, (), server)
+    for slot in job.slots:
+        failure = set_up_slot(crew, slot.name)
+        if failure is not None:
+            return GatesOutcome(failure, ())
+    timings = _run_in_turn(crew, job) if len(job.slots) == 1 else _run_side_by_side(crew, job)
+    failures = [timing.failure for timing in timings if timing.failure is not None]
+    if not failures:
+        for slot in job.slots:
+            slot_setup.mark_tests_passed(crew.worktrees.slot_git(slot.name))
+    proof_findings = test_proof.proof_findings(crew.board.read().config, [gate.command for gate in job.gates])
+    findings = dict.fromkeys([*proof_findings, *(finding for timing in timings for finding in timing.findings)])
+    untested = next((finding for finding in findings if finding.kind is GateFindingKind.UNTESTED), None)
+    remarks = tuple(finding.text for finding in findings if finding.kind is GateFindingKind.REMARK)
+    return GatesOutcome("\n".join(failures) or None, timings, untested, remarks)
+
+
+def _run_in_turn(crew: Crew, job: GateJob, gates: Sequence[Gate] | None = None) -> tuple[GateTiming, ...]:
+    timings: list[GateTiming] = []
+    slot = job.slots[0]
+    for number, gate in enumerate(job.gates if gates is None else gates):
+        if number or gates is not None:
+            slot = _prepare_slot(crew, MERGE_SLOT, job.name, job.commit)
+            failure = set_up_slot(crew, MERGE_SLOT)
+            if failure is not None:
+                return (*timings, GateTiming(gate.name, GateOutcome.RED, 0.0, failure))
+        timings.append(_run_gate(crew, job, gate, slot))
+    return tuple(timings)
+
+
+def _run_side_by_side(crew: Crew, job: GateJob) -> tuple[GateTiming, ...]:
+    """Run the gates, one at a time in each slot. A gate that was killed from outside is run again, alone."""
+    waiting = deque(job.gates)
+    cancelled = threading.Event()
+
+    def work(slot: PreparedMergeSlot) -> list[GateTiming]:
+        timings: list[GateTiming] = []
+        while not cancelled.is_set():
+            try:
+                gate = waiting.popleft()
+            except IndexError:
+                break
+            if timings:
+                slot = _prepare_slot(crew, slot.name, job.name, job.commit)
+                failure = set_up_slot(crew, slot.name)
+                if failure is not None:
+                    timings.append(GateTiming(gate.name, GateOutcome.RED, 0.0, failure))
+                    continue
+            timings.append(_run_gate(crew, job, gate, slot, cancelled))
+        return timings
+
+    timings = {timing.gate: timing for timing in _in_threads(work, job.slots, cancelled)}
+    killed = [gate for gate in job.gates if timings[gate.name].is_killed]
+    if killed:
+        commands.kill_orphan_commands(crew.paths.root)
+        timings |= {timing.gate: timing for timing in _run_in_turn(crew, job, killed)}
+    return tuple(timings[gate.name] for gate in job.gates)
+
+
+def _in_threads(
+    work: Callable[[PreparedMergeSlot], list[GateTiming]],
+    slots: Sequence[PreparedMergeSlot],
+    cancelled: threading.Event,
+) -> list[GateTiming]:
+    """Return the results of ``work`` for each slot. If one fails or this process is told to exit, end all commands."""
+    with commands.exit_on_signals(), ThreadPoolExecutor(len(slots), "gates") as pool:
+        futures = [pool.submit(work, slot) for slot in slots]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            return [timing for future in futures for timing in future.result()]
+        finally:
+            cancelled.set()
+
+
+def _run_gate(
+    crew: Crew, job: GateJob, gate: Gate, slot: PreparedMergeSlot, cancelled: threading.Event | None = None
+) -> GateTiming:
+    packages, failure = check_packages(crew, slot.name)
+    if failure is not None:
+        return GateTiming(gate.name, GateOutcome.RED, 0.0, failure)
+    config = crew.board.read().config
+    own = "" if gate.name == TESTS_GATE else f"-{gate.name}"
+    log = crew.paths.logs / f"merge-{_file_name(job.name)}{own}.log"
+    limit = config.integration_timeout if gate.timeout is None else gate.timeout
+    slot = replace(slot, files=tree_snapshot.add_submodules(crew.worktrees.slot_git(slot.name), slot.files))
+    job.on_start(gate.name)
+    box = _open_box(crew, slot.name, gate.network)
+    servers = [_find_servers(crew, job)]
+    installed = _list_installed(crew, slot.name)
+    result = commands.run_command(
+        gate.command,
+        crew.paths.slot(slot.name),
+        log,
+        limit,
+        crew.paths.root,
+        config.environment,
+        {
+            **config.gate_variables,
+            **gates.uncached_variables({**os.environ, **config.gate_variables}),
+            "LIZA_BASE": job.base,
+        },
+        cancelled=cancelled,
+        box=box,
+    )
+    is_killed = cancelled is not None and result.exit_status in commands.EXTERNAL_KILL_STATUSES
+    servers.append(_find_servers(crew, job))
+    findings: tuple[GateFinding, ...] = ()
+    if not is_killed:
+        found_servers = filter(None, dict.fromkeys(servers))
+        findings = (*packages, *_check_checkout(crew, job, slot), *check_files(crew, slot), *found_servers)
+        if result.passed:
+            findings += _check_that_tests_ran(crew, job, gate, log)
+        _check_installed(crew, slot.name, installed)
+    where = _display_path(crew, log)
+    reds = [finding.text for finding in findings if finding.kind is GateFindingKind.RED]
+    if result.passed:
+        if reds:
+            failure = merge_failures.format_failure(f"{gate.command}: {'; '.join(reds)}", where, result.tail(12))
+        outcome = GateOutcome.RED if reds else GateOutcome.GREEN
+        if not reds:
+            # The next gate in this slot keeps what the set-up left.
+            slot_setup.mark_tests_passed(crew.worktrees.slot_git(slot.name))
+        return GateTiming(gate.name, outcome, result.seconds, failure, findings=findings)
+    is_late = result.exit_status is None
+    why = "did not end in time" if is_late else f"exit {result.exit_status}"
+    script = result.find_crlf_script()
+    crlf = () if script is None else (project_kinds.describe_crlf(script),)
+    summary = "; ".join((f"{gate.command}: {why} on the merge with {job.branch}", *crlf, *reds))
+    failure = merge_failures.format_failure(summary, where, result.tail(12))
+    outcome = GateOutcome.TIMEOUT if is_late else GateOutcome.RED
+    return GateTiming(gate.name, outcome, result.seconds, failure, is_killed, findings)
+
+
+def _open_box(crew: Crew, slot: str, network: Network | None = None) -> CommandBox | None:
+    """Return the box of commands in a slot. ``network``: of the gate; None: as all commands."""
+    box = commands.open_box(crew.paths, crew.worktrees.slot_git(slot), crew.board.read().config)
+    return box if box is None or network is None else box.with_network(network)
+
+
+def _check_checkout(crew: Crew, job: GateJob, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:
+    absent = slot.files.absent
+    if not absent:
+        return ()
+    git = crew.worktrees.slot_git(slot.name)
+    return tree_changes.judge_checkout(
+        sparse_checkout.list_included(git),
+        absent,
+        merge_refs.list_changed_paths(git, job.base, job.commit),
+        is_allowed=crew.board.read().config.checkout != FULL_CHECKOUT,
+    )
+
+
+def _check_that_tests_ran(crew: Crew, job: GateJob, gate: Gate, log: Path) -> tuple[GateFinding, ...]:
+    """Return a red finding if the tests of the candidate are none, though those of the proof ran and failed."""
+    config = crew.board.read().config
+    is_proved = gate.name == TESTS_GATE and config.proof.outcome == ProofVerdict.PROVED
+    if not is_proved or command_parts.ran_tests(log_file.read_tail(log)) is not False:
+        return ()
+
+    commands_run = (gate.command, config.sandbox_setup or "")
+    texts = (*commands_run, *proof.read_definitions(crew.git, job.commit, commands_run).values())
+    if test_definitions.examines_changes(texts) or "LIZA_BASE" in "".join(texts):
+        return ()  # a candidate without sources has no test then
+    return (GateFinding(GateFindingKind.RED, "the command runs no test"),)
+
+
+def _list_installed(crew: Crew, slot: str) -> dict[Path, str]:
+    """Return digests of the packages in the environments of a slot."""
+    directory = crew.paths.slot(slot)
+    return {
+        path.parent: package_records.packages_digest(installed_packages.list_packages(str(path.parent)))
+        for path in directory.glob("*/pyvenv.cfg")
+    }
+
+
+def _check_installed(crew: Crew, slot: str, before: dict[Path, str]) -> None:
+    """Make the set-up due if the tests installed packages: the next candidate must not find them."""
+    if _list_installed(crew, slot) != before:
+        slot_setup.clear_setup_mark(crew.worktrees.slot_git(slot))
+
+
+def _find_servers(crew: Crew, job: GateJob) -> GateFinding | None:
+    """Return the finding that a server of another checkout listens, which the gates may test instead."""
+    names = [slot.name for slot in job.slots]
+    git, config = crew.worktrees.slot_git(names[0]), crew.board.read().config
+    texts = [gate.command for gate in job.gates if not commands.is_isolated(config, gate.network)]
+    return listeners.find_servers(crew, git, names, texts) if texts else None
+
+
+def check_files(crew: Crew, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:
+    """Return what follows from the tracked files that changed since the slot was prepared, and put back those that the
+    tests may change. Raises GitFailed, OSError."""
+    config = crew.board.read().config
+    git = crew.worktrees.slot_git(slot.name)
+    changes = tree_snapshot.find_changes(git, slot.files)
+    findings = tree_changes.judge_changes(changes, config.tests_write, config.proof.writes)
+    if findings and all(finding.kind is not GateFindingKind.RED for finding in findings):
+        # Without this, the next reset of the slot would save these files as work of its owner.
+        tree_snapshot.restore_files(git, slot.files, changes)
+    return findings
+
+
+def check_packages(crew: Crew, slot: str) -> tuple[tuple[GateFinding, ...], str | None]:
+    """Return what follows from installed files that differ from the records of their packages.
+
+    Such a file in the slot may be what an earlier run left: the set-up then runs again, in a slot without untracked
+    files. The second value is the message if that fails. Raises GitFailed, OSError.
+    """
+    config, git = crew.board.read().config, crew.worktrees.slot_git(slot)
+    files = installed_packages.find_changed_files(git, config.environment)
+    refused = package_records.select_refused(files, config.installed_changes)
+    if any(not file.package.is_shared for file in refused):
+        slot_setup.remove_untracked(git, ())
+        failure = set_up_slot(crew, slot)
+        if failure is not None:
+            return (), failure
+        files = installed_packages.find_changed_files(git, config.environment)
+    return package_records.judge_packages(files, config.installed_changes), None
+
+
+def _file_name(name: str) -> str:
+    """Return ``name``, which may contain the name of a branch, as part of a file name."""
+    return name.replace("/", "-")
+
+
+def _display_path(crew: Crew, log: Path) -> str:
+    return str(log.relative_to(crew.paths.root))
+
+
+def set_up_slot(crew: Crew, slot: str) -> str | None:
+    """Copy files into a slot and run the set-up command if it is due. Return the failure message, or None."""
+    config = crew.board.read().config
+    path, slot_git = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
+    if not slot_setup.bring(crew.paths.root, slot_git, config) or not config.sandbox_setup:
+        return None
+    slot_setup.begin_setup(slot_git)
+    commands.begin_set_up(crew.paths, slot_git, config)
+    log = crew.paths.logs / f"setup-{slot}.log"
+    result = commands.run_command(
+        config.sandbox_setup,
+        path,
+        log,
+        config.integration_timeout,
+        crew.paths.root,
+        config.environment,
+        box=_open_box(crew, slot),
+    )
+    if not result.passed:
+        script = result.find_crlf_script()
+        why = f"exit {result.exit_status}" if script is None else project_kinds.describe_crlf(script)
+        summary = f"set-up failed: {config.sandbox_setup}: {why}"
+        return merge_failures.format_failure(summary, _display_path(crew, log), result.tail(12))
+    commands.end_set_up(crew.paths, slot_git, config)
+    slot_setup.mark_setup_done(crew.paths.root, slot_git, config)
+    return None

@@ -13,22 +13,22 @@ from functools import partial
 from liza.crew.crew import Crew
 from liza.git import merge_refs, merges
 from liza.git.branch_moves import MoveOutcome
-from liza.merging import batches, candidate, epic_branches, merge_outcomes, target_tips
+from liza.merging import batches, candidate, merge_outcomes
 from liza.merging.candidate import CandidateRun
 from liza.merging.rules import epic_rules, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
-from liza.merging.rules.merge_batches import Batch, Member
+from liza.merging.rules.merge_queue import Batch, Member
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import targets
 from liza.model.errors import GitFailed, MergeConflict, Refused
 from liza.model.model import Epic, EpicMerge, EpicStep, MergeInProgress, State, Status, Task
+from liza.model.narration import LIZA
 from liza.model.paths import is_person
 from liza.model.transitions import Invocation
 from liza.system import atomic, crash_points
-from liza.tasks import archived_tasks
+from liza.tasks import archived_tasks, epic_branches
 from liza.tasks.rules import backlog
 from liza.tasks.rules.backlog import RequestContext
-from liza.tasks.rules.narration import LIZA
 from liza.text.counts import count_noun
 from liza.text.undecoded import list_names
 
@@ -54,18 +54,18 @@ def _merge(crew: Crew, by: str, job: EpicJob) -> None:
     if red_branch is not None and is_tried:
         raise merge_outcomes.SharedFailure(job.branch, red_branch)
     for _ in range(merge_rules.MAX_CANDIDATES):
-        tips.append(target_tips.require_tip(crew, into))
+        tips.append(merge_outcomes.require_tip(crew, into))
         batch = _build(crew, by, job, tips[-1])
         if batch is None or _test_and_publish(crew, by, job, batch, red_branch):
             return
-    raise batches.moving_branch_error(job.branch, into, [*tips, target_tips.require_tip(crew, into)])
+    raise batches.moving_branch_error(job.branch, into, [*tips, merge_outcomes.require_tip(crew, into)])
 
 
 def _build(crew: Crew, by: str, job: EpicJob, expected: str) -> Batch | None:
     """Build the candidate. Return None if the branches are merged already, or conflict, which becomes a task."""
     state = crew.board.read()
     into, source = job.into(state), _source_branch(state, job)
-    commit = target_tips.require_tip(crew, source)
+    commit = merge_outcomes.require_tip(crew, source)
     if merges.contains(crew.git, into, commit):
         merged = EpicMerge(step=job.step, candidate=expected, expected=expected)
         _finish_merged(crew, by, job, _batch(job, commit, into, merged))
@@ -124,7 +124,7 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
 def _finish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
     """Record what is published, and clean up. Can be repeated; a failed clean-up is reported and left to recovery."""
     if job.step is EpicStep.UPDATE:
-        target_tips.record_last_tip(crew, job.branch, batch.tip)
+        merge_outcomes.record_last_tip(crew, job.branch, batch.tip)
         with crew.change(merge_outcomes.merge_actor(by), "update", None) as tx:
             tx.state = epic_rules.finish_update(tx.state, job.epic)
         crash_points.point("epic", "updated")
@@ -148,7 +148,7 @@ def _finish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
 
 
 def _record_tip(crew: Crew, batch: Batch) -> None:
-    message = None if batch.tip == batch.expected else target_tips.record_merged_tip(crew, batch)
+    message = None if batch.tip == batch.expected else merge_outcomes.record_merged_tip(crew, batch)
     if message:
         crew.append_alert_log([message])
 

@@ -8,13 +8,13 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git import merges
-from liza.merging import epic_branches
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.rules import epic_rules
 from liza.model import targets
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import FINAL_STATUSES, Epic, State, Status
 from liza.model.paths import check_task_id
+from liza.tasks import epic_branches
 
 
 def list_epics(crew: Crew) -> list[dict[str, Any]]:

@@ -11,10 +11,9 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import merges
-from liza.merging import batches, epic_merges, merge_blocker, merge_outcomes, merge_turn, proof_runner, slot_limits
-from liza.merging.dead_mergers import recover_dead_merger
-from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
-from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
+from liza.merging import batches, epic_merges, merge_outcomes, merge_turn, proof_runner, slot_limits
+from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn, recover_dead_merger
+from liza.merging.rules import epic_rules, merge_queue, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
 from liza.model import merge_failures, targets
 from liza.model.errors import LizaError, Refused, TaskNotWritable
@@ -166,7 +165,7 @@ def _attempt_next(crew: Crew, by: str, head: Task, *, untested: bool) -> None:
         if unwritable or crew.paths.unwritable_tasks.exists():
             # Their alarms cannot be on the board. Without this record only the log of the merger names them.
             with suppress(*merge_outcomes.CAUGHT_ERRORS):
-                merge_blocker.record_unwritable(crew, unwritable)
+                merge_turn.record_unwritable(crew, unwritable)
 
 
 def _merge_epic(crew: Crew, by: str, epic: str, job: EpicJob | None) -> Result:
@@ -239,7 +238,7 @@ def retry_candidates(crew: Crew, by: str, task_id: str | None = None) -> None:
     A failure is recorded on their tasks and the others are tried all the same. A batch that is set aside is tried when
     its delay is over, or when it contains ``task_id``.
     """
-    for batch in merge_batches.find_batches(crew.board.read()):
+    for batch in merge_queue.find_batches(crew.board.read()):
         is_named = task_id in batch.ids
         if not is_named and any(merge_rules.is_paused(task, crew.clock.now()) for task in batch.tasks):
             continue

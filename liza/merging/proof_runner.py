@@ -14,7 +14,7 @@ from liza.merging.merge_lock import hold_merge_lock
 from liza.model.errors import Refused
 from liza.model.model import FULL_CHECKOUT, Config, TestProof
 from liza.model.value_classes import replace
-from liza.project import command_box, commands, installed_packages, listeners, proof
+from liza.project import commands, installed_packages, listeners, proof
 from liza.project.broken_runs import ProofPlan
 from liza.project.proof import ProofResult
 from liza.project.rules import package_records, project_kinds, test_definitions
@@ -65,7 +65,7 @@ def _is_proof_due(crew: Crew, config: Config) -> bool:
     digest = (
         "" if environment is None else package_records.packages_digest(installed_packages.list_packages(environment))
     )
-    is_confined = command_box.is_confined(config)
+    is_confined = commands.is_confined(config)
     is_due = test_proof.is_proof_due(config, digest, is_confined=is_confined)
     if is_due and environment is not None and config.proof.environment not in ("", digest):
         difference = installed_packages.describe_changes(environment, crew.paths.logs, config.proof.environment)
@@ -94,7 +94,7 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         PROOF_HINT,
         config=config,
     )
-    is_isolated = command_box.is_isolated(plan.config)
+    is_isolated = commands.is_isolated(plan.config)
     server = None if is_isolated else listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (plan.command,))
     if server is not None:
         raise merge_outcomes.untested_failure(PROOF_SLOT, server)
@@ -105,7 +105,7 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         proof_entry,
         writes=tree_changes.allowable_names(result.changes),
         environment=installed_packages.record_packages(config.environment, crew.paths.logs),
-        boxed=command_box.is_confined(plan.config),
+        boxed=commands.is_confined(plan.config),
     )
     _write_proof(crew, by, proof_entry)
     return proof_entry

@@ -11,9 +11,8 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import merge_refs
 from liza.merging import gate_log, merge_lock, merge_turn
-from liza.merging.rules import merge_batches, merge_queue
-from liza.merging.rules.merge_batches import Batch
-from liza.merging.rules.queue_rows import QueueRow, queue_rows
+from liza.merging.rules import merge_queue
+from liza.merging.rules.merge_queue import Batch, QueueRow, queue_rows
 from liza.model import gates, targets
 from liza.model.errors import GitFailed
 from liza.model.gates import GateOutcome, GateRun
@@ -31,7 +30,7 @@ def show_queue(crew: Crew) -> dict[str, Any]:
     """
     state, runs = crew.board.read(), gate_log.read_runs(crew.paths)
     is_merging = merge_turn.is_merger_running(crew.paths)
-    batches = merge_batches.find_batches(state)
+    batches = merge_queue.find_batches(state)
     return {
         "queue": [fields_of(row) for row in _queue_rows(crew, state, runs)],
         "batches": [_batch_row(crew, batch, runs, is_merging=is_merging) for batch in batches],

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from liza.model.narration import LIZA, NewsItem
 from liza.model.paths import PERSON_PREFIX
 from liza.printing.columns import format_day, format_local_time, paint, shorten_line
-from liza.tasks.rules.narration import LIZA, NewsItem
 
 Row = Mapping[str, Any]
 

@@ -22,13 +22,19 @@ from liza.model.gates import GateFindingKind
 from liza.model.model import FULL_CHECKOUT, Config, TestProof
 from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset
-from liza.project import box_failures, command_box, commands, detect, environments, installed_packages, listeners, proof
+from liza.project import commands, detect, installed_packages, listeners, proof
 from liza.project.broken_runs import ProofPlan, ProofReport, ProofStep
 from liza.project.project_report import find_hook_gaps, find_worktree_gaps
-from liza.project.rules import package_records, project_kinds, setup_failures
-from liza.project.rules.init_command import INIT, quote_option, setup_hint, suggest_init_command
+from liza.project.rules import box_needs, package_records, project_kinds
 from liza.project.rules.package_records import ChangedPackageFile
-from liza.project.rules.project_kinds import Project, ProjectCommand
+from liza.project.rules.project_kinds import (
+    INIT,
+    Project,
+    ProjectCommand,
+    quote_option,
+    setup_hint,
+    suggest_init_command,
+)
 from liza.text.counts import count_noun
 
 ReportFact = Callable[[str, str], None]
@@ -73,7 +79,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     project = detect.read_project(root, crew.git)
     command = None if options.no_test else options.test or (project.test.text if project.test else None)
     setup = ProjectCommand(options.setup, _setup_files(project)) if options.setup else project.setup
-    keep, why_not = environments.usable_environment(root, setup)
+    keep, why_not = detect.usable_environment(root, setup)
     _report_environment(root, keep, why_not, say)
     setup_text = setup.text if setup else None
 
@@ -110,7 +116,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
         if outcome.passes_outside:
             what = "the set-up fails" if step is ProofStep.SET_UP else "the tests are red"
-            raise box_failures.describe_failure(what, outcome, worktrees.paths, options.config.shared)
+            raise listeners.describe_failure(what, outcome, worktrees.paths, options.config.shared)
         if step is ProofStep.SET_UP:
             _report_setup(outcome, plan, say)
             slot = worktrees.paths.slot(PROOF_SLOT)
@@ -153,7 +159,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         recorded,
         writes=tree_changes.allowable_names(result.changes),
         environment=installed_packages.record_packages(keep, crew.paths.logs),
-        boxed=command_box.is_confined(plan.config),
+        boxed=commands.is_confined(plan.config),
     )
     caches = _find_caches(crew.git, say)
     return Baseline(command, setup, keep, recorded, caches, () if result.drops_variables else None)
@@ -225,7 +231,7 @@ def _report_environment(root: Path, keep: str | None, why_not: str, say: ReportF
     if why_not:
         say("python", why_not)
     if removed:
-        say("left out", f"from the environment of tests and sessions: {environments.describe_removed(removed)}")
+        say("left out", f"from the environment of tests and sessions: {detect.describe_removed(removed)}")
 
 
 def _refuse_crlf_script(what: str, outcome: commands.CommandOutcome) -> None:
@@ -243,7 +249,7 @@ def _report_setup(outcome: commands.CommandOutcome, plan: ProofPlan, say: Report
         if missing:
             text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup}"
             raise Missing(text, setup_hint())
-        other = setup_failures.suggest_setup(setup, outcome.tail())
+        other = box_needs.suggest_setup(setup, outcome.tail())
         hint = f"{INIT} --setup {quote_option(other)}" if other else setup_hint()
         raise Refused(f"set-up fails on integration: {setup}\n{outcome.tail()}", hint)
     say("set-up", f"{setup}: {outcome.seconds:.0f} s ok")
@@ -275,7 +281,7 @@ def _report_tests(
         if module and not accept_red:
             text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
             raise Refused(f"{text}\n{outcome.tail()}{notes}", plan.hint)
-        other = setup_failures.suggest_setup(plan.setup or "", outcome.tail())
+        other = box_needs.suggest_setup(plan.setup or "", outcome.tail())
         if other and not accept_red:
             text = f"the tests are red in a worktree of integration: {plan.command}\n{outcome.tail()}{notes}"
             raise Refused(text, f"{INIT} --setup {quote_option(other)}")

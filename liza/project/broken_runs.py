@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -18,16 +18,17 @@ from liza.config.rules.test_proof import GreenPart, ProofDetails
 from liza.git import file_commits, stuck_slots
 from liza.git.rules import tree_changes
 from liza.git.runner import Git
+from liza.guards import shell_parser
+from liza.guards.shell_parser import TreeNode
 from liza.model.model import TESTS_GATE, Config, Gate, Network
 from liza.model.paths import Paths
 from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file
-from liza.project import command_box, commands, import_traces
+from liza.project import commands, import_traces
 from liza.project.import_traces import ProofSite
 from liza.project.rules import command_parts, test_definitions
-from liza.project.rules.command_parts import PartContext
-from liza.project.statements import split_statements
+from liza.project.rules.command_parts import Connector, PartContext, Statement
 
 _CHECKOUT_LIMIT = 600.0  # seconds for git to put the slot at another commit
 _HASHED_BYTES = 8_000_000  # bytes of a generated file whose content is compared; of a larger one its size and time are
@@ -129,7 +130,7 @@ class ProofSlot(Value):
     ) -> commands.CommandOutcome:
         """Run a command of the project in the slot. ``limit``: seconds; None: that of the plan. ``network``: None: as
         all commands. ``written``: a directory of Liza that the command writes. Raises OSError."""
-        box = command_box.open_box(self.paths, self.git, self.plan.config)
+        box = commands.open_box(self.paths, self.git, self.plan.config)
         if box is not None and network is not None:
             box = box.with_network(network)
         for directory in filter(None, (self.traces, written)):
@@ -146,7 +147,7 @@ class ProofSlot(Value):
 
         Only for sources of the person: nothing that an agent wrote runs without a box.
         """
-        is_boxed = self.plan.compares_boxes and command_box.is_confined(self.plan.config)
+        is_boxed = self.plan.compares_boxes and commands.is_confined(self.plan.config)
         if outcome.passed or not is_boxed:
             return outcome
         log = outcome.log.with_stem(f"{outcome.log.stem}-outside")
@@ -288,7 +289,7 @@ class BrokenRuns:
         stuck_slots.loosen_permissions(path)
         git.with_timeout(_CHECKOUT_LIMIT).out("reset", "--quiet", "--hard", commit)
         self.remove_new_files()
-        command_box.update_git(self.slot.paths, git, self.slot.plan.config)
+        commands.update_git(self.slot.paths, git, self.slot.plan.config)
 
     def drop_variables(self, names: Iterable[str]) -> None:
         """Run the commands without these variables from now on."""
@@ -380,3 +381,69 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return "unreadable"
+
+
+_SIMPLE = frozenset(
+    (
+        "command",
+        "test_command",
+        "declaration_command",
+        "unset_command",
+        "variable_assignment",
+        "variable_assignments",
+        "function_definition",
+    )
+)
+
+
+def split_statements(text: str) -> tuple[Statement, ...]:
+    """Return the statements that ``&&``, ``;`` and newlines separate; ``||``, pipes and compound commands stay whole.
+
+    A text with a syntax error is one statement.
+    """
+    source = text.encode("utf-8", "surrogateescape")
+    root = shell_parser.parse(source).root_node
+    if root.has_error:
+        return (Statement(text, (text,), Connector.END),)
+    statements: list[Statement] = []
+    for child in root.children:
+        if child.type == "&" and statements:
+            _join_background(statements, source)
+        elif child.is_named and child.type != "comment":
+            if statements and statements[-1].connector is Connector.END:
+                statements[-1] = statements[-1].followed_by(Connector.SEQUENCE)
+            statements += _split(child, source, child.end_byte)
+    return tuple(statements)
+
+
+def _join_background(statements: list[Statement], source: bytes) -> None:
+    """Make the last list of statements, all that ``&&`` joins, one background command."""
+    start = len(statements) - 1
+    while start and statements[start - 1].connector is Connector.AND:
+        start -= 1
+    joined = statements[start:]
+    commands = tuple(command for statement in joined for command in statement.commands)
+    text = " && ".join(statement.text for statement in joined)
+    statements[start:] = [Statement(f"{text} &", commands, Connector.END, is_background=True)]
+
+
+def _split(node: TreeNode, source: bytes, end: int) -> list[Statement]:
+    """Split a node. ``end``: byte at which its last statement ends, with the redirections that follow it."""
+    inner = node
+    if node.type == "redirected_statement" and (body := node.child_by_field_name("body")) is not None:
+        inner = body
+    if inner.type == "list" and any(child.type == "&&" for child in inner.children):
+        left, right = inner.named_children[0], inner.named_children[-1]
+        before = _split(left, source, left.end_byte)
+        return [*before[:-1], before[-1].followed_by(Connector.AND), *_split(right, source, end)]
+    text = source[node.start_byte : end].decode("utf-8", "surrogateescape")
+    return [Statement(text, tuple(_commands(node, source)), Connector.END)]
+
+
+def _commands(node: TreeNode, source: bytes) -> Iterator[str]:
+    """Yield the simple commands in a node, without those in substitutions."""
+    if node.type in _SIMPLE:
+        yield source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+        return
+    for child in node.named_children:
+        yield from _commands(child, source)

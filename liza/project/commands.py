@@ -1,4 +1,4 @@
-"""Run the project's own commands: its set-up and its tests."""
+"""Run the project's own commands, its set-up and its tests, with a time limit and in a box."""
 
 from __future__ import annotations
 
@@ -13,14 +13,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
+from liza.box import box_environment, slot_directories, support, surroundings, terminal_filter
+from liza.box.box import Box, Mount, MountKind
+from liza.box.run_mounts import build_slot_box
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.git import slot_records
+from liza.git.git_config import git_dirs
 from liza.git.rules.slot_states import slot_variables
+from liza.git.run_git import find_stores, forget_set_up, make_run_git, read_mark, record_set_up, update_run_git
+from liza.git.runner import Git
 from liza.model import clean_environment
-from liza.model.errors import NotRegularFile
-from liza.model.value_classes import Value
+from liza.model.errors import LizaError, Missing, NotRegularFile, Refused, UnknownId, UsageError
+from liza.model.model import Config, Confinement, Network, State
+from liza.model.paths import BoxPaths, Paths
+from liza.model.state_words import describe_task
+from liza.model.value_classes import Value, replace
+from liza.programs.presets import preset_table
 from liza.programs.session import guarded_command, log_file
-from liza.project.command_box import CommandBox
+from liza.programs.session.program_faults import list_logins
 from liza.project.rules import project_kinds
-from liza.system import ancestors, crash_points, processes, untrusted_files
+from liza.system import ancestors, boxed_calls, crash_points, processes, untrusted_files
 from liza.text.redaction import redact
 
 
@@ -193,3 +206,182 @@ def command_environment(root: Path, keep: str | None = None) -> dict[str, str]:
     variables = {name: value for name, value in cleaned.items() if not name.startswith(("LIZA_", "GIT_"))}
     # Without replace objects: git must show the tested commit itself, not an object that a refs/replace ref names.
     return {**variables, "GIT_NO_REPLACE_OBJECTS": "1", "LIZA_RUN": COMMAND_RUN, "LIZA_ROOT": str(root)}
+
+
+class BoxUse(Value):
+    """What a box is made for. ``program``: bubblewrap; ``environ``: the environment that its commands would have
+    outside; ``executables``: what they start, beside what is in PATH; ``socket``: that of a session."""
+
+    program: str
+    environ: Mapping[str, str]
+    home: Path
+    executables: tuple[Path, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    socket: Path | None = None
+
+
+class CommandBox(Value):
+    """The box of commands in one slot. ``shared``: paths that a person shares with all boxes."""
+
+    box: Box
+    own: BoxPaths
+    home: Path
+    shared: tuple[Path, ...]
+
+    def wrap(self, words: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``words`` in the box."""
+        return self.box.wrap(words)
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a command in the box, whose environment outside would be ``environ``."""
+        return box_environment.make_box_environment(environ, self.own, self.home, self.shared)
+
+    def with_network(self, network: Network) -> CommandBox:
+        """Return the box with the network on or off. It has a loopback interface in any case."""
+        return replace(self, box=replace(self.box, has_network=network is Network.ON))
+
+    def with_writable(self, directory: Path) -> CommandBox:
+        """Return the box in which a directory, also one below /tmp, is seen and can be written."""
+        return replace(self, box=replace(self.box, mounts=(*self.box.mounts, Mount(MountKind.WRITABLE, directory))))
+
+
+def is_confined(config: Config) -> bool:
+    """Return whether commands run in a box. Raises Missing if they must and cannot."""
+    return support.choose_box_program(config.confinement) is not None
+
+
+def is_isolated(config: Config, network: Network | None = None) -> bool:
+    """Return whether a command reaches no server outside of its box. ``network``: of a gate; None: as all commands.
+
+    Raises Missing if it must run in a box and cannot.
+    """
+    return (network or config.network) is Network.OFF and is_confined(config)
+
+
+def open_box(paths: Paths, git: Git, config: Config) -> CommandBox | None:
+    """Return the box of commands in the slot of ``git``, whose git directory exists; None without confinement.
+
+    Raises Missing if confinement is required and this machine cannot make a box, OSError.
+    """
+    program = support.choose_box_program(config.confinement)
+    if program is None:
+        return None
+    home = Path.home()
+    own = slot_directories.create_directories(paths, git.directory.name, home)
+    if not own.git_pointer.is_file():
+        make_run_git(git, own)
+    return build_box(paths, git, config.shared, BoxUse(program, os.environ, home)).with_network(config.network)
+
+
+def build_box(paths: Paths, git: Git, shared: Sequence[str], use: BoxUse) -> CommandBox:
+    """Return a box in the slot of ``git``, whose directories exist. ``shared``: ``config.shared``. Raises OSError."""
+    slot = git.directory.name
+    own, shares = paths.box(slot), box_environment.resolve_shared(shared)
+    box_environment.fill_cache(own, use.environ, use.home)
+    stores = (Mount(MountKind.READ_ONLY, store) for store in find_stores(git_dirs(git)[1]))
+    mounts = (*stores, *use.mounts, *box_environment.share_mounts(own, use.environ, use.home, shares))
+    logins = list_logins(preset_table.load_presets(paths).rows.values(), {**os.environ, **use.environ})
+    around = surroundings.read_surroundings(use.program, paths, use.environ, use.executables, logins)
+    return CommandBox(build_slot_box(around, slot, socket=use.socket, shared=mounts), own, use.home, shares)
+
+
+def renew_git(paths: Paths, git: Git, config: Config) -> None:
+    """Make the git directory of boxes in a slot, after another commit was checked out there.
+
+    What earlier boxes left in /tmp goes, too. Does nothing without confinement. Raises Missing, GitFailed, OSError.
+    """
+    if is_confined(config):
+        make_run_git(git, slot_directories.prepare_directories(paths, git.directory.name, Path.home()))
+
+
+def begin_set_up(paths: Paths, git: Git, config: Config) -> None:
+    """Make the git directory of a slot's boxes without what an earlier set-up configured. That of a session stays.
+
+    Does nothing without confinement. Raises Missing, GitFailed, OSError.
+    """
+    if is_confined(config):
+        forget_set_up(paths.box(git.directory.name))
+        if read_mark(git_dirs(git)[0]) is None:
+            renew_git(paths, git, config)
+
+
+def end_set_up(paths: Paths, git: Git, config: Config) -> None:
+    """Record what the set-up of a slot configured, after it succeeded. Raises Missing, GitFailed, OSError."""
+    if is_confined(config):
+        record_set_up(git, paths.box(git.directory.name))
+
+
+def update_git(paths: Paths, git: Git, config: Config) -> None:
+    """Let the git of boxes in a slot see the commit that is checked out now, and what hides a brief.
+
+    What the set-up wrote into its configuration stays. Does nothing without confinement. Raises Missing, OSError.
+    """
+    if is_confined(config):
+        update_run_git(git, paths.box(git.directory.name))
+
+
+class BoxedCommand(Value):
+    """A command line that runs in the box of a slot, its environment and its directory outside of the box."""
+
+    slot: str
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    directory: Path
+
+
+def confine(crew: Crew, words: Sequence[str], directory: Path, shell: str) -> BoxedCommand:
+    """Return what runs a command in the box of a slot. Nothing that lives in the slot is changed.
+
+    ``words``: the task or agent whose worktree it is, unless ``directory`` is in one; then the command, else ``shell``.
+    Raises UsageError, Refused, UnknownId, Missing, GitFailed, OSError.
+    """
+    require_person(crew, planner=False)
+    machine = support.find_support()
+    if not machine.works:
+        raise Missing(f"this machine cannot make a box: {machine.cause}", machine.remedy or "liza doctor")
+    state = crew.board.read()
+    slot, command = _choose_slot(crew, state, words, directory)
+    config = replace(state.config, confinement=Confinement.REQUIRED)
+    box = open_box(crew.paths, crew.worktrees.slot_git(slot), config)
+    assert box is not None
+    # Liza imports commits of sessions only, and a person must not hold a lock of git that a session needs.
+    git = Mount(MountKind.READ_ONLY, box.own.git)
+    # What an agent wrote must not type into the person's terminal.
+    descriptor = None if support.forbids_typing() else terminal_filter.open_filter()
+    box = replace(box, box=replace(box.box, mounts=(*box.box.mounts, git), filter_descriptor=descriptor))
+    outside = command_environment(crew.paths.root, state.config.environment)
+    # It is a person's: a merger that looks for orphans of tests must not end it.
+    environ = {name: value for name, value in outside.items() if name != "LIZA_RUN"} | slot_variables(slot)
+    argv = tuple(box.wrap(command or (shell,)))
+    inside = {**box.environment(environ), boxed_calls.CONFINED: boxed_calls.LOOKS}
+    return BoxedCommand(slot, argv, inside, crew.paths.slot(slot))
+
+
+def _choose_slot(crew: Crew, state: State, words: Sequence[str], directory: Path) -> tuple[str, tuple[str, ...]]:
+    """Return the slot, and the command without the name of a task or an agent."""
+    name = words[0] if words else ""
+    task = state.task(name)
+    if task is not None:
+        if task.worktree is None or not crew.worktrees.exists(task.worktree):
+            raise Refused(f"{describe_task(name, task.status)}: it has no worktree", f"liza task show {name}")
+        return task.worktree, tuple(words[1:])
+    if name in state.agents:
+        slots = crew.worktrees.slots_of(name)
+        if not slots:
+            raise Refused(f"{name} has no worktree yet", "liza slots")
+        return slots[0], tuple(words[1:])
+    around = (_slot_at(crew, path) for path in (directory, *directory.parents))
+    slot = next((slot for slot in around if slot is not None), None)
+    if slot is None:
+        if name:
+            raise UnknownId(f"{name!r} is no task and no agent, and {directory} is no worktree", "liza slots")
+        raise UsageError("confine needs a task or an agent, or to be typed in a worktree", "liza slots")
+    return slot, tuple(words)
+
+
+def _slot_at(crew: Crew, path: Path) -> str | None:
+    try:
+        name = slot_records.find_slot_name(path, crew.paths.slots)
+        return name if name is not None and crew.worktrees.exists(name) else None
+    except LizaError:
+        return None

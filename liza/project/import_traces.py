@@ -14,7 +14,7 @@ from pathlib import Path
 from liza.config.rules import test_proof
 from liza.config.rules.test_proof import ProofObservation
 from liza.model.value_classes import Value
-from liza.project import environments
+from liza.project import detect
 
 _PYTHON_LOG = Path(__file__).with_name("_import_log.py")
 _NODE_LOG = Path(__file__).with_name("_require_log.cjs")
@@ -135,7 +135,7 @@ class _CopyDetector:
         return test_proof.normalize_distribution(tail.split("/")[0]) in self.project_distributions
 
     def _leads_to_project(self, info: Path) -> bool:
-        target = environments.install_source(info)
+        target = detect.install_source(info)
         return target is not None and any(
             target.is_relative_to(directory.resolve()) for directory in (self.site.root, self.site.slot)
         )
@@ -188,7 +188,7 @@ def _untraced_python(
     paths = [site.slot / word if "/" in word else Path(shutil.which(word, path=path) or "/") for word in programs]
     prefixes_of_programs = [program.parent.parent for program in paths if program.parent.name == "bin"]
     environment_paths = dict.fromkeys((*prefixes, *prefixes_of_programs, *([Path(keep)] if keep else [])))
-    links = (link for prefix in environment_paths for link in environments.find_checkout_links(prefix, site.root))
+    links = (link for prefix in environment_paths for link in detect.find_checkout_links(prefix, site.root))
     return tuple(f"Python imports were not logged, and {link}" for link in dict.fromkeys(links))[:1]
 
 

@@ -32,17 +32,16 @@ from liza.git.survey import (
     survey,
 )
 from liza.git.worktrees import PROOF_SLOT, Worktrees
-from liza.landing import accepted_origin
 from liza.model import targets
 from liza.model.errors import LizaError, LockTimeout, Missing, Refused, UsageError
 from liza.model.model import FULL_CHECKOUT, Config, Confinement
 from liza.model.paths import HISTORY_REF, Paths, branch_of
 from liza.model.value_classes import Value, replace
 from liza.programs.presets import preset_table
-from liza.project import box_failures, commands, project_report, signing
+from liza.project import commands, hook_files, listeners, project_report
 from liza.project.baseline import Baseline, BaselineOptions, run_baseline
-from liza.project.other_directory import suggest_directory
-from liza.project.rules.init_command import INIT, complete_init_commands, join_commands
+from liza.project.project_report import suggest_directory
+from liza.project.rules.project_kinds import INIT, complete_init_commands, join_commands
 from liza.system import files
 from liza.system.clock import SystemClock
 from liza.system.locks import lock_path
@@ -53,6 +52,7 @@ from liza.text.undecoded import escape_undecoded
 
 ReportFact = Callable[[str, str], None]
 AskPermissions = Callable[[str], str]
+RecordOrigin = Callable[[Crew, str | None], tuple[str, str] | None]
 """Ask the person whether this program may skip its permission prompts; return the permissions."""
 _DIRECTORY_HINT = '--worktrees "…"'
 _NAMED_COMMITS = 3
@@ -109,7 +109,7 @@ class InitOptions(Value):
             *((name, text) for name, text in texts.items() if text is not None),
             *((name,) for name, is_set in flags.items() if is_set),
             *(("--copy", name) for name in self.copied_files),
-            *((box_failures.SHARE, path) for path in self.shared),
+            *((listeners.SHARE, path) for path in self.shared),
         ]
 
 
@@ -118,11 +118,12 @@ def init(
     options: InitOptions,
     say: ReportFact = lambda name, text: None,
     ask: AskPermissions | None = None,
+    record_origin: RecordOrigin = lambda crew, branch: None,
 ) -> Result:
     """Create a crew: goal, branch, baseline, board. ``say`` is called with each fact as soon as it is known.
 
     ``ask`` is called once, and not for a repository that cannot have a crew, a program without permissions, or agents
-    in boxes.
+    in boxes. ``record_origin``: accept the addresses of the person's branch for pushes; it returns a fact, or None.
 
     Raises Missing, Refused, GitFailed, UsageError.
     """
@@ -152,7 +153,7 @@ def init(
         except LockTimeout:
             raise Refused(f"another `liza init` runs in {surveyed.root}", "liza status") from None
         try:
-            return _init(crew, surveyed, options, say)
+            return _init(crew, surveyed, options, say, record_origin)
         except LizaError as error:
             error.hint = _complete_hint(error.hint, surveyed.root, options)
             raise
@@ -181,7 +182,7 @@ def _complete_hint(hint: str, root: Path, options: InitOptions) -> str:
     return complete_init_commands(hint, options.goal, options.typed())
 
 
-def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -> Result:
+def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, record_origin: RecordOrigin) -> Result:
     _refuse_second(crew)
     if _is_interrupted_init(crew):
         commands.kill_orphan_commands(crew.paths.root)
@@ -203,7 +204,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
     try:
         _init_marker(crew).touch()
         slots_directory.write_record(crew.paths, slots_record)
-        _prepare_repository(crew, surveyed, branch, tip, say)
+        _prepare_repository(crew, surveyed, branch, tip, say, record_origin)
         if surveyed.dirty_count:
             count = count_noun(surveyed.dirty_count, "file")
             say("changes", f"{count} changed and not committed: agents see only committed files")
@@ -232,7 +233,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -
         say("programs", f"{program} for all roles, permissions {support.session_permissions(options.settings)}")
         config = Config(programs={"default": program}, environment=baseline.environment)
         box = () if options.confinement is Confinement.OFF else project_report.inspect_box(options.settings)
-        for finding in (*box, *signing.inspect_signing(crew.paths, crew.git, config)):
+        for finding in (*box, *hook_files.inspect_signing(crew.paths, crew.git, config)):
             say(finding.about, f"{finding.text}: {finding.hint}" if finding.hint else finding.text)
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
         crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
@@ -491,7 +492,9 @@ def _is_interrupted_init(crew: Crew) -> bool:
     return not any(crew.paths.liza.iterdir()) or (_init_marker(crew).is_file() and revisions <= 1)
 
 
-def _prepare_repository(crew: Crew, surveyed: Survey, branch: str, tip: str, say: ReportFact) -> None:
+def _prepare_repository(
+    crew: Crew, surveyed: Survey, branch: str, tip: str, say: ReportFact, record_origin: RecordOrigin
+) -> None:
     is_new = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
     crew.paths.creation.write_text(json.dumps({"branch": branch if is_new else None, "at": tip}) + "\n")
     layout.create_layout(crew)
@@ -500,11 +503,9 @@ def _prepare_repository(crew: Crew, surveyed: Survey, branch: str, tip: str, say
     integration_tip.record_last_tip(crew.git, tip)
     hiding.install_filter(crew.git)
     confirmed_settings.create_pins(crew.paths)
-    remotes = accepted_origin.record_first_origin(crew, surveyed.branch)
-    if remotes is not None:
-        project = "" if remotes.project is remotes.push else f"; pull requests go to {remotes.project.project_name}"
-        origin = f"{remotes.push.address}; `liza land --pr` and `liza push` send to no other address{project}"
-        say(remotes.push.name, origin)
+    origin = record_origin(crew, surveyed.branch)
+    if origin is not None:
+        say(*origin)
     commits = "" if is_new else f"taken over; {_describe_commits(crew.git, str(surveyed.head), tip)}; "
     say("branch", f"{branch} at {tip[:12]}; {commits}your checkout and files stay untouched")
     behind = crew.git.run("rev-list", "--count", "HEAD..@{upstream}")

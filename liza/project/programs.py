@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,19 +12,45 @@ import msgspec
 
 from liza.box import support
 from liza.crew.caller import require_person
-from liza.crew.crew import find_crew
+from liza.crew.crew import Crew, find_crew
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
-from liza.model.errors import NoCrew
+from liza.model.doctor_finding import Finding
+from liza.model.errors import LizaError, NoCrew
 from liza.model.model import Config
-from liza.model.paths import Paths
+from liza.model.paths import ROLES, Paths
+from liza.model.permissions import PROMPTS
 from liza.model.value_classes import Value
 from liza.programs.presets import command_line, preset_files, preset_table
+from liza.programs.presets.acp_session import started_program
 from liza.programs.presets.preset import UNCONFINED_WARNING, LaunchMode, Preset, Transport
 from liza.programs.presets.preset_table import Presets
-from liza.project import program_findings
-from liza.project.program_findings import MAX_PARALLEL
-from liza.project.program_trial import TRIAL_LIMIT, trial
+from liza.programs.session.program_faults import FaultKind, ProgramFault, find_faults
+from liza.usage import account_files
+
+
+class TrialCheck(Value):
+    """One check of a trial: whether it passed, and the evidence."""
+
+    what: str
+    ok: bool
+    evidence: str
+
+
+class Trial(Value):
+    """Result of a trial; ``failure`` is the reason why the program did not submit its task."""
+
+    checks: tuple[TrialCheck, ...]
+    seconds: float
+    failure: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether all checks passed."""
+        return all(proof.ok for proof in self.checks)
+
+
+RunTrial = Callable[[Preset, Config], Trial]
 
 
 def list_programs() -> dict[str, Any]:
@@ -34,11 +62,11 @@ def list_programs() -> dict[str, Any]:
     return {"programs": rows, "notices": list(table.notices)}
 
 
-def check_programs(name: str | None = None, *, run: bool = False, limit: float = TRIAL_LIMIT) -> dict[str, Any]:
+def check_programs(name: str | None = None, trial: RunTrial | None = None) -> dict[str, Any]:
     """As ``list_programs``, for the installed programs or the named one, with ``ok``, ``problems`` and ``remarks``.
 
-    No program at all is not ok. With ``run``, each program without a problem, such as a missing login, does a small
-    task in a throw-away project within ``limit`` seconds, and ``proofs`` has the results.
+    No program at all is not ok. With ``trial``, it is called for each program without a problem, such as a missing
+    login, and ``proofs`` has the results.
     Raises UsageError for an unknown name.
     """
     table = _table()
@@ -50,21 +78,21 @@ def check_programs(name: str | None = None, *, run: bool = False, limit: float =
         checked = [(preset, row) for preset, row in rows_by_preset if row["installed"] or name]
     config = _config()
     versions = {row["name"]: row["version"] or "" for _, row in checked if row["installed"]}
-    faults = program_findings.find_all_faults([preset for preset, _ in checked], versions, config)
+    faults = find_all_faults([preset for preset, _ in checked], versions, config)
     for preset, row in checked:
         present = faults.get(preset.name, ())
         row["problems"] = [] if row["installed"] else [preset_table.describe_missing(preset)]
         row["problems"] += [f"{fault.text}: {fault.next}" for fault in present if fault.certain]
         row["remarks"] = [f"{fault.text}: {fault.next}" for fault in present if not fault.certain]
-        if run and not row["problems"]:
-            _try(preset, row, config, limit)
+        if trial is not None and not row["problems"]:
+            _try(preset, row, config, trial)
         row["ok"] = not row["problems"]
     rows = [row for _, row in checked]
     return {"programs": rows, "ok": bool(rows) and all(row["ok"] for row in rows), "notices": list(table.notices)}
 
 
-def _try(preset: Preset, row: dict[str, Any], config: Config, limit: float) -> None:
-    result = trial(preset, config, limit)
+def _try(preset: Preset, row: dict[str, Any], config: Config, trial: RunTrial) -> None:
+    result = trial(preset, config)
     row["proofs"] = [{"what": check.what, "ok": check.ok, "said": check.evidence} for check in result.checks]
     row["seconds"] = round(result.seconds, 1)
     row["permissions"] = support.session_permissions(config)
@@ -225,3 +253,70 @@ def _session(preset: Preset) -> str | None:
 
 def _join_argv(words: tuple[str, ...]) -> str | None:
     return " ".join(words) or None
+
+
+MAX_PARALLEL = 4
+"""Commands of programs at once; each is a process that mostly waits."""
+
+
+def read_versions(presets: Sequence[Preset]) -> dict[str, str]:
+    """Return the version of each installed program, by its name."""
+    with ThreadPoolExecutor(MAX_PARALLEL) as pool:
+        versions = pool.map(preset_table.read_version, presets)
+    return {preset.name: version for preset, version in zip(presets, versions, strict=True) if version is not None}
+
+
+def find_all_faults(
+    presets: Sequence[Preset], versions: Mapping[str, str], config: Config
+) -> dict[str, tuple[ProgramFault, ...]]:
+    """Return the faults of each installed program, by its name.
+
+    A program with accounts has no fault of its login: its sessions use that of an account.
+    """
+    installed = [preset for preset in presets if preset.name in versions]
+    with_accounts = _list_programs_with_accounts()
+
+    def find(preset: Preset) -> tuple[ProgramFault, ...]:
+        has_sandbox = support.session_permissions(config) == PROMPTS
+        version = versions[preset.name]
+        faults = find_faults(preset, version, os.environ, allowed=config.env_allow, has_sandbox=has_sandbox)
+        return tuple(fault for fault in faults if fault.kind is not FaultKind.LOGIN or preset.name not in with_accounts)
+
+    with ThreadPoolExecutor(MAX_PARALLEL) as pool:
+        return {preset.name: faults for preset, faults in zip(installed, pool.map(find, installed), strict=True)}
+
+
+def list_findings(
+    faults: Mapping[str, Sequence[ProgramFault]], used: Collection[str] = (), *, before: bool = False
+) -> list[Finding]:
+    """Return the faults as findings. ``used``: programs of the crew, which cannot work with a certain fault of one.
+
+    ``before``: there is no crew yet, whose settings can be changed.
+    """
+    return [
+        Finding(name, fault.text, not (fault.certain and name in used), _next(fault, name, before=before))
+        for name, of_program in faults.items()
+        for fault in of_program
+    ]
+
+
+def find_crew_faults(crew: Crew) -> list[Finding]:
+    """Return the findings about the programs that the crew would run."""
+    table, config = preset_table.load_presets(crew.paths), crew.board.read().config
+    choices = (preset_table.choose_program(None, os.environ, role, config, table) for role in ROLES)
+    presets = {choice.spec: started_program(choice.preset) for choice in choices}
+    rows = list({preset.name: preset for preset in presets.values() if preset.command}.values())
+    return list_findings(find_all_faults(rows, read_versions(rows), config), [row.name for row in rows])
+
+
+def _next(fault: ProgramFault, name: str, *, before: bool) -> str:
+    if before and fault.kind is FaultKind.SANDBOX:
+        return f'liza init "…" --program {name} --permissions bypass'
+    return fault.next
+
+
+def _list_programs_with_accounts() -> frozenset[str]:
+    try:
+        return frozenset(name for name, rows in account_files.read_accounts(Path.home()).rows.items() if rows)
+    except LizaError:
+        return frozenset()  # `check_accounts` reports it.

@@ -12,21 +12,19 @@ from pathlib import Path
 
 from liza.box import support
 from liza.config.rules import test_proof
-from liza.git import local_files, slot_damage, slot_setup
+from liza.git import local_files, slot_damage, slot_setup, slots_directory
 from liza.git.rules import slot_states
 from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.model import clean_environment
 from liza.model.doctor_finding import Finding
-from liza.model.errors import LizaError
+from liza.model.errors import LizaError, Refused
 from liza.model.model import Config, Confinement
 from liza.model.paths import BOXES, TASK_LINKS, Paths
 from liza.model.value_classes import replace
-from liza.project import commands, detect, environments, hook_files, signing
-from liza.project.other_directory import suggest_directory
+from liza.project import commands, detect, hook_files
 from liza.project.rules import project_kinds
-from liza.project.rules.init_command import INIT, setup_hint, suggest_init_command
-from liza.project.rules.project_kinds import SUBMODULE_COMMAND
+from liza.project.rules.project_kinds import INIT, SUBMODULE_COMMAND, setup_hint, suggest_init_command
 from liza.text.counts import count_noun, format_bytes
 
 _PROBE_TIMEOUT = 20.0  # seconds for an interpreter to check whether it has a module
@@ -42,7 +40,7 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         # No crew yet: check the commands that init will choose.
         project = detect.read_project(paths.root, git)
         setup = project.setup.text if project.setup else None
-        keep, why_not = environments.usable_environment(paths.root, project.setup)
+        keep, why_not = detect.usable_environment(paths.root, project.setup)
         config = replace(config, environment=keep)
         if why_not and setup is None:
             test = project.test.text if project.test else "your tests"
@@ -55,7 +53,7 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     yield from find_worktree_gaps(paths, git, setup, config.sandbox_copy, slot, has_crew=paths.state.exists())
     if paths.state.exists():
         # Before init, no program that the repository's configuration names may run, such as one that signs.
-        yield from signing.inspect_signing(paths, git, config)
+        yield from hook_files.inspect_signing(paths, git, config)
     yield from _disk(paths)
 
 
@@ -196,7 +194,7 @@ def _check_environment(root: Path, config: Config) -> Iterator[Finding]:
     """Findings about the environment in use, and about variables of this terminal that are left out."""
     keep = config.environment
     if keep is not None:
-        links = environments.find_checkout_links(Path(keep), root)
+        links = detect.find_checkout_links(Path(keep), root)
         if links:
             text = (
                 f"{keep} (config.environment) has this checkout installed ({links[0]}): tests may import it from there"
@@ -208,7 +206,7 @@ def _check_environment(root: Path, config: Config) -> Iterator[Finding]:
             yield Finding("python", f"{keep} (config.environment) comes first on PATH; it holds dependencies only")
     removed = clean_environment.clean_variables(os.environ, str(root), keep, os.path.realpath).removed
     if removed:
-        text = f"not for tests and sessions: {environments.describe_removed(removed)}"
+        text = f"not for tests and sessions: {detect.describe_removed(removed)}"
         yield Finding("left out", text)
 
 
@@ -366,3 +364,21 @@ def project_findings(paths: Paths, git: Git, config: Config) -> list[Finding]:
             Finding("project", f"{path} cannot be read: {error.strerror or error}", False, f"ls -ldL {path}")
         )
     return findings
+
+
+def suggest_directory(root: Path, environ: Mapping[str, str]) -> Path | None:
+    """Return a directory that `liza init --worktrees` accepts, and above which Node finds no modules; None without one.
+
+    Creates nothing. Raises OSError.
+    """
+    for directory in (
+        *slots_directory.propose_directories(root, environ),
+        Path("/var/tmp") / f"{root.name}.worktrees",
+    ):
+        if any((above / "node_modules").is_dir() for above in directory.parents):
+            continue
+        try:
+            return slots_directory.choose_directory(root, directory, environ).directory
+        except Refused:
+            continue
+    return None

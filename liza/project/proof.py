@@ -19,7 +19,7 @@ from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import gates
 from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
-from liza.project import command_box, commands, import_traces, installed_packages, tree_snapshot
+from liza.project import commands, import_traces, installed_packages, tree_snapshot
 from liza.project.broken_runs import NO_REPORT, BrokenRuns, ProofPlan, ProofReport, ProofSlot, ProofStep
 from liza.project.rules import command_parts, test_definitions
 from liza.project.rules.package_records import ChangedPackageFile
@@ -79,7 +79,7 @@ def run_proof(
 def _open_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, *, prove: bool) -> ProofSlot:
     git = worktrees.slot_git(PROOF_SLOT)
     slot_setup.copy_files(worktrees.paths.root, git, plan.copied_files)
-    command_box.renew_git(worktrees.paths, git, plan.config)
+    commands.renew_git(worktrees.paths, git, plan.config)
     commit = git.out("rev-parse", "HEAD")
     tracked = git.names("ls-files", "-s", "-z") if prove else ()
     texts = (plan.command, plan.setup or "", *(gate.command for gate in plan.gates))
@@ -175,7 +175,7 @@ def _run_tests(
         presets = plan.presets if brief else ()
         with instructions_file.written_sample(worktrees.paths, worktrees.git, slot.git, presets) as contents:
             if contents:  # the git of a box has its own copy of what hides a brief
-                command_box.update_git(worktrees.paths, slot.git, plan.config)
+                commands.update_git(worktrees.paths, slot.git, plan.config)
             outcome = slot.run_command(plan.command, log, given)
         files = files or contents
         snapshot = tree_snapshot.accept_rewritten(slot.git, snapshot, contents)

@@ -25,7 +25,7 @@ from liza.model.paths import ROLES, Paths
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
 from liza.programs.presets import acp_session, preset_table
-from liza.project import program_findings, project_report
+from liza.project import programs, project_report
 from liza.project.init import InitOptions, check_repository, find_obstacles
 from liza.recovery.findings import ACTOR, list_findings
 from liza.recovery.recover import recover_crew
@@ -238,7 +238,7 @@ def _programs(
         findings += [Finding(name, f"runs {program}") for name, program in at_work.items()]
     else:
         rows = [row for row in table.rows.values() if row.command]
-        versions = program_findings.read_versions(rows)
+        versions = programs.read_versions(rows)
         findings += [Finding(name, version) for name, version in versions.items()]
     used = {program: f"is what {name} runs" for name, (program, _) in used_programs.items()}
     findings += [Finding("accounts", check.text, check.ok, check.hint) for check in check_accounts(table)]
@@ -250,8 +250,8 @@ def _programs(
     names = {spec.partition(":")[0] for spec in used}
     # Before there is a crew, another program can be chosen; then the answers of all are worth their time.
     tried = [row for row in rows if row.name in names] if names & versions.keys() or not before else rows
-    faults = program_findings.find_all_faults(tried, versions, config)
-    findings += program_findings.list_findings(faults, () if before else names, before=before)
+    faults = programs.find_all_faults(tried, versions, config)
+    findings += programs.list_findings(faults, () if before else names, before=before)
     missing = {spec: finding for spec in sorted(used) if (finding := _find_missing_program(table, spec, used[spec]))}
     return findings + [
         _suggest_another(finding, findings) if spec in defaults else finding for spec, finding in missing.items()

@@ -19,7 +19,7 @@ from liza.git import board_history, branch_moves, integration_tip, slot_records
 from liza.git.runner import Git
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
-from liza.merging import drift, merge_blocker, merge_turn
+from liza.merging import drift, merge_turn
 from liza.merging.rules import merge_alarms
 from liza.model.doctor_finding import Finding
 from liza.model.errors import GitFailed, LizaError
@@ -102,7 +102,7 @@ def _missing_worktree_text(paths: Paths, task: Task) -> str:
 
 
 def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
-    blocker = merge_blocker.find_merge_blocker(crew, state)
+    blocker = merge_turn.find_merge_blocker(crew, state)
     if blocker is not None:
         yield Finding("merge", blocker.message, False, blocker.next)
     # The lock is only checked: to hold it would refuse a merger. A merge that began or ended meanwhile is no leftover.

@@ -12,8 +12,7 @@ from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
 from liza.git import integration_tip, leftovers, merge_refs, merges, stuck_slots
-from liza.merging import epic_branches
-from liza.merging.dead_mergers import recover_dead_merger
+from liza.merging.merge_lock import recover_dead_merger
 from liza.model.errors import LizaError, Refused
 from liza.model.model import FINAL_STATUSES, Status, Task
 from liza.model.paths import BOXES, TASK_LINKS, agent_of
@@ -21,7 +20,7 @@ from liza.programs.session import run_archive
 from liza.recovery import lost_worktrees, run_cleanup
 from liza.system import wake_up
 from liza.system.locks import Lock
-from liza.tasks import run_commits
+from liza.tasks import epic_branches, run_commits
 from liza.tasks.dead_claims import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
 
 

@@ -17,7 +17,7 @@ from liza.model.paths import Paths, agent_of
 from liza.model.statuses import AgentStatus
 from liza.programs.session import run_directory
 from liza.tasks import archive
-from liza.tasks.rules.give_back import give_back_work
+from liza.tasks.rules.planning import give_back_work
 from liza.tasks.rules.up_command import up_command_for
 
 _RECREATED_NOTE = ".liza was recreated. The history has the board and {goal}; other specs and the logs are lost"

@@ -22,6 +22,7 @@ from liza.model.errors import (
 )
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FailedCheck
+from liza.model.narration import LIZA, Detail
 from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome, StopReason
 from liza.model.statuses import StartupCheck, WorkKind
@@ -30,7 +31,7 @@ from liza.programs.rules import model_silence
 from liza.programs.session import run_directory, session_process
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.terminal import tmux
-from liza.project.rules import setup_failures
+from liza.project.rules import box_needs
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle
 from liza.supervisor.launch import Launcher, SetUpDue
@@ -40,12 +41,10 @@ from liza.supervisor.rules import actions
 from liza.supervisor.rules.session_facts import JobKind
 from liza.system import wake_up
 from liza.system.liza_path import liza_argv
-from liza.tasks import claim, claim_review
+from liza.tasks import claim
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import claims, coding
-from liza.tasks.rules.give_back import give_back_work
-from liza.tasks.rules.narration import LIZA, Detail
-from liza.tasks.rules.planning import WAKE_REASONS, checkpoint_reason, claim_planning
+from liza.tasks.rules.planning import WAKE_REASONS, checkpoint_reason, claim_planning, give_back_work
 from liza.text.times import format_duration, format_time
 
 LONG_MERGE = 15.0  # seconds after which a running merge is announced
@@ -78,7 +77,7 @@ class ActionRunner:
             case actions.Claim(task):
                 claim.claim_task(self.crew, self.agent, task, or_next=True)
             case actions.ClaimReview(task):
-                claim_review.claim_review(self.crew, self.agent, task, or_next=True)
+                claim.claim_review(self.crew, self.agent, task, or_next=True)
             case actions.ClaimPlanning(trigger):
                 evidence = gather_evidence(self.crew, self.crew.board.read())
                 with self.crew.change(self.agent, "plan") as tx:
@@ -419,7 +418,7 @@ class ActionRunner:
         """Return why a set-up failed, with the path of its log, and what to run next."""
         log = str(job.log.relative_to(self.crew.paths.root))
         reason = f"set-up {job.failure(status)} (log: {log})"
-        unpushed = setup_failures.find_unpushed_submodule(job.read_tail())
+        unpushed = box_needs.find_unpushed_submodule(job.read_tail())
         if unpushed is None:
             return FailedSetUp(reason, f"less {log}")
         step = unpushed.push_command(work.task) if work is not None and work.task is not None else f"less {log}"

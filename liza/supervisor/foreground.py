@@ -26,6 +26,7 @@ from liza.landing.sync_request import sync_request
 from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import State, SupervisorExit
+from liza.model.narration import LIZA
 from liza.model.paths import role_of
 from liza.model.statuses import GoalStatus
 from liza.programs.presets.preset import Preset
@@ -46,7 +47,6 @@ from liza.supervisor.supervisor_exits import (
 from liza.system import processes
 from liza.system.locks import Lock
 from liza.system.signal_repeats import Repeats
-from liza.tasks.rules.narration import LIZA
 from liza.tasks.rules.planning import find_stalled_tasks, is_crew_done, is_task_over
 
 PrintLine = Callable[[str, str], None]

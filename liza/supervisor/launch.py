@@ -25,10 +25,10 @@ from liza.git.git_config import git_dirs
 from liza.git.rules.slot_states import slot_variables
 from liza.git.runner import FALLBACK_IDENTITY
 from liza.guards import guard_files
-from liza.merging import epic_branches
 from liza.model import permissions
 from liza.model.errors import NotOwner, Refused
 from liza.model.model import Config, State
+from liza.model.narration import Detail
 from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.paths import BoxPaths, agent_of, session_committer
 from liza.model.statuses import WorkKind
@@ -43,15 +43,15 @@ from liza.programs.session import _session_socket, private_state, session_proces
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
-from liza.project import command_box
-from liza.project.command_box import BoxUse, CommandBox, build_box
+from liza.project import commands
+from liza.project.commands import BoxUse, CommandBox, build_box
 from liza.supervisor.conversation import ConversationFinder
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import atomic, boxed_calls, crash_points, processes, untrusted_files
 from liza.system.liza_path import liza_path, sidecar_argv
+from liza.tasks import epic_branches
 from liza.tasks.rules import claims
 from liza.tasks.rules.conversations import ContinueConversation, NewConversation
-from liza.tasks.rules.narration import Detail
 from liza.usage.account_choice import AccountChooser, SessionAccount
 from liza.usage.run_account import account_of, config_dir_of
 
@@ -352,15 +352,15 @@ class Launcher:
     def open_set_up_box(self, set_up: SetUpDue) -> CommandBox | None:
         """Return the box of the set-up of a slot, None without confinement. Raises Missing, GitFailed, OSError."""
         config, git = self.crew.board.read().config, self.crew.worktrees.slot_git(set_up.slot)
-        command_box.begin_set_up(self.crew.paths, git, config)
-        return command_box.open_box(self.crew.paths, git, config)
+        commands.begin_set_up(self.crew.paths, git, config)
+        return commands.open_box(self.crew.paths, git, config)
 
     def mark_set_up_done(self, slot: str) -> None:
         """Record that the set-up command succeeded in ``slot``."""
         config = self.crew.board.read().config
         if config.sandbox_setup:
             git = self.crew.worktrees.slot_git(slot)
-            command_box.end_set_up(self.crew.paths, git, config)
+            commands.end_set_up(self.crew.paths, git, config)
             slot_setup.mark_setup_done(self.crew.paths.root, git, config)
 
     def run_record(self, state: State, work: CurrentWork, worktree: Path) -> RunRecord:

@@ -24,6 +24,7 @@ from liza.landing.branch_backup import BranchPusher
 from liza.model.backoff import backoff
 from liza.model.errors import LizaError, Refused, TakenMeanwhile
 from liza.model.model import State
+from liza.model.narration import LIZA, Detail, find_news
 from liza.model.rests import ClockWatch
 from liza.model.task_groups import held_tasks
 from liza.model.value_classes import Value
@@ -39,7 +40,6 @@ from liza.supervisor.rules.decide import decide
 from liza.supervisor.situation import gather_situation
 from liza.system import wake_up
 from liza.tasks import dead_claims, run_commits
-from liza.tasks.rules.narration import LIZA, Detail, find_news
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
 from liza.usage import costs

@@ -19,6 +19,7 @@ from liza.crew.crew import Crew
 from liza.crew.recorder import record_at_exit
 from liza.model.errors import LizaError, LockTimeout, Refused
 from liza.model.model import Config, SupervisorExit
+from liza.model.narration import Detail
 from liza.model.paths import parse_agent_id, role_of
 from liza.model.statuses import AgentStatus
 from liza.model.value_classes import Value, replace
@@ -34,7 +35,6 @@ from liza.system import crash_points, wake_up
 from liza.system.locks import Lock
 from liza.system.signal_repeats import Repeats
 from liza.tasks.rules import claims
-from liza.tasks.rules.narration import Detail
 from liza.text.redaction import redact
 
 LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment

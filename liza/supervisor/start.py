@@ -22,6 +22,7 @@ from liza.crew.crew import Crew
 from liza.git import integration_tip
 from liza.model.errors import LizaError, Refused, UsageError, read_last_message
 from liza.model.model import Config
+from liza.model.narration import LIZA
 from liza.model.paths import role_of
 from liza.model.value_classes import Value
 from liza.programs.presets import acp_session, preset_table
@@ -33,7 +34,6 @@ from liza.supervisor.feed import Feed, PrintTimedLine
 from liza.supervisor.foreground import PrintLine
 from liza.system import wake_up
 from liza.tasks import draft_specs
-from liza.tasks.rules.narration import LIZA
 from liza.tasks.rules.planning import is_crew_done
 
 __all__ = ["UpOptions", "check_programs", "parse_coders", "parse_programs", "up"]

@@ -12,6 +12,7 @@ from liza.crew.crew import Crew
 from liza.git import hiding
 from liza.git.runner import Git
 from liza.model.model import State
+from liza.model.narration import Detail
 from liza.model.owned_work import CurrentWork
 from liza.model.value_classes import Value
 from liza.programs.hooks import hook_install as hooks
@@ -20,7 +21,6 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.system import crash_points
 from liza.system.liza_path import liza_path
-from liza.tasks.rules.narration import Detail
 
 
 class LaunchInputs(Value):

@@ -1,4 +1,4 @@
-"""claim: take a task in two phases, so that a claimed task always has its worktree."""
+"""claim: take a task in two phases, so that a claimed task always has its worktree, or take a review."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from datetime import datetime
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.result import Result
+from liza.crew.result import Result, make_result
 from liza.git import slot_setup
-from liza.merging import epic_branches
 from liza.model.errors import LizaError, Refused, TakenMeanwhile
 from liza.model.model import State, Status
 from liza.model.paths import check_task_id as checked_task_id
@@ -18,13 +17,12 @@ from liza.model.task_groups import held_tasks
 from liza.model.value_classes import Value, replace
 from liza.system import crash_points, processes
 from liza.system.locks import Lock
-from liza.tasks import archived_tasks, dead_claims
-from liza.tasks.claim_review import claim_review
+from liza.tasks import archived_tasks, dead_claims, epic_branches
 from liza.tasks.dead_claims import release_orphan_slot
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.left_work import describe_left_work
-from liza.tasks.rules import claims, picking
+from liza.tasks.rules import claims, picking, reviews
 from liza.tasks.rules.picking import Evidence, Pick
+from liza.tasks.run_commits import describe_left_work
 from liza.text.times import format_time
 from liza.usage.costs import record_unconcluded_usage
 
@@ -183,3 +181,40 @@ def _undo(crew: Crew, agent: str, reserved: TaskClaim, *, give_back: bool) -> No
 
 def _format_time(when: datetime | None) -> str | None:
     return format_time(when) if when else None
+
+
+def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next: bool = False) -> Result:
+    """Claim a review and check its commit out in the reviewer's own worktree. Raises Refused.
+
+    ``or_next``: if another agent has taken the review meanwhile, take the next one; raises TakenMeanwhile if there is
+    none. That is so without ``task_id``, too.
+    """
+    before = crew.board.read()
+    if task_id is not None and before.task(task_id) is None:
+        archived_tasks.refuse_archived(crew.paths, before, [task_id])
+    evidence = gather_evidence(crew, before)
+    now = crew.clock.now()
+    chosen = task_id
+    if chosen is None:
+        pick = picking.pick_review(before, agent, evidence)
+        if not isinstance(pick, Pick):
+            raise Refused(f"{agent} cannot claim a review: {pick.why}", "liza task list")
+        chosen, or_next = pick.task.id, True
+    with crew.change(agent, "claim review", chosen) as tx:
+        state = claims.ensure_agent(tx.state, agent)
+        if or_next:
+            tx.task = chosen = _reviewable_now(state, chosen, agent, evidence)
+        tx.state, run = reviews.claim_review(state, chosen, agent, now, evidence)
+    task = claims.get_task(tx.state, chosen)
+    assert task.review_commit is not None
+    crew.worktrees.detach(agent, task.review_commit, run)
+    worktree = str(crew.paths.slot(agent))
+    result = make_result(tx.before, tx.state, chosen, shlex.join(["cd", worktree]), run=run, worktree=worktree)
+    return replace(result, message=f'{result.message}; then: liza verdict approve "…", or: liza verdict reject "…"')
+
+
+def _reviewable_now(state: State, wanted: str, agent: str, evidence: Evidence) -> str:
+    chosen = picking.reviewable_now(state, wanted, agent, evidence)
+    if chosen is None:
+        raise TakenMeanwhile(f"{agent} cannot review {wanted}: it is taken, and there is no other", "liza task list")
+    return chosen

@@ -1,4 +1,4 @@
-"""diff: show the changes of a task against the branch it is merged into."""
+"""diff, path: show the changes of a task against the branch it is merged into; return its worktree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from liza.git import integration_tip, merges
 from liza.git.runner import Git
 from liza.model.errors import Refused
 from liza.model.model import State, Status, Task
-from liza.model.paths import branch_of
+from liza.model.paths import branch_of, check_task_id
 from liza.model.paths import check_task_id as checked_id
 from liza.model.state_words import describe_task
 from liza.model.targets import target_branch
@@ -85,3 +85,14 @@ def _diff_row(
         "comments": [fields_of(comment) for comment in task.review_comments],
         "diff": text,
     }
+
+
+def find_worktree(crew: Crew, task_id: str) -> str:
+    """Return the path of the link to a task's worktree. Raises UnknownId, Refused if the task has no worktree."""
+    state = archived_tasks.with_archived(crew.paths, crew.board.read(), check_task_id(task_id))
+    task, link = claims.get_task(state, task_id), crew.paths.task_link(task_id)
+    if link.is_dir():
+        return str(link)
+    if task.worktree is None:
+        raise Refused(f"{describe_task(task_id, task.status)}: it has no worktree", f"liza task show {task_id}")
+    raise Refused(f"the worktree of {task_id} is not complete", "liza doctor --fix")

@@ -8,12 +8,12 @@ from pathlib import PurePosixPath
 
 from liza.crew.crew import Crew
 from liza.model.model import State, Status, Task
+from liza.model.narration import LIZA
 from liza.model.task_groups import is_incomplete
 from liza.model.transitions import Invocation
-from liza.tasks.rules import backlog, drafts
+from liza.tasks.rules import backlog, unclaimable
 from liza.tasks.rules.backlog import LIZA_SPECS, MissingField
-from liza.tasks.rules.drafts import MissingParts
-from liza.tasks.rules.narration import LIZA
+from liza.tasks.rules.unclaimable import MissingParts
 
 
 def find_incomplete_drafts(crew: Crew, state: State) -> dict[str, MissingParts]:
@@ -57,10 +57,10 @@ def release_drafts(crew: Crew) -> tuple[str, ...]:
     if not any(is_incomplete(task) for task in state.tasks):
         return ()
     missing = find_incomplete_drafts(crew, state)
-    if drafts.release_complete_drafts(state, state, missing, _invocation(crew)) is state:
+    if unclaimable.release_complete_drafts(state, state, missing, _invocation(crew)) is state:
         return ()
     with crew.change(LIZA, "ready") as tx:
-        tx.state = drafts.release_complete_drafts(tx.state, state, missing, _invocation(crew))
+        tx.state = unclaimable.release_complete_drafts(tx.state, state, missing, _invocation(crew))
     former_drafts = {task.id for task in tx.before.tasks if task.status is Status.DRAFT}
     released = [task for task in tx.state.tasks if task.id in former_drafts and task.status is Status.UNCLAIMED]
     branch = tx.state.config.integration_branch

@@ -1,4 +1,4 @@
-"""edit: edit a copy of the board in an editor; check it and merge it under the lock, as visudo does."""
+"""edit, lock: change the board by hand, in an editor, as a text or by a command; the changes are checked."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
+from liza.board import revision_journal
 from liza.board.text import document
 from liza.board.text.document import Document
 from liza.config import confirmed_settings
 from liza.config.rules import settings
-from liza.crew.caller import require_person
+from liza.crew.caller import RunCaller, identify_caller, require_person
 from liza.crew.crew import Crew
-from liza.crew.result import Result
-from liza.model.errors import BoardUnreadable, LizaError, Missing, Refused, UsageError
+from liza.crew.result import Result, make_result
+from liza.git import board_history
+from liza.model import invariants
+from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, Missing, Refused, UsageError
 from liza.model.model import Config, SpecChange
-from liza.model.value_classes import replace
+from liza.model.value_classes import Value, replace
+from liza.system.foreground_command import run_command
+from liza.system.locks import Lock
 from liza.tasks.draft_specs import find_existing_specs
-from liza.tasks.rules import goal_text
+from liza.tasks.rules import edits
+from liza.tasks.rules.edits import Editor, apply_edit
 from liza.text.redaction import describe_secrets
 
 _COPY, _BASE, _GOAL_COPY = "state.yaml", "base.yaml", "goal.txt"
@@ -138,9 +147,9 @@ def edit_goal(crew: Crew) -> Result:
     goal = crew.board.read().goal
     with tempfile.TemporaryDirectory(prefix="liza-edit-") as directory:
         path = Path(directory) / _GOAL_COPY
-        path.write_text(goal_text.format_goal(goal))
+        path.write_text(edits.format_goal(goal))
         _open_editor(path, "liza edit --goal")
-        description, spec = goal_text.parse_goal(path.read_text())
+        description, spec = edits.parse_goal(path.read_text())
     if (description, spec) == (goal.description, goal.spec_ref):
         return Result("unchanged", None, None, "liza status")
     if spec != goal.spec_ref and not find_existing_specs(crew, [spec]):
@@ -150,7 +159,7 @@ def edit_goal(crew: Crew) -> Result:
     with crew.change(by, "edit goal") as tx:
         # Another change of the goal, such as its status, stays.
         edited = replace(tx.state.goal, description=description, spec_ref=spec)
-        tx.state = replace(tx.state, goal=goal_text.note_edit(tx.state.goal, edited, by, crew.clock.now()))
+        tx.state = replace(tx.state, goal=edits.note_edit(tx.state.goal, edited, by, crew.clock.now()))
         if spec != goal.spec_ref:
             tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
     details, remarks = {"description": description, "spec_ref": spec}, _remarks(goal.description, description)
@@ -234,3 +243,97 @@ def _conflict_error(key: EntryKey, mine: str, now: str) -> Refused:
         f"{name} was changed by another process meanwhile; nothing was written.\nyours:\n{mine}now:\n{now}".rstrip(),
         "liza edit",
     )
+
+
+MAX_AGE = 1000
+"""Revisions for which the board that a text was made from is searched."""
+_TEXT_NAME = "the text on stdin"
+
+
+def hand_in(crew: Crew, text: str) -> Result:
+    """Merge the changes of a text of the board: a person's, or those that the calling run could make by verbs.
+
+    Its key ``revision`` says from which board it was made. Raises Refused that names the key, UsageError,
+    BoardUnreadable, BoardInconsistent, GitFailed; then nothing was written.
+    """
+    caller = identify_caller(crew)
+    typed = document.load_state(text, _TEXT_NAME)
+    base = _find_base(crew, typed.revision)
+    if isinstance(caller, RunCaller):
+        editor = Editor(caller.run, caller.task, crew.clock.now())
+        base_state = document.load_state(base)
+        with crew.change(caller.run, "edit", caller.task) as tx:
+            tx.state = apply_edit(base_state, typed, tx.before, editor)
+        return make_result(tx.before, tx.state, caller.task, "continue your task", revision=tx.state.revision)
+    before = crew.board.read()
+    apply_person_edit(crew, caller, base, text)
+    after = crew.board.read()
+    return make_result(before, after, None, "liza status", revision=after.revision)
+
+
+def _find_base(crew: Crew, revision: int) -> str:
+    """Return the board of a revision, from board, spool or history. Raises Refused, UsageError, GitFailed."""
+    text = crew.board.read_text()
+    newest = document.load_state(text).revision
+    if revision == newest:
+        return text
+    if revision > newest:
+        raise UsageError(f"there is no revision {revision} of the board: the newest is {newest}", "liza edit --print")
+    for number, spooled in crew.board.spool.rebuild_texts():
+        if number == revision:
+            return spooled
+    limit = newest - revision + 1
+    for entry in board_history.list_revisions(crew.git, None, limit) if limit <= MAX_AGE else ():
+        if entry.revision == revision:
+            return board_history.read_board_at(crew.git, entry.commit)
+    raise Refused(f"the board of revision {revision} is too old to merge: the newest is {newest}", "liza edit --print")
+
+
+MAX_SHOWN = 3
+_OUTSIDE_PREFIX = "changed outside liza: "
+
+
+class LockedRun(Value):
+    """Exit status of a command that ran with the lock, and the first new error of the board, if any."""
+
+    exit_status: int
+    board_error: LizaError | None = None
+
+
+def lock(crew: Crew, command: Sequence[str]) -> LockedRun:
+    """Run ``command`` with the board's lock held; the exit status is 128 + n if signal n killed it.
+
+    Its changes count as an edit from outside: they are kept and checked. Raises LockTimeout, Missing, Refused inside a
+    session.
+    """
+    require_person(crew, planner=False)
+    with suppress(BoardInconsistent):
+        # Reading records earlier edits from outside first, so that they are not attributed to this command.
+        crew.board.read()
+    before = revision_journal.highest_revision(crew.paths.journal)
+    with Lock(crew.paths.state_lock):
+        status = run_command(command)
+    return LockedRun(status, _find_damage(crew, before))
+
+
+def _find_damage(crew: Crew, before: int) -> LizaError | None:
+    """Return the errors that are new since revision ``before``.
+
+    They are read from the journal, because another process may have checked the board first.
+    """
+    try:
+        state = crew.board.read()
+        crew.log_board_alerts()
+        records = takewhile(
+            lambda record: record.revision > before, revision_journal.iter_newest_first(crew.paths.journal)
+        )
+        alerts = [alert.removeprefix(_OUTSIDE_PREFIX) for record in records for alert in record.alerts]
+    except LizaError as error:
+        return error
+    if not alerts:
+        return None
+    shown = alerts[:MAX_SHOWN] + [f"and {len(alerts) - MAX_SHOWN} more"] * (len(alerts) > MAX_SHOWN)
+    is_broken = not {str(violation) for violation in invariants.check_board(state)}.isdisjoint(alerts)
+    rules = "a rule" if len(alerts) == 1 else f"{len(alerts)} rules"
+    message = f"the changes of the command are kept, and break {rules} that held before:"
+    return BoardInconsistent("\n    ".join([message, *shown]), "liza edit" if is_broken else "liza history -p")

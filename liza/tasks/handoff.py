@@ -1,11 +1,11 @@
-"""handoff: the context is full; the work continues in a fresh session. A planner ends with it too."""
+"""handoff, exit: end a session. The work continues in a fresh one if the context is full."""
 
 from __future__ import annotations
 
 from liza.crew.caller import RunCaller, identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.model.errors import UsageError
+from liza.model.errors import Refused, UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import AlignmentNote, Handoff, State
 from liza.model.owned_work import require_planner
@@ -16,7 +16,7 @@ from liza.model.transitions import has_done
 from liza.model.value_classes import replace
 from liza.tasks import run_commits
 from liza.tasks.rules import claims, coding, planning, reviews
-from liza.tasks.rules.retrospective import SprintEnd
+from liza.tasks.rules.planning import SprintEnd
 from liza.usage import costs
 
 RESTART_STEP = "stop now: a fresh session continues"
@@ -117,3 +117,14 @@ def _hand_off_planning(crew: Crew, caller: RunCaller, request: HandoffRequest) -
             tx.state = replace(ended, goal=replace(ended.goal, alignment_history=notes))
     record_run_result(crew, caller.run, "0" if request.done else "42")
     return make_result(tx.before, tx.state, None, "stop now" if request.done else RESTART_STEP)
+
+
+def exit_run(crew: Crew, word: str) -> Result:
+    """Set the closing code of this run: 0 (look for more), 1 (failed) or 42 (start again). Raises UsageError,
+    Refused."""
+    caller = identify_run(crew)
+    directory = crew.run_dir(caller.run)
+    if not directory.exists():
+        raise Refused(f"{caller.run} has no session", "liza agents")
+    directory.set_closing_code(word)
+    return Result("changed", caller.task, None, "end the process now")

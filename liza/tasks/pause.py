@@ -49,6 +49,12 @@ def asks_root_cause(crew: Crew) -> str | None:
     return next(map(breaker_trips.describe_trip, breaker_trips.signals_of_trips(crew.board.read()).values()), None)
 
 
+def resolve_trips(crew: Crew, root_cause: str) -> Result:
+    """Resolve all open trips of the circuit breaker, as ``breaker.resolve`` does; the result says who goes on."""
+    result = breaker.resolve(crew, root_cause)
+    return next_steps.with_next_step(result, next_steps.find_next_step(crew, crew.board.read(), "the crew continues"))
+
+
 def resume(crew: Crew, root_cause: str | None = None) -> Result:
     """Clear PAUSE, CHECKPOINT and ABORT, and count planning rounds anew; unchanged if none is set.
 

@@ -16,9 +16,8 @@ from liza.model.paths import branch_of
 from liza.model.targets import target_branch
 from liza.model.value_classes import replace
 from liza.tasks import run_commits
-from liza.tasks.rules import claims, coding, submitted_files
-from liza.tasks.rules.coding import SubmittedWork
-from liza.tasks.rules.submitted_files import SubmittedFiles
+from liza.tasks.rules import claims, coding
+from liza.tasks.rules.coding import SubmittedFiles, SubmittedWork
 
 NEXT_STEP = "stop now: a reviewer continues"
 _GITLINK = "160000"  # mode of an entry that is a commit of another repository
@@ -49,7 +48,7 @@ def submit(crew: Crew) -> Result:
     step = NEXT_STEP if crew.run_dir(caller.run).exists() else MANUAL_NEXT_STEP.format(task=task_id)
     outside = dict(work.outside_scope)
     result = make_result(tx.before, tx.state, task_id, step, commit=work.head, outside_scope=outside)
-    lines = (result.message, submitted_files.describe_outside(outside))
+    lines = (result.message, coding.describe_outside(outside))
     return replace(result, message="\n".join(line for line in lines if line))
 
 
@@ -108,8 +107,8 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
         and has_branch
         and git.out("rev-list", "--count", "-n1", head, "--not", own, target) != "0",
         related=base is not None,
-        no_work=submitted_files.find_no_work(files, task.scope),
-        outside_scope=submitted_files.count_outside(files, task.scope),
+        no_work=coding.find_no_work(files, task.scope),
+        outside_scope=coding.count_outside(files, task.scope),
     )
 
 
@@ -131,7 +130,7 @@ def _submitted_files(git: Git, head: str, base: str) -> SubmittedFiles:
         repositories=tuple(name for name in links if name not in named),
         briefs=tuple(empty.intersection(hiding.list_bound_files(git))) if empty else (),
     )
-    if not submitted_files.needs_directories(files):
+    if not coding.needs_directories(files):
         return files
     return replace(files, directories=frozenset(git.names("ls-tree", "-r", "-d", "-z", "--name-only", base)))
 

@@ -1,29 +1,29 @@
-"""task add · edit · unblock · supersede · drop · release: change tasks, for planners and people."""
+"""task add · edit · unblock · supersede · drop · release, start: change tasks, for planners and people."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from liza.board.task_file import load_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git import merge_refs, merges, ref_names
-from liza.merging import epic_branches, merge_lock
+from liza.git import local_files, merge_refs, merges, ref_names
 from liza.model import targets
 from liza.model.errors import Refused, UnknownId, UsageError
 from liza.model.model import State, Status, Task
+from liza.model.narration import verdict_command
 from liza.model.paths import branch_of, check_task_id, is_person
 from liza.model.session_ends import StopReason
 from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
 from liza.programs.session import session_process
-from liza.system import processes
-from liza.tasks import archive, archived_tasks, draft_specs, next_steps, task_branches
+from liza.system import atomic, processes
+from liza.tasks import archive, archived_tasks, draft_specs, epic_branches, next_steps, task_branches
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.next_steps import NextStep
-from liza.tasks.rules import backlog, claims, review_alarms, reviews
+from liza.tasks.rules import backlog, claims, reviews
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.unclaimable import failed_by_every_coder, waits_for_coder_text
 
@@ -33,6 +33,10 @@ _FIELD_ALIASES = {
     "spec": "spec_ref",
     "depends": "depends_on",
 }
+
+
+RecoverMerge = Callable[[Crew, str, str], None]
+"""Recover the merge of a task if its merger has died. Arguments: the crew, who asks, the task."""
 
 
 def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
@@ -204,9 +208,9 @@ def _who_continues(crew: Crew, state: State, task: Task) -> NextStep:
     """Return who goes on with a task whose question is answered: a coder, a reviewer, or a person who reviews."""
     if task.status is not Status.READY_FOR_REVIEW:
         return next_steps.find_next_step(crew, state, "a coder continues it", "coder")
-    if review_alarms.persons_review(state) and any(map(crew.is_supervised, state.agents)):
-        return NextStep("it waits for your verdict", review_alarms.verdict_command(task.id))
-    return next_steps.find_next_step(crew, state, "a reviewer reviews it again", review_alarms.REVIEWER)
+    if reviews.persons_review(state) and any(map(crew.is_supervised, state.agents)):
+        return NextStep("it waits for your verdict", verdict_command(task.id))
+    return next_steps.find_next_step(crew, state, "a reviewer reviews it again", reviews.REVIEWER)
 
 
 class Successors(Value):
@@ -216,7 +220,7 @@ class Successors(Value):
     existing: tuple[str, ...] = ()
 
 
-def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> Result:
+def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str, recover_merge: RecoverMerge) -> Result:
     """Replace a task by others; its work is saved. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in by_tasks.new if task.spec_ref])
@@ -225,7 +229,7 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> R
     context = _with_targets(crew, by_tasks.new, context)
     state = crew.board.read()
     archived_tasks.refuse_archived(crew.paths, state, [task_id])
-    _recover_if_dead(crew, by, task_id)
+    _recover_if_dead(crew, by, task_id, recover_merge)
     if by_tasks.new:
         archived_tasks.refuse_damaged(crew.paths, state)
     _find_archived(crew, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
@@ -237,11 +241,11 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> R
     return make_result(tx.before, tx.state, task_id, "liza status")
 
 
-def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Result:
+def drop(crew: Crew, task_id: str, why: str, dependants: str | None, recover_merge: RecoverMerge) -> Result:
     """Abandon a task; its work is saved. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
     archived_tasks.refuse_archived(crew.paths, crew.board.read(), [task_id])
-    _recover_if_dead(crew, by, task_id)
+    _recover_if_dead(crew, by, task_id, recover_merge)
     with crew.change(by, "drop", task_id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, detail=why or None)
         tx.state = backlog.drop(tx.state, task_id, invocation, dependants)
@@ -250,10 +254,10 @@ def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Result:
     return make_result(tx.before, tx.state, task_id, "liza status")
 
 
-def _recover_if_dead(crew: Crew, by: str, task_id: str) -> None:
+def _recover_if_dead(crew: Crew, by: str, task_id: str, recover_merge: RecoverMerge) -> None:
     """Recover the merge of the task if its merger has died."""
     if claims.get_task(crew.board.read(), task_id).merging is not None:
-        merge_lock.recover_if_dead(crew, by, task_id)
+        recover_merge(crew, by, task_id)
 
 
 def release(crew: Crew, task_id: str) -> Result:
@@ -338,3 +342,54 @@ def _check_target(crew: Crew, branch: str, by: str) -> None:
             f"{branch} has no commit in common with integration", f"git log {ref_names.type_revision(crew.git, branch)}"
         )
     crew.git.run("update-ref", merges.last_tip_ref(branch), tip, "", codes=(0, 128))
+
+
+def add_sentence_task(crew: Crew, text: str) -> Result:
+    """Add the task of a sentence, with its document below .liza/specs; or return the open task of the same sentence.
+
+    The document is written before the task is added: a command that was killed in between can be repeated. Raises
+    UsageError, Refused, GitFailed.
+    """
+    require_person(crew, planner=False)
+    sentence = backlog.check_sentence(text)
+    state = crew.board.read()
+    existing = backlog.find_open_task(state, sentence)
+    if existing is not None:
+        result = make_result(state, state, existing.id, "liza status")
+        return Result(result.result, existing.id, existing.status.value, result.next, message=f"{existing.id}: open")
+    task_id = backlog.choose_task_id(sentence, _TakenIds(crew))
+    path = crew.paths.root / backlog.sentence_spec_path(task_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, backlog.compose_sentence_spec(sentence).encode(), 0o644)
+    return add(crew, (backlog.sentence_fields(task_id, sentence),))
+
+
+def refuse_new_copies(crew: Crew, names: Sequence[str]) -> None:
+    """Raise Refused if a crew that exists does not copy these files yet. Its hint keeps the files that it copies.
+
+    A command that is repeated names the same files again, and goes on.
+    """
+    copied = crew.board.read().config.sandbox_copy
+    new = [name for name in dict.fromkeys(names) if name not in copied]
+    if new:
+        raise Refused(
+            f"{crew.paths.root} has a crew already, which does not copy {', '.join(new)}: --copy is for a new crew",
+            local_files.copy_command(copied, new),
+        )
+
+
+class _TakenIds:
+    """The ids that a new task cannot have: of a task, of an archived one, of a branch, of a document."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew, self._state = crew, crew.board.read()
+
+    def __contains__(self, task_id: object) -> bool:
+        name = str(task_id)
+        outcomes: dict[str, Status] = archived_tasks.find_outcomes(self._crew.paths, self._state, (name,))
+        return (
+            self._state.task(name) is not None
+            or name in outcomes
+            or (self._crew.paths.root / backlog.sentence_spec_path(name)).exists()
+            or self._crew.git.find_commit(f"refs/heads/{branch_of(name)}") is not None
+        )

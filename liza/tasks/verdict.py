@@ -16,7 +16,7 @@ from liza.model.paths import role_of
 from liza.model.value_classes import Value
 from liza.tasks import archived_tasks, next_steps
 from liza.tasks.next_steps import NextStep
-from liza.tasks.rules import claims, line_comments, reviews
+from liza.tasks.rules import claims, reviews
 from liza.text.suggestions import did_you_mean
 
 
@@ -76,12 +76,12 @@ def _quote_lines(crew: Crew, comments: Sequence[tuple[str, str]], commit: str) -
     if not comments:
         return ()
 
-    line_comments.check_comments(comments)
+    reviews.check_comments(comments)
     quoted = []
     for location, text in comments:
-        path, _ = line_comments.parse_location(location)
-        data = _read_file(crew, commit, path, line_comments.MAX_FILE)
-        quoted.append(line_comments.quote_comment(location, text, commit, data))
+        path, _ = reviews.parse_location(location)
+        data = _read_file(crew, commit, path, reviews.MAX_FILE)
+        quoted.append(reviews.quote_comment(location, text, commit, data))
     return tuple(quoted)
 
 

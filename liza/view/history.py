@@ -17,10 +17,10 @@ from liza.crew.recorder import read_conflict, record_if_unsupervised
 from liza.git import board_history as recorded
 from liza.model.errors import LizaError
 from liza.model.model import State
+from liza.model.narration import NewsItem, find_news, recall_news
 from liza.model.paths import check_task_id as checked_id
 from liza.model.value_classes import Value, replace
 from liza.tasks import archived_tasks
-from liza.tasks.rules.narration import NewsItem, find_news, recall_news
 from liza.text.times import format_time
 
 

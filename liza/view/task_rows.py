@@ -8,7 +8,7 @@ from typing import Any
 from liza.board import archive_files
 from liza.board.archive_files import ArchivedEntry
 from liza.crew.crew import Crew
-from liza.merging.rules.queue_rows import queue_rows
+from liza.merging.rules.merge_queue import queue_rows
 from liza.model import merge_failures
 from liza.model.errors import LizaError, NotRegularFile, UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task

@@ -1058,7 +1058,7 @@ TABLE: dict[str, Defence] = {
     ),
     "recovered mergers": Defence(
         "what a dead merger left is settled before anything else is merged",
-        {"liza.merging.dead_mergers:recover_dead_merger": gives(None)},
+        {"liza.merging.merge_lock:recover_dead_merger": gives(None)},
         (
             f"{FAILURES}test_a_green_result_recorded_in_one_place_merges_nothing",
             f"{FAILURES}test_candidate_written_onto_the_board_is_tested_before_its_offer",
@@ -1076,7 +1076,7 @@ TABLE: dict[str, Defence] = {
     ),
     "no checkout in the environment": Defence(
         "an environment that imports the checkout itself is not used",
-        {"liza.project.environments:find_checkout_links": gives(())},
+        {"liza.project.detect:find_checkout_links": gives(())},
         (
             f"{PROOF}test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_checkout_in_it_does_not",
             f"{PROOF}test_each_way_to_install_a_checkout_is_found[egg-link]",
@@ -1154,7 +1154,7 @@ TABLE: dict[str, Defence] = {
     ),
     "recorded green": Defence(
         "a candidate is published, and MERGED after a crash, only if its green result was recorded in both places",
-        {"liza.merging.dead_mergers:_is_recorded_tested": gives(True)},
+        {"liza.merging.merge_lock:_is_recorded_tested": gives(True)},
         (
             f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
             f"{FAILURES}test_a_green_result_recorded_in_one_place_merges_nothing",
@@ -1225,7 +1225,7 @@ TABLE: dict[str, Defence] = {
     ),
     "genuine batches": Defence(
         "a batch that an agent wrote onto the board and into the refs is not published",
-        {"liza.merging.dead_mergers:_is_genuine": gives(True)},
+        {"liza.merging.merge_lock:_is_genuine": gives(True)},
         (f"{BATCHES}test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published[tip]",),
     ),
     "foreign servers": Defence(
@@ -1417,7 +1417,7 @@ TABLE: dict[str, Defence] = {
     ),
     "repeated reports": Defence(
         "one agent cannot stop the crew by repeating a report",
-        {"liza.breaker.rules.watched_events:normalize_text": _counts_repeated_texts},
+        {"liza.breaker.rules.breaker_patterns:normalize_text": _counts_repeated_texts},
         (f"{BREAKER}test_a_pattern_trips_at_its_threshold_and_not_below[one run that repeats itself]",),
     ),
     "session in a slot": Defence(
@@ -1427,7 +1427,7 @@ TABLE: dict[str, Defence] = {
     ),
     "time of a preference": Defence(
         "a task that is kept for one agent goes to others after a while",
-        {"liza.tasks.rules.routing:PREFERENCE_SECONDS": lambda was: 1_000_000},
+        {"liza.tasks.rules.work_record:PREFERENCE_SECONDS": lambda was: 1_000_000},
         (f"{ROUTING}test_task_is_reserved_for_the_best_coder_for_a_time",),
     ),
     "preference for the present": Defence(
@@ -1437,7 +1437,7 @@ TABLE: dict[str, Defence] = {
     ),
     "red branch": Defence(
         "a cause outside of all tasks is charged to one task at most",
-        {"liza.merging.rules.batch_search:last_blamed": gives(None)},
+        {"liza.merging.rules.merge_queue:last_blamed": gives(None)},
         (f"{FAILURES}test_an_outside_cause_is_charged_to_one_task_at_most",),
     ),
     "planning rounds": Defence(
@@ -1510,7 +1510,7 @@ TABLE: dict[str, Defence] = {
     ),
     "no environments submitted": Defence(
         "a virtual environment in a commit is not merged",
-        {"liza.tasks.rules.submitted_files:find_no_work": gives(None)},
+        {"liza.tasks.rules.coding:find_no_work": gives(None)},
         (f"{UNTRACKED}test_a_submission_with_an_environment_is_refused_and_its_hint_leads_out",),
     ),
     "submodules of the slot": Defence(

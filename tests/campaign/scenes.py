@@ -10,10 +10,11 @@ from pathlib import Path
 
 from liza.crew.crew import Crew as Verbs
 from liza.crew.crew import open_crew
+from liza.merging.merge_lock import recover_if_dead
 from liza.model.model import State
 from liza.system.clock import SystemClock
 from liza.tasks import claim, task
-from liza.tasks.claim_review import claim_review
+from liza.tasks.claim import claim_review
 from liza.tasks.rules.backlog import TaskFields
 from tests.conftest import git, worktree_of
 from tests.journeys.crews import Crew
@@ -94,7 +95,7 @@ def used_slot(crew: Crew) -> Scene:
     add(crew.root, "old", TASK)
     made = _work(crew.root, "old", "coder-2")
     (worktree_of(crew.root, "old") / "left.txt").write_text(DIRTY)
-    task.drop(fresh(crew.root), "old", "not wanted", None)
+    task.drop(fresh(crew.root), "old", "not wanted", None, recover_if_dead)
     return Scene(crew.root, _take("coder-1"), _take("coder-3", 4000), [made], {"left.txt": DIRTY})
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from liza.merging.merge_lock import recover_if_dead
 from liza.recovery.doctor import doctor
 from liza.system import processes
 from liza.tasks import claim, task
@@ -44,7 +45,7 @@ class Rounds:
     def new_tasks(self, number: int) -> None:
         """The old ones are dropped; now and then the slots are gone too, so that a claim makes a new one."""
         for one in filter(None, self.tasks):
-            task.drop(fresh(self.crew.root), one, "enough", None)
+            task.drop(fresh(self.crew.root), one, "enough", None, recover_if_dead)
         self.tasks, self.notes = (f"a-{number}", f"b-{number}"), {}
         add(self.crew.root, *self.tasks)
         if self.chance.random() < 0.7:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.recorder import record_history
+from liza.merging.merge_lock import recover_if_dead
 from liza.model.model import State
 from liza.model.paths import TASK_LINKS
 from liza.tasks import claim, task
@@ -91,7 +92,7 @@ def recorded_problems(crew: Crew) -> list[str]:
 def over(crew: Crew, task_id: str) -> None:
     """The task is dropped, and its slot free for the next one."""
     found = crew.task(task_id)
-    task.drop(fresh(crew.root), task_id, "the race is over", None)
+    task.drop(fresh(crew.root), task_id, "the race is over", None, recover_if_dead)
     fresh(crew.root).worktrees.release(str(found.worktree), task_id, str(found.run))
 
 

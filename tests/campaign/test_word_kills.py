@@ -16,10 +16,10 @@ from liza.crew.crew import find_crew
 from liza.model.value_classes import replace
 from liza.programs.session.run_directory import RunRecord
 from liza.recovery.recover import recover_crew
-from liza.tasks.block import BlockRequest, block
 from liza.tasks.claim import claim
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.handoff import HandoffRequest, handoff
+from liza.tasks.questions import BlockRequest, block
 from liza.tasks.rules.planning import claim_planning
 from liza.tasks.submit import submit
 from liza.tasks.verdict import verdict

@@ -9,7 +9,7 @@ import pytest
 
 from liza.config import confirmed_settings
 from liza.crew.crew import find_crew
-from liza.landing.accepted_origin import accept_origin, find_accepted_origin
+from liza.landing.accepted_origin import accept_origin, find_accepted_origin, record_first_origin
 from liza.landing.branch_backup import push_tasks
 from liza.landing.land_request import land_pr
 from liza.model.errors import LizaError, Refused, UsageError
@@ -109,7 +109,7 @@ def test_only_the_present_address_is_accepted_and_only_by_a_person(
 def test_init_accepts_the_origin_of_that_time_and_lost_pins_have_none(repo: Path, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "good.git")
     git(repo, "remote", "add", "origin", f"{tmp_path}/good.git")
-    init(repo, InitOptions(goal="Everything is there", no_test=True))
+    init(repo, InitOptions(goal="Everything is there", no_test=True), record_origin=record_first_origin)
     crew = find_crew(repo)
     assert find_accepted_origin(crew).address == f"{tmp_path}/good.git"
     confirmed_settings.create_pins(crew.paths)

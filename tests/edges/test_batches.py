@@ -15,6 +15,7 @@ from liza.cli import entry_points
 from liza.merging import gate_log
 from liza.merging import queue as queue_verbs
 from liza.merging.merge import merge
+from liza.merging.merge_lock import recover_if_dead
 from liza.model.errors import LizaError, Refused
 from liza.model.gates import GateOutcome, GateRun
 from liza.model.model import Gate, QueueSettings
@@ -66,7 +67,7 @@ def test_a_task_whose_merger_was_killed_can_be_held_and_dropped_at_once(crew: Me
         with pytest.raises(Refused, match="a is held"):
             queue_verbs.retry(crew.crew, "a")
     else:
-        drop(crew.crew, "a", "not wanted", None)
+        drop(crew.crew, "a", "not wanted", None, recover_if_dead)
         assert crew.status("a") == "ABANDONED"
     assert crew.task("a").merging is None
 

@@ -15,7 +15,7 @@ import pytest
 from liza.alarms import alarm_log
 from liza.board import signals
 from liza.breaker import breaker
-from liza.breaker.breaker_signals import check_breaker, clear_signals
+from liza.breaker.breaker import check_breaker, clear_signals
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.commands.breaker import format_breaker
 from liza.crew.crew import Crew

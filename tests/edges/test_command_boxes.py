@@ -17,7 +17,7 @@ from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.model.model import Config, Confinement, Network
 from liza.model.paths import Paths
-from liza.project import command_box, commands
+from liza.project import commands
 from liza.project.commands import CommandOutcome
 from tests.conftest import git, until
 
@@ -54,7 +54,7 @@ def run(place: Worktrees) -> Run:
         command: str, *, network: Network = Network.ON, shared: tuple[str, ...] = (), limit: float = 60
     ) -> CommandOutcome:
         settings = Config(confinement=Confinement.REQUIRED, network=network, shared=shared)
-        box = command_box.open_box(place.paths, slot_git, settings)
+        box = commands.open_box(place.paths, slot_git, settings)
         log = place.paths.root / ".liza" / "log" / "log"
         return commands.run_command(command, slot_git.directory, log, limit, place.paths.root, box=box)
 
@@ -99,7 +99,7 @@ def test_the_next_commit_in_a_slot_has_a_git_of_its_own(place: Worktrees, run: R
     (place.paths.root / "price.py").write_text("PRICE = 2\n")
     git(place.paths.root, "commit", "-q", "-a", "-m", "second")
     place.detach("merge", "main", "merge-t2")
-    command_box.renew_git(place.paths, place.slot_git("merge"), Config(confinement=Confinement.REQUIRED))
+    commands.renew_git(place.paths, place.slot_git("merge"), Config(confinement=Confinement.REQUIRED))
     assert _is_green(run("! git config shop.price && ! git rev-parse -q --verify v2 && git diff --exit-code main"))
 
 
@@ -111,7 +111,7 @@ def test_a_further_commit_of_a_proof_keeps_what_the_set_up_configured(place: Wor
     (place.paths.root / "price.py").write_text("PRICE = 2\n")
     git(place.paths.root, "commit", "-q", "-a", "-m", "second")
     slot_git.out("reset", "--quiet", "--hard", "main")
-    command_box.update_git(place.paths, slot_git, Config(confinement=Confinement.REQUIRED))
+    commands.update_git(place.paths, slot_git, Config(confinement=Confinement.REQUIRED))
     assert _is_green(
         run("git config shop.ready && git diff --exit-code HEAD && test $(git log --format=%s -1) = second")
     )
@@ -121,14 +121,14 @@ def test_a_further_commit_of_a_proof_keeps_what_the_set_up_configured(place: Wor
 def test_what_the_set_up_configured_lasts_until_it_runs_again(place: Worktrees, run: Run) -> None:
     slot_git, settings = place.slot_git("merge"), Config(confinement=Confinement.REQUIRED)
     hook = '"$(git rev-parse --git-common-dir)/hooks/pre-commit"'
-    command_box.begin_set_up(place.paths, slot_git, settings)
+    commands.begin_set_up(place.paths, slot_git, settings)
     assert _is_green(run(f"git config core.hooksPath .husky && git config shop.flag yes && echo exit > {hook}"))
-    command_box.end_set_up(place.paths, slot_git, settings)
+    commands.end_set_up(place.paths, slot_git, settings)
     assert _is_green(run("git config shop.test 1 && git config shop.flag no"))
-    command_box.renew_git(place.paths, slot_git, settings)
+    commands.renew_git(place.paths, slot_git, settings)
     asked = f'test $(git config core.hooksPath) = .husky && test "$(git config shop.flag)" = yes && test -x {hook}'
     assert _is_green(run(f"{asked} && ! git config shop.test"))
-    command_box.begin_set_up(place.paths, slot_git, settings)
+    commands.begin_set_up(place.paths, slot_git, settings)
     assert _is_green(run(f"! git config core.hooksPath && ! test -e {hook}"))
 
 
@@ -156,7 +156,7 @@ def test_what_a_command_started_is_over_with_it(place: Worktrees, run: Run, end:
 def test_a_command_whose_caller_was_killed_is_ended(place: Worktrees, tmp_path: Path) -> None:
     words = f"""
 from pathlib import Path
-from liza.project import command_box, commands
+from liza.project import commands
 from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.model.model import Config, Confinement
@@ -164,7 +164,7 @@ from liza.model.paths import Paths
 root = Path({str(place.paths.root)!r})
 place = Worktrees(Paths(root, Path({str(place.paths.slots)!r})), Git(root), "main")
 slot = place.slot_git("merge")
-box = command_box.open_box(place.paths, slot, Config(confinement=Confinement.REQUIRED))
+box = commands.open_box(place.paths, slot, Config(confinement=Confinement.REQUIRED))
 commands.run_command("touch began; setsid env -i {SLEEP}", slot.directory, root / ".liza/log/log", 60, root, box=box)
 """
     caller = subprocess.Popen([sys.executable, "-c", words])

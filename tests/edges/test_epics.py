@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from liza.landing.sync import sync
 from liza.merging import epics as epic_verbs
 from liza.merging.merge import merge
+from liza.merging.merge_lock import recover_if_dead
 from liza.model.errors import LizaError, Refused
 from liza.model.model import Epic, EpicMerge, EpicStep, Gate
 from liza.recovery.recover import recover_crew
@@ -82,7 +83,7 @@ def test_an_epic_lands_as_one_commit_with_the_list_of_its_tasks_when_all_of_them
     assert crew.merge() == ""
     assert (crew.status("a"), crew.status("b"), crew.tip()) == ("MERGED", "MERGED", before)
     assert (crew.files("epic/shop"), crew.epic()["state"]) == ({"a.txt", "b.txt"}, "open")
-    drop(crew.crew, "c", "not wanted", None)
+    drop(crew.crew, "c", "not wanted", None, recover_if_dead)
     assert crew.epic()["state"] == "to land"
     assert crew.merge() == ""
     assert crew.subjects() == ["Land the epic shop: 2 tasks"]
@@ -178,7 +179,7 @@ def test_an_epic_that_is_red_on_integration_does_not_land_and_gets_a_task(crew: 
     (mend,) = [task for task in crew.crew.board.read().tasks if task.id.startswith("mend-shop-")]
     assert "> the total is wrong" in (crew.root / mend.spec_ref).read_text()
     assert (crew.tip(), crew.task("a").landed) == (before, None)
-    drop(crew.crew, mend.id, "no", None)
+    drop(crew.crew, mend.id, "no", None, recover_if_dead)
     assert "tasks could not make epic/shop merge" in (crew.merge() or crew.alarms()["epic_not_landed"])
     assert "liza merge epic/shop" in crew.alarms()["epic_not_landed"]
     crew.tests("exit 0")

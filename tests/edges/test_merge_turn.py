@@ -24,6 +24,7 @@ from liza.merging.rules import merge_rules
 from liza.model.alarm_kinds import Alarm
 from liza.model.errors import BoardInconsistent, GitFailed
 from liza.model.model import State
+from liza.model.narration import Detail
 from liza.model.rests import ClockWatch
 from liza.programs.presets import preset_table
 from liza.project.init import InitOptions, init
@@ -37,7 +38,6 @@ from liza.supervisor.rules.session_facts import JobKind
 from liza.system import lock_holders, locks, proc_stat, wake_up
 from liza.system.locks import Lock
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.rules.narration import Detail
 from tests.conftest import until, variant
 from tests.journeys.crews import Crew as Project
 from tests.journeys.crews import started

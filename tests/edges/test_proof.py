@@ -26,7 +26,7 @@ from liza.merging.rules import merge_queue, merge_rules
 from liza.model.doctor_finding import Finding
 from liza.model.errors import Missing, Refused
 from liza.model.model import Config, Gate, Status
-from liza.project import environments
+from liza.project import detect
 from liza.project.config_verb import set_setting
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor
@@ -311,7 +311,7 @@ def test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_che
 
     (site,) = venv.glob("lib/python3*/site-packages")
     (site / "__editable__.invo-1.pth").write_text(f"{package}/src\n")
-    assert environments.find_checkout_links(venv, package) == (f"__editable__.invo-1.pth leads to {package}/src",)
+    assert detect.find_checkout_links(venv, package) == (f"__editable__.invo-1.pth leads to {package}/src",)
     found = about(package, "python")
     assert (found.ok, "has this checkout installed" in found.text) == (False, True)
 
@@ -330,9 +330,9 @@ def test_each_way_to_install_a_checkout_is_found(package: Path, tmp_path: Path, 
     (site,) = venv.glob("lib/python3*/site-packages")
     (site / name).parent.mkdir(exist_ok=True)
     (site / name).write_text(text.format(root=package))
-    found = environments.find_checkout_links(venv, package)
+    found = detect.find_checkout_links(venv, package)
     assert [one.startswith(f"{name} leads to {package}") for one in found] == [True]
-    assert environments.find_checkout_links(venv, tmp_path / "other") == ()
+    assert detect.find_checkout_links(venv, tmp_path / "other") == ()
 
 
 def about(root: Path, name: str) -> Finding:

@@ -12,7 +12,7 @@ from liza.crew.crew import Crew, find_crew
 from liza.model.owned_work import find_current_work
 from liza.programs.presets import preset_table
 from liza.supervisor.launch import Launcher
-from liza.tasks.claim_review import claim_review
+from liza.tasks.claim import claim_review
 from liza.tasks.submit import submit
 from tests.conftest import git
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files

@@ -16,11 +16,11 @@ from liza.commands.history import EVENTS
 from liza.config.rules.setting_values import setting_names
 from liza.crew.crew import Crew
 from liza.model.model import Status
+from liza.model.narration import NewsItem
 from liza.model.value_classes import replace
 from liza.printing import printing, render_metrics
 from liza.printing.columns import cell_width, format_day, wrap_text
 from liza.printing.render_patch import EventList
-from liza.tasks.rules.narration import NewsItem
 from liza.view import history
 from liza.view.metrics import metrics
 from tests.pictures.example_crew import open_example

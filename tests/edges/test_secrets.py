@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from liza.briefs.note import note
 from liza.printing import printing
 from liza.project.config_verb import set_setting
-from liza.tasks.block import BlockRequest, block
+from liza.tasks.questions import BlockRequest, block
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add, unblock
 from liza.text.redaction import MAX_KEY, MAX_LINE, redact, redactable_length

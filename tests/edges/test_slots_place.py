@@ -23,8 +23,8 @@ from liza.recovery.doctor import doctor
 from liza.recovery.restore import find_crew_or_lost, restore
 from liza.supervisor.down import purge
 from liza.tasks.claim import claim
+from liza.tasks.diff import find_worktree
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.path import find_worktree
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.submit import submit
 from liza.tasks.task import add

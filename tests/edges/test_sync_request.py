@@ -21,6 +21,7 @@ from liza.landing.accepted_origin import accept_origin
 from liza.landing.land_request import land_pr
 from liza.landing.remote_branches import find_remote
 from liza.landing.sync_request import sync_request
+from liza.merging.merge_lock import recover_if_dead
 from liza.model.errors import LizaError
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
@@ -164,7 +165,7 @@ def test_a_check_is_a_new_task_only_when_it_is_red_with_the_fix_in_it(crew: Merg
     second = synced(crew).details["tasks"]
     assert len(second) == 1
     assert second[0] != first
-    drop(crew.crew, second[0], "it is flaky", None)
+    drop(crew.crew, second[0], "it is flaky", None, recover_if_dead)
     assert synced(crew).details["tasks"] == []  # dropped by a person: this result is done with
     gh.check("test", "SUCCESS", 5)
     assert synced(crew).details["checks"] == []

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from liza.crew.crew import find_crew
 from liza.model.history_events import HistoryEvent
-from liza.tasks.sentence_task import add_sentence_task
+from liza.tasks.task import add_sentence_task
 from tests.journeys.crews import APPROVE, WORK, begun
 
 AGENT = f"""\

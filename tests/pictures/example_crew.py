@@ -16,6 +16,7 @@ from liza.config.rules import settings
 from liza.crew.crew import Crew
 from liza.model.history_events import HistoryEvent
 from liza.model.model import State, Status, Task
+from liza.model.narration import LIZA, find_news
 from liza.model.owned_work import find_current_work
 from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage
@@ -30,7 +31,6 @@ from liza.programs.session.run_directory import RunRecord
 from liza.project.init import InitOptions, init
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
-from liza.tasks.rules.narration import LIZA, find_news
 from liza.usage import ledger
 from liza.usage.costs import task_cost_text
 from liza.view.history import recall_events

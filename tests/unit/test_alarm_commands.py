@@ -33,8 +33,8 @@ from liza.model.model import (
     TestProof,
 )
 from liza.tasks.rules import claims
-from liza.tasks.rules.drafts import MissingParts
 from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.unclaimable import MissingParts
 from tests.unit.boards import BASE, HEAD, HERE, NOW, agents, board, later, task, with_config
 from tests.unit.sources import nodes_of, parse_module
 from tests.unit.test_typed_commands import hint_complaint, texts

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.merging.rules.batch_search import PrefixResult, PublishPrefix, RunPrefix, next_batch_step
+from liza.merging.rules.merge_queue import PrefixResult, PublishPrefix, RunPrefix, next_batch_step
 
 RETRIES = 1
 

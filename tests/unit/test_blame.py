@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from liza.breaker.rules.watched_events import collect_events
-from liza.merging.rules import batch_search, epic_rules, merge_alarms, merge_queue, merge_rules
+from liza.breaker.rules.breaker_patterns import collect_events
+from liza.merging.rules import epic_rules, merge_alarms, merge_queue, merge_rules
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import merge_failures
 from liza.model.errors import Refused
@@ -43,29 +43,29 @@ def fail(state: State, task_id: str, failure: MergeFailure, seconds: float) -> S
 
 def test_a_second_red_merge_in_a_row_is_suspicious() -> None:
     state = two_approved()
-    assert batch_search.last_blamed(state, "integration") is None
+    assert merge_queue.last_blamed(state, "integration") is None
     once = blamed(state)
-    assert batch_search.last_blamed(once, "integration") == once.tasks[0]
-    assert batch_search.last_blamed(once, "release") is None
+    assert merge_queue.last_blamed(once, "integration") == once.tasks[0]
+    assert merge_queue.last_blamed(once, "release") is None
     merged = Invocation(now=later(20), by="coder-1", commit="f" * 40)
     tested = MergeInProgress(candidate="f" * 40, expected="e" * 40, tested=True)
     after = merge_rules.record_merge(once, "b", merged, tested)
-    assert batch_search.last_blamed(after, "integration") is None
+    assert merge_queue.last_blamed(after, "integration") is None
     epic = replace(once, tasks=(once.tasks[0], replace(after.tasks[1], epic="shop")))
-    assert batch_search.last_blamed(epic, "integration") == epic.tasks[0], "b is not on integration yet"
+    assert merge_queue.last_blamed(epic, "integration") == epic.tasks[0], "b is not on integration yet"
     landed = epic_rules.finish_landing(epic, "shop", "e" * 40, ["b"], Invocation(now=later(30), by="coder-1"))
-    assert batch_search.last_blamed(landed, "integration") is None
+    assert merge_queue.last_blamed(landed, "integration") is None
     conflict = merge_failures.describe_conflict("integration", ["a.txt"], "<<<")
-    assert batch_search.last_blamed(blamed(state, detail=conflict), "integration") is None
+    assert merge_queue.last_blamed(blamed(state, detail=conflict), "integration") is None
 
 
 def test_a_task_is_approved_again_when_its_branch_is_red_without_it() -> None:
-    state = batch_search.clear_blame(blamed(two_approved()), "integration", Invocation(now=later(30), by="coder-1"))
+    state = merge_queue.clear_blame(blamed(two_approved()), "integration", Invocation(now=later(30), by="coder-1"))
     cleared = state.tasks[0]
     assert (cleared.status, cleared.history[-1].event) == (Status.APPROVED, E.MERGE_CLEARED)
     assert merge_rules.merge_obstacle(state, cleared) is None
     assert find_unexplained_step(cleared) is None
-    assert batch_search.last_blamed(state, "integration") is None
+    assert merge_queue.last_blamed(state, "integration") is None
     counted = [event.event for event in collect_events(state, later(60))]
     assert E.MERGE_FAILED not in counted
     assert E.MERGE_FAILED in [event.event for event in collect_events(blamed(two_approved()), later(60))]
@@ -76,7 +76,7 @@ def cleared_late(status: Status) -> tuple[State, str]:
     state, run = claimed(blamed(two_approved()), "a", "coder-1", later(20))
     if status is Status.BLOCKED:
         state = coding.block(state, "a", run, "nothing to change", ("What is red?",), later(25))
-    return batch_search.clear_blame(state, "integration", Invocation(now=later(30), by="coder-2", detail="red")), run
+    return merge_queue.clear_blame(state, "integration", Invocation(now=later(30), by="coder-2", detail="red")), run
 
 
 @pytest.mark.parametrize("status", [Status.CLAIMED, Status.BLOCKED])
@@ -87,8 +87,8 @@ def test_a_failure_is_cleared_after_the_coder_began(status: Status) -> None:
     assert find_unexplained_step(task) is None
     assert E.MERGE_FAILED not in [event.event for event in collect_events(state, later(60))]
     assert merge_failures.count_in_a_row(task) == 0
-    assert batch_search.last_blamed(state, "integration") is None
-    assert batch_search.clear_blame(state, "integration", Invocation(now=later(40), by="coder-2")) is state
+    assert merge_queue.last_blamed(state, "integration") is None
+    assert merge_queue.clear_blame(state, "integration", Invocation(now=later(40), by="coder-2")) is state
 
 
 def test_the_approved_commit_is_submitted_again_after_it_was_cleared() -> None:
@@ -112,7 +112,7 @@ def test_a_conflict_after_red_gates_is_not_cleared() -> None:
     )
     state = blamed(two_approved())
     state = state.with_task(add_event(state.tasks[0], E.MERGE_FAILED, conflict))
-    assert batch_search.clear_blame(state, "integration", Invocation(now=later(30), by="coder-1")) is state
+    assert merge_queue.clear_blame(state, "integration", Invocation(now=later(30), by="coder-1")) is state
 
 
 def test_nothing_is_merged_into_a_red_branch_until_its_next_test_is_due() -> None:
@@ -186,4 +186,4 @@ def test_an_epic_does_not_land_on_a_red_branch() -> None:
 @pytest.mark.parametrize("entry", [task("a"), approved("a")])
 def test_a_task_without_a_failed_merge_is_not_cleared(entry: Task) -> None:
     state = board(entry)
-    assert batch_search.clear_blame(state, "integration", Invocation(now=NOW, by=BY.by)) is state
+    assert merge_queue.clear_blame(state, "integration", Invocation(now=NOW, by=BY.by)) is state

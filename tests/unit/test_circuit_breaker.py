@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.breaker.rules.breaker_patterns import BreakerFinding, SessionCost, evaluate_patterns
+from liza.breaker.rules.breaker_patterns import (
+    REPORT,
+    WATCHED,
+    BreakerFinding,
+    SessionCost,
+    collect_events,
+    evaluate_patterns,
+    find_repeated_rejections,
+    fingerprint,
+)
 from liza.breaker.rules.breaker_trips import (
     RESUME_COMMAND,
     breaker_alarms,
@@ -20,7 +29,6 @@ from liza.breaker.rules.breaker_trips import (
     signal_hint,
     signals_of_trips,
 )
-from liza.breaker.rules.watched_events import REPORT, WATCHED, collect_events, fingerprint
 from liza.model import invariants
 from liza.model.anomaly_kinds import missing_details
 from liza.model.errors import Refused, UsageError
@@ -29,7 +37,6 @@ from liza.model.merge_failures import describe_conflict
 from liza.model.model import Anomaly, BreakerSettings, Event, State, Task
 from liza.model.statuses import Pattern
 from liza.model.value_classes import replace
-from liza.tasks.rules.root_cause import find_repeated_rejections
 from tests.unit.boards import NOW, board, later, task, with_config
 
 E = HistoryEvent

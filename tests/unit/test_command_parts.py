@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.project.broken_runs import split_statements
 from liza.project.rules import command_parts
 from liza.project.rules.command_parts import PartContext
-from liza.project.statements import split_statements
 
 
 @pytest.mark.parametrize(

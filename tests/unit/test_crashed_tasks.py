@@ -8,7 +8,7 @@ from liza.model.model import Event, Status, Task
 from liza.model.session_ends import SessionOutcome
 from liza.tasks.rules import coding, picking
 from liza.tasks.rules.picking import Evidence, NoTask, Pick
-from liza.tasks.rules.routing import PREFERENCE_SECONDS
+from liza.tasks.rules.work_record import PREFERENCE_SECONDS
 from tests.unit.boards import HEAD, agents, board, claimed, later, task
 
 ONLINE = Evidence(online=frozenset({"coder-1", "coder-2"}))

@@ -6,14 +6,14 @@ import pytest
 
 from liza.model.errors import UsageError
 from liza.model.model import AlignmentNote, Goal
-from liza.tasks.rules import goal_text
+from liza.tasks.rules import edits
 from tests.unit.boards import NOW
 
 
 @pytest.mark.parametrize("description", ["Customers can pay", "Two lines\nof text", "a spec: of it", "ünï"])
 def test_what_is_not_changed_is_read_as_it_was(description: str) -> None:
     goal = Goal(id="goal", status="IN_PROGRESS", description=description, spec_ref="docs/a b.md")
-    assert goal_text.parse_goal(goal_text.format_goal(goal)) == (description, "docs/a b.md")
+    assert edits.parse_goal(edits.format_goal(goal)) == (description, "docs/a b.md")
 
 
 @pytest.mark.parametrize(
@@ -27,15 +27,15 @@ def test_what_is_not_changed_is_read_as_it_was(description: str) -> None:
 )
 def test_a_text_without_a_document_or_a_description_is_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        goal_text.parse_goal(text)
+        edits.parse_goal(text)
 
 
 def test_the_text_names_the_document_and_lines_that_begin_with_a_hash_are_left_out() -> None:
     goal = Goal(id="goal", status="IN_PROGRESS", description="Pay", spec_ref="a.md")
-    text = goal_text.format_goal(goal)
+    text = edits.format_goal(goal)
     assert text.startswith("# ")
     assert text.splitlines()[1:] == ["spec: a.md", "", "Pay"]
-    assert goal_text.parse_goal("#x\nspec:  b.md \n\n\n Pay\n# no\nby invoice \n") == ("Pay\nby invoice", "b.md")
+    assert edits.parse_goal("#x\nspec:  b.md \n\n\n Pay\n# no\nby invoice \n") == ("Pay\nby invoice", "b.md")
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,15 @@ def test_an_edit_is_noted_behind_the_earlier_notes(
     earlier = AlignmentNote(event="planner-1.2", summary="enough")
     old = Goal(id="goal", status="IN_PROGRESS", description=before[0], spec_ref=before[1])
     new = Goal(id="goal", status="IN_PROGRESS", description=after[0], spec_ref=after[1], alignment_history=(earlier,))
-    noted = goal_text.note_edit(old, new, "human:ann", NOW)
+    noted = edits.note_edit(old, new, "human:ann", NOW)
     assert noted.alignment_history == (earlier, AlignmentNote(timestamp=NOW, event="human:ann", summary=summary))
     assert (noted.description, noted.spec_ref) == after
-    assert goal_text.describe_note(noted.alignment_history[1]) == f"human:ann at 2026-01-01T12:00:00Z: {summary}"
-    assert goal_text.describe_note(AlignmentNote(summary="s")) == "unknown: s"
+    assert edits.describe_note(noted.alignment_history[1]) == f"human:ann at 2026-01-01T12:00:00Z: {summary}"
+    assert edits.describe_note(AlignmentNote(summary="s")) == "unknown: s"
 
 
 @pytest.mark.parametrize("text", ["", "spec: a.md\n"])
 def test_a_refusal_of_an_edited_goal_names_the_command_that_edits_it_again(text: str) -> None:
     with pytest.raises(UsageError) as refused:
-        goal_text.parse_goal(text)
+        edits.parse_goal(text)
     assert refused.value.hint == "liza edit --goal"

@@ -11,11 +11,11 @@ from liza.board.text import changes, document
 from liza.model import history_events, timings
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Event, State, Task
+from liza.model.narration import find_news
 from liza.model.session_ends import has_closing_event
 from liza.model.transitions import TRANSITIONS, find_unexplained_step
 from liza.printing.render_task import format_task
 from liza.tasks.rules import conversations, picking
-from liza.tasks.rules.narration import find_news
 from tests.unit.boards import NOW, board, claimed, task
 
 E = HistoryEvent

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.project.rules.init_command import complete_init_commands, join_commands
+from liza.project.rules.project_kinds import complete_init_commands, join_commands
 
 
 @pytest.mark.parametrize(

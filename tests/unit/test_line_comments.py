@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from liza.commands.verdict import split_pairs
 from liza.model.errors import UsageError
 from liza.model.model import LineComment
-from liza.tasks.rules import line_comments, reviews
+from liza.tasks.rules import reviews
 from tests.unit.boards import HEAD, NOW, board, submitted, task
 
 FILE = b"def tax():\n    return 5\n"
@@ -24,7 +24,7 @@ FILE = b"def tax():\n    return 5\n"
     ],
 )
 def test_a_location_is_a_file_and_a_line(text: str, location: tuple[str, int]) -> None:
-    assert line_comments.parse_location(text) == location
+    assert reviews.parse_location(text) == location
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def test_a_location_is_a_file_and_a_line(text: str, location: tuple[str, int]) -
 )
 def test_any_other_location_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match="expected FILE:LINE"):
-        line_comments.parse_location(text)
+        reviews.parse_location(text)
 
 
 def test_a_comment_quotes_its_line() -> None:
-    comment = line_comments.quote_comment("a.py:2", " must be 6 ", HEAD, FILE)
+    comment = reviews.quote_comment("a.py:2", " must be 6 ", HEAD, FILE)
     assert comment == LineComment(path="a.py", line=2, text="must be 6", quote="    return 5", commit=HEAD)
-    assert line_comments.format_comment(comment) == "a.py:2: must be 6\n> return 5"
-    long = line_comments.quote_comment("a.py:1", "x", HEAD, b"y" * 5000)
-    assert len(long.quote) == line_comments.MAX_QUOTED_LINE + 1
+    assert reviews.format_comment(comment) == "a.py:2: must be 6\n> return 5"
+    long = reviews.quote_comment("a.py:1", "x", HEAD, b"y" * 5000)
+    assert len(long.quote) == reviews.MAX_QUOTED_LINE + 1
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_comment_quotes_its_line() -> None:
 )
 def test_a_line_that_the_commit_does_not_have_is_refused(location: str, data: bytes | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        line_comments.quote_comment(location, "x", HEAD, data)
+        reviews.quote_comment(location, "x", HEAD, data)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_line_that_the_commit_does_not_have_is_refused(location: str, data: by
 )
 def test_comments_are_bounded(comments: list[tuple[str, str]], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        line_comments.check_comments(comments)
+        reviews.check_comments(comments)
 
 
 def test_a_comment_without_its_text_is_a_usage_error() -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
-from liza.merging.rules import merge_batches, merge_queue, merge_rules
+from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_rules import MergeFailureKind
 from liza.model.errors import Refused, UsageError
 from liza.model.model import MergeInProgress, MergeRetry, QueueSettings, State, Status
@@ -149,14 +149,14 @@ def chain(*names: str, tip: str | None = None) -> list[MergeInProgress]:
 def test_the_tasks_of_a_batch_are_found_in_the_order_of_their_chain() -> None:
     one, two, three = chain("1", "2", "3")
     tasks = [approved("c", merging=three), approved("x"), approved("a", merging=one), approved("b", merging=two)]
-    (batch,) = merge_batches.find_batches(board(*tasks))
+    (batch,) = merge_queue.find_batches(board(*tasks))
     assert (batch.ids, batch.expected, batch.tip) == (("a", "b", "c"), TIP, "3" * 40)
     assert (batch.prefix(2).tip, batch.prefix(1).tip) == ("2" * 40, "1" * 40)
 
 
 def test_a_batch_of_which_a_task_is_missing_is_none() -> None:
     one, _, three = chain("1", "2", "3")
-    batches = merge_batches.find_batches(board(approved("a", merging=one), approved("c", merging=three)))
+    batches = merge_queue.find_batches(board(approved("a", merging=one), approved("c", merging=three)))
     assert [batch.ids for batch in batches] == [("a",), ("c",)]
     assert batches[0].members[-1].merging.candidate != batches[0].tip
 
@@ -165,12 +165,12 @@ def test_each_task_of_a_published_batch_is_merged_as_its_own_candidate() -> None
     one, two, three = chain("1", "2", "3")
     state = board(approved("a"), approved("b"), approved("c"))
     tasks = [replace(task, merging=merging) for task, merging in zip(state.tasks, (one, two, three), strict=True)]
-    (batch,) = merge_batches.find_batches(board(*tasks))
-    state = merge_batches.begin_batch(state, batch)
-    state = merge_batches.record_tested(state, batch.prefix(2), ["c"], merge_batches.HowTested(True))
+    (batch,) = merge_queue.find_batches(board(*tasks))
+    state = merge_queue.begin_batch(state, batch)
+    state = merge_queue.record_tested(state, batch.prefix(2), ["c"], merge_queue.HowTested(True))
     assert [task.merging and task.merging.tested for task in state.tasks] == [True, True, None]
-    (passed,) = merge_batches.find_batches(state)
-    merged = merge_batches.record_merged(state, passed, BY)
+    (passed,) = merge_queue.find_batches(state)
+    merged = merge_queue.record_merged(state, passed, BY)
     assert [(task.status.value, task.merge_commit, task.tested) for task in merged.tasks] == [
         ("MERGED", "1" * 40, True),
         ("MERGED", "2" * 40, True),

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from liza.git import merge_refs
 from liza.git.merge_refs import RefChange
-from liza.merging.rules import epic_rules, merge_batches, merge_queue
+from liza.merging.rules import epic_rules, merge_queue
 from liza.merging.rules.epic_rules import EpicJob
 from liza.merging.rules.merge_alarms import epic_alarms, retry_alarms
-from liza.merging.rules.merge_batches import Batch, Member
+from liza.merging.rules.merge_queue import Batch, Member
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import gates, targets
 from liza.model.gates import GateOutcome, GateRun
@@ -116,7 +116,7 @@ def test_a_batch_is_named_by_its_first_task_and_published_at_its_tip() -> None:
     assert (single.title, single.tip, single.ids, single.branch) == ("t", "1", ("t",), "integration")
     assert single.members[0].merging.tip is None
     assert BATCH.prefix(2) == BATCH
-    assert merge_batches.tip_of(MERGING) == MADE
+    assert merge_queue.tip_of(MERGING) == MADE
     three = Batch(members=(*BATCH.members, member("third", "3", "2", tip="3")), branch="integration")
     assert [one.merging.tip for one in three.prefix(3).members] == ["3", "3", "3"]
 

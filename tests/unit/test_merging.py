@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
-from liza.breaker.rules.breaker_patterns import evaluate_patterns
-from liza.breaker.rules.watched_events import collect_events
+from liza.breaker.rules.breaker_patterns import collect_events, evaluate_patterns
 from liza.git import merge_refs
 from liza.git.merge_refs import RefChange
 from liza.merging.rules import merge_rules

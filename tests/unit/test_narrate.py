@@ -6,11 +6,11 @@ from msgspec.structs import replace
 from liza.merging.rules import merge_rules
 from liza.model.history_events import HistoryEvent
 from liza.model.model import AlignmentNote, Event, Handoff, MergeInProgress, State, Status, Task
+from liza.model.narration import find_news
 from liza.model.session_ends import SessionOutcome
 from liza.model.transitions import Invocation
-from liza.tasks.rules import backlog, coding, goal_text, reviews
+from liza.tasks.rules import backlog, coding, edits, reviews
 from liza.tasks.rules.backlog import RequestContext, TaskFields
-from liza.tasks.rules.narration import find_news
 from tests.unit.boards import BASE, HEAD, NOW, OTHER, board, claimed, later, submitted, task, under_review
 
 E = HistoryEvent
@@ -98,7 +98,7 @@ def test_what_moves_nothing_is_printed_only_with_details() -> None:
 
 def test_edit_of_goal_is_a_persons_and_ends_no_goal() -> None:
     before = board()
-    edited = goal_text.note_edit(
+    edited = edits.note_edit(
         before.goal, replace(before.goal, description="more", spec_ref="b.md"), "human:ann.lee", NOW
     )
     decided = AlignmentNote(timestamp=NOW, event="planner-1.3", summary="enough")

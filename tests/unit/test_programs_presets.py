@@ -25,8 +25,8 @@ from liza.programs.presets.preset_files import Layer
 from liza.programs.presets.preset_table import Presets, choose_program
 from liza.programs.session import failure_patterns
 from liza.programs.session.failure_patterns import ModelSigns, find_failure
-from liza.project import program_trial
 from liza.project.programs import SessionWay, check_programs, describe_way, list_abilities
+from liza.supervisor import program_trial
 from liza.supervisor.start import parse_programs
 from liza.text import toml_text
 from tests.unit.grounds import ground

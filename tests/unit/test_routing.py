@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.model.model import Event, State, Status, Task
-from liza.tasks.rules import picking, routing
+from liza.tasks.rules import picking, work_record
 from liza.tasks.rules.picking import Evidence, NoTask, Pick
 from liza.tasks.rules.work_record import TaskOutcome, TaskRecord
 from tests.unit.boards import agents, board, claimed, later, task, with_config
@@ -47,7 +47,7 @@ def crew(*tasks: Task, routing: str = "record") -> State:
 def test_the_fit_counts_merges_in_the_scope_and_success(
     records: tuple[TaskRecord, ...], scope: str, expected: float
 ) -> None:
-    assert routing.fit(records, scope) == expected
+    assert work_record.fit(records, scope) == expected
 
 
 def test_task_is_reserved_for_the_best_coder_for_a_time() -> None:
@@ -55,7 +55,7 @@ def test_task_is_reserved_for_the_best_coder_for_a_time() -> None:
     none = picking.pick_task(state, "coder-1", later(5), ONLINE)
     assert none == NoTask("task-1: the record of coder-2 fits best: 1 (beside coder-1 0, coder-3 0)", 15.0)
     assert isinstance(picking.pick_task(state, "coder-2", later(5), ONLINE), Pick)
-    assert isinstance(picking.pick_task(state, "coder-1", later(routing.PREFERENCE_SECONDS), ONLINE), Pick)
+    assert isinstance(picking.pick_task(state, "coder-1", later(work_record.PREFERENCE_SECONDS), ONLINE), Pick)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_the_time_begins_when_the_last_dependency_is_met_and_a_clock_set_back_ke
     merged = task("task-0", S.MERGED, history=(Event(time=later(100), event="merge"),))
     waiting = task(depends_on=("task-0",), history=ADDED)
     state = crew(merged, waiting)
-    assert routing.preference_seconds(state, waiting, later(110)) == 10.0
-    assert routing.preference_seconds(state, waiting, later(90)) == 0.0
+    assert work_record.preference_seconds(state, waiting, later(110)) == 10.0
+    assert work_record.preference_seconds(state, waiting, later(90)) == 0.0
 
 
 def test_under_the_lock_no_record_is_read() -> None:
@@ -107,8 +107,8 @@ def test_under_the_lock_no_record_is_read() -> None:
 
 def test_failed_merges_count_as_rejections_do_and_a_fit_has_three_decimals() -> None:
     failed = TaskRecord(task="t", outcome=TaskOutcome.MERGED, failed_merges=1, rejections=1, paths=("src/a.py",))
-    assert routing.fit((failed,), "src/") == 0.333
-    assert routing.fit((record("src/a.py"), failed), "src/") == 1.333
+    assert work_record.fit((failed,), "src/") == 0.333
+    assert work_record.fit((record("src/a.py"), failed), "src/") == 1.333
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_failed_merges_count_as_rejections_do_and_a_fit_has_three_decimals() -> 
     ],
 )
 def test_a_scope_names_paths_up_to_the_first_wildcard(scope: str, areas: set[str]) -> None:
-    assert routing.scope_areas(scope) == areas
+    assert work_record.scope_areas(scope) == areas
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_scope_names_paths_up_to_the_first_wildcard(scope: str, areas: set[str
 def test_of_equal_fits_the_first_counts_and_the_others_are_named(
     fits: dict[str, float], agent: str | None, why: str
 ) -> None:
-    choice = routing.choose(fits, 5.0)
+    choice = work_record.choose(fits, 5.0)
     assert (choice.agent if choice else None) == agent
     assert choice is None or (choice.why, choice.seconds) == (why, 5.0)
 
@@ -147,5 +147,5 @@ def test_of_equal_fits_the_first_counts_and_the_others_are_named(
 @pytest.mark.parametrize(("passed", "left"), [(0.0, 20.0), (19.5, 0.5), (20.0, 0.0), (21.0, 0.0), (-1.0, 0.0)])
 def test_a_task_is_kept_for_20_seconds(passed: float, left: float) -> None:
     state = crew()
-    assert routing.preference_seconds(state, state.tasks[0], later(passed)) == left
-    assert routing.preference_seconds(state, task(), later(0)) == 0.0
+    assert work_record.preference_seconds(state, state.tasks[0], later(passed)) == left
+    assert work_record.preference_seconds(state, task(), later(0)) == 0.0

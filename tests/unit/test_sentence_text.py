@@ -7,7 +7,7 @@ import pytest
 from liza.model.errors import UsageError
 from liza.model.model import Status
 from liza.model.paths import check_task_id
-from liza.tasks.rules import backlog, sentence_text
+from liza.tasks.rules import backlog
 from tests.unit.boards import board, task
 
 
@@ -25,55 +25,55 @@ from tests.unit.boards import board, task
     ],
 )
 def test_the_id_is_made_of_the_first_words(sentence: str, task_id: str) -> None:
-    assert sentence_text.choose_task_id(sentence, ()) == check_task_id(task_id)
-    assert sentence_text.choose_task_id(sentence, {task_id, f"{task_id}-2"}) == f"{task_id}-3"
+    assert backlog.choose_task_id(sentence, ()) == check_task_id(task_id)
+    assert backlog.choose_task_id(sentence, {task_id, f"{task_id}-2"}) == f"{task_id}-3"
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "x" * 2001])
 def test_a_sentence_is_there_and_bounded(text: str) -> None:
     with pytest.raises(UsageError, match="the sentence is"):
-        sentence_text.check_sentence(text)
-    assert sentence_text.check_sentence(" a \n b ") == "a b"
+        backlog.check_sentence(text)
+    assert backlog.check_sentence(" a \n b ") == "a b"
 
 
 def test_the_task_of_a_sentence_lacks_nothing() -> None:
-    fields = sentence_text.sentence_fields("a", "Show the due date")
+    fields = backlog.sentence_fields("a", "Show the due date")
     added = task("a", Status.DRAFT, **fields.given_fields())
     assert backlog.find_missing(board(), added, frozenset({".liza/specs/a.md"})) == ()
     assert "one sentence" in added.done_when
-    assert "Show the due date" in sentence_text.compose_sentence_spec("Show the due date")
+    assert "Show the due date" in backlog.compose_sentence_spec("Show the due date")
 
 
 def test_only_an_open_task_of_the_same_sentence_is_continued() -> None:
     state = board(task("a", Status.MERGED, description="x"), task("b", description="x"), task("c", description="y"))
-    found = sentence_text.find_open_task(state, "x")
+    found = backlog.find_open_task(state, "x")
     assert found is not None
     assert found.id == "b"
-    assert sentence_text.find_open_task(state, "z") is None
+    assert backlog.find_open_task(state, "z") is None
 
 
 def test_words_of_the_id_end_before_its_limit_and_a_sentence_of_the_longest_length_is_taken() -> None:
     exact = "a" * 16 + " " + "b" * 15
-    assert sentence_text.choose_task_id(exact, ()) == exact.replace(" ", "-")
-    assert sentence_text.choose_task_id(exact + "b", ()) == "a" * 16
-    assert sentence_text.choose_task_id(exact + "b c", ()) == "a" * 16
-    assert sentence_text.choose_task_id("a", {"a"}) == "a-2"
-    assert sentence_text.check_sentence("x" * 2000) == "x" * 2000
+    assert backlog.choose_task_id(exact, ()) == exact.replace(" ", "-")
+    assert backlog.choose_task_id(exact + "b", ()) == "a" * 16
+    assert backlog.choose_task_id(exact + "b c", ()) == "a" * 16
+    assert backlog.choose_task_id("a", {"a"}) == "a-2"
+    assert backlog.check_sentence("x" * 2000) == "x" * 2000
 
 
 @pytest.mark.parametrize(("text", "says"), [("", "empty"), ("x" * 2001, "2001 characters")])
 def test_a_refused_sentence_names_its_length(text: str, says: str) -> None:
     with pytest.raises(UsageError) as refused:
-        sentence_text.check_sentence(text)
+        backlog.check_sentence(text)
     assert str(refused.value) == f"the sentence is {says}; it can have 1 to 2000"
     assert refused.value.hint == "liza task add --help"
 
 
 def test_sentences_document_begins_with_it_and_closed_tasks_free_ids() -> None:
-    assert sentence_text.compose_sentence_spec("Pay").startswith("# Pay\n\n")
-    fields = sentence_text.sentence_fields("a", "Pay")
+    assert backlog.compose_sentence_spec("Pay").startswith("# Pay\n\n")
+    fields = backlog.sentence_fields("a", "Pay")
     assert (fields.id, fields.description, fields.spec_ref) == ("a", "Pay", ".liza/specs/a.md")
     assert "this holds: Pay\n" in (fields.done_when or "")
     assert fields.scope
     for status in (Status.MERGED, Status.ABANDONED, Status.SUPERSEDED):
-        assert sentence_text.find_open_task(board(task("a", status, description="x")), "x") is None
+        assert backlog.find_open_task(board(task("a", status, description="x")), "x") is None

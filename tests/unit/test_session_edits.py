@@ -16,7 +16,7 @@ from liza.model.errors import LizaError, NotOwner, Refused
 from liza.model.model import Anomaly, Discovery, Handoff, HumanNote, Resolution, State
 from liza.model.value_classes import replace
 from liza.tasks.rules import claims
-from liza.tasks.rules.session_edits import Editor, apply_edit
+from liza.tasks.rules.edits import Editor, apply_edit
 from tests.unit.boards import NOW, agents, board, claimed, later, task
 
 RUN = "coder-1.1"

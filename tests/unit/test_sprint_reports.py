@@ -14,8 +14,7 @@ from liza.model.model import Anomaly, ArchiveSummary, Discovery, Event, Goal, Sp
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog
 from liza.tasks.rules.backlog import RequestContext, TaskFields
-from liza.tasks.rules.planning import claim_planning, end_planning
-from liza.tasks.rules.retrospective import SprintEnd, describe_sprint_end
+from liza.tasks.rules.planning import SprintEnd, claim_planning, describe_sprint_end, end_planning
 from tests.unit.boards import NOW, agents, board, later, task
 
 TASKS = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from liza.tasks.rules import submitted_files
-from liza.tasks.rules.submitted_files import SubmittedFiles
+from liza.tasks.rules import coding
+from liza.tasks.rules.coding import SubmittedFiles
 
 VENV = (".venv/pyvenv.cfg", ".venv/bin/python", ".venv/lib/python3.11/site-packages/pip/__init__.py")
 MANY = tuple(f"data/{number}/x.json" for number in range(1001))
@@ -43,22 +43,22 @@ def files(*added: str, directories: tuple[str, ...] = ("src",), **more: object) 
     ],
 )
 def test_a_submission_must_not_add_what_is_no_work(submitted: SubmittedFiles, scope: str, path: str | None) -> None:
-    no_work = submitted_files.find_no_work(submitted, scope)
+    no_work = coding.find_no_work(submitted, scope)
     assert (no_work.path if no_work else None) == path
 
 
 def test_a_refused_submission_names_the_commands_that_lead_out() -> None:
-    no_work = submitted_files.find_no_work(files("a b/node_modules/x", "a b/node_modules/y"), "a b")
+    no_work = coding.find_no_work(files("a b/node_modules/x", "a b/node_modules/y"), "a b")
     assert no_work is not None
     assert no_work.count == 2
     assert no_work.hint == (
         "git rm -r -q --cached -- 'a b/node_modules' && echo '*' > 'a b/node_modules'/.gitignore && "
         "git commit -q --amend --no-edit && liza submit"
     )
-    hidden = submitted_files.find_no_work(files("x", hidden=("x",)), "a.txt")
+    hidden = coding.find_no_work(files("x", hidden=("x",)), "a.txt")
     assert hidden is not None
     assert hidden.hint == "git rm -r -q --cached -- x && git commit -q --amend --no-edit && liza submit"
-    repository = submitted_files.find_no_work(files("a b", repositories=("a b",)), "")
+    repository = coding.find_no_work(files("a b", repositories=("a b",)), "")
     assert repository is not None
     assert repository.hint == (
         "git rm -r -q --cached -- 'a b' && mv -- 'a b'/.git \"$(mktemp -d)\" && git add -- 'a b' && "
@@ -71,7 +71,7 @@ def test_a_refused_submission_names_the_commands_that_lead_out() -> None:
     [(files("a.txt"), False), (files(*MANY), True), (files(*MANY[:1000]), False), (files(*VENV), True)],
 )
 def test_the_directories_of_the_target_are_read_only_if_they_matter(submitted: SubmittedFiles, is_needed: bool) -> None:
-    assert submitted_files.needs_directories(submitted) is is_needed
+    assert coding.needs_directories(submitted) is is_needed
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_the_directories_of_the_target_are_read_only_if_they_matter(submitted: S
 def test_files_outside_the_scope_are_counted_by_directory(
     changed: tuple[str, ...], scope: str, counts: dict[str, int], text: str
 ) -> None:
-    found = submitted_files.count_outside(SubmittedFiles(changed), scope)
+    found = coding.count_outside(SubmittedFiles(changed), scope)
     assert found == counts
-    assert submitted_files.describe_outside(found) == text
+    assert coding.describe_outside(found) == text
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_files_outside_the_scope_are_counted_by_directory(
     [((".venv/", "x"), ".venv"), (("web/node_modules/",), "web/node_modules"), ((".venv", "src/"), None)],
 )
 def test_an_untracked_environment_is_recognised_by_its_name(dirty: tuple[str, ...], environment: str | None) -> None:
-    assert submitted_files.find_untracked_environment(dirty) == environment
+    assert coding.find_untracked_environment(dirty) == environment

@@ -25,11 +25,10 @@ from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.task_groups import is_incomplete
 from liza.model.value_classes import replace
 from liza.recovery.rules import drift_alarms
-from liza.tasks.rules import drafts, planning, review_alarms, reviews
-from liza.tasks.rules.drafts import MissingParts
+from liza.tasks.rules import planning, reviews, unclaimable
 from liza.tasks.rules.picking import Evidence
 from liza.tasks.rules.planning import can_continue, find_missing_roles, is_crew_done
-from liza.tasks.rules.unclaimable import failed_by_every_coder, find_unclaimable, waits_for_coder_text
+from liza.tasks.rules.unclaimable import MissingParts, failed_by_every_coder, find_unclaimable, waits_for_coder_text
 from liza.tasks.rules.up_command import next_coder, up_command_for
 from liza.text.counts import count_noun
 
@@ -84,7 +83,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     unconfirmed: tuple[UnconfirmedSetting, ...] | None = ()
     """Settings on the board that are not in effect; None if no setting was ever confirmed."""
     repository: RepositoryDrift = RepositoryDrift()
-    missing_parts: Mapping[str, drafts.MissingParts] = {}
+    missing_parts: Mapping[str, unclaimable.MissingParts] = {}
     no_progress: Mapping[str, str] = {}
     unpriced: str | None = None
     denials: Mapping[str, Mapping[str, tuple[int, str]]] = {}
@@ -120,7 +119,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
             alarms.append(Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, message, "", starts=(next_coder(state),)))
     alarms += [*merge_alarms.epic_alarms(state.epics, now), *merge_alarms.red_branch_alarms(state, now)]
     alarms += [*sprint_alarms(state, now, seen.cost)]
-    alarms += review_alarms.unreviewed_alarms(state, seen.evidence.offline, seen.exits)
+    alarms += reviews.unreviewed_alarms(state, seen.evidence.offline, seen.exits)
     alarms += [*_incomplete(state, seen), *_planning(state, now, seen), *_untested(state)]
     return tuple(_with_start_command(state, alarms, seen.evidence.offline))
 
@@ -250,14 +249,14 @@ def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterato
     fresh = since is not None and now - since < STALE_DRAFT
     if is_incomplete(task) or (fresh and state.planning.run is not None):
         return
-    parts = seen.missing_parts.get(task.id, drafts.MissingParts((), ""))
+    parts = seen.missing_parts.get(task.id, unclaimable.MissingParts((), ""))
     lacks = f" and lacks: {'; '.join(parts.missing)}" if parts.missing else ""
     message = f"{task.id} is kept a draft{f' since {since:%Y-%m-%d %H:%MZ}' if since else ''}{lacks}"
     yield Alarm(AlarmKind.STALE_DRAFT, task.id, message, parts.next if parts.missing else f"liza task edit {task.id}")
 
 
 def _incomplete(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
-    for parts, ids in drafts.group_incomplete(state, seen.missing_parts).items():
+    for parts, ids in unclaimable.group_incomplete(state, seen.missing_parts).items():
         names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
         is_single = len(ids) == 1
         if not parts.missing:
@@ -294,7 +293,7 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
 
 def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if task.review == "human":
-        yield review_alarms.verdict_alarm(task)
+        yield reviews.verdict_alarm(task)
         return
     if task.reviewing_by in seen.unsupervised:
         return

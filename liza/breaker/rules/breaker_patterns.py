@@ -1,4 +1,4 @@
-"""Patterns of failure over many events. Pure.
+"""Patterns of failure over many events, and the events that are watched. Pure.
 
 Each pattern is a function that gets the events that no trip has judged yet, and yields findings with their evidence. A
 finding has at least as many events as the threshold of its pattern in ``config.breaker``.
@@ -7,19 +7,23 @@ finding has at least as many events as the threshold of its pattern in ``config.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Final
 
-from liza.breaker.rules.text_similarity import find_largest_group
-from liza.breaker.rules.watched_events import FAILURES, MERGES, REJECTIONS, REPORT, SESSIONS, WatchedEvent
+import msgspec
+
 from liza.model.history_events import HistoryEvent
-from liza.model.merge_failures import is_conflict
-from liza.model.model import BreakerSettings, State
+from liza.model.merge_failures import find_cleared, is_conflict
+from liza.model.model import BreakerSettings, State, Task
 from liza.model.statuses import Pattern
 from liza.model.value_classes import Value
 from liza.text.counts import count_noun
+from liza.text.times import format_time
 
 E = HistoryEvent
 MAX_TEXTS = 60
@@ -29,6 +33,79 @@ MIN_TEXT = 12
 MAX_EVIDENCE = 20
 MAX_QUOTED = 160
 _ABOUT_SPEC = re.compile(r"(?i)\b(?:specs?|specification|ambigu\w*|unclear|contradict\w*)\b")
+
+
+REJECTIONS: Final = (E.REJECT, E.DEADLOCK)
+FAILURES: Final = (E.BLOCK, E.GIVE_UP_REVIEW, E.MERGE_FAILED)
+"""Events whose text tells why something failed.
+
+Ends of sessions, such as crashes, are not among them: limits of the task and of the supervisor stop them, and a killed
+machine makes many at once. If they block a task, that block has their reason.
+"""
+SESSIONS: Final = (E.CLAIM, E.RESUME, E.CLAIM_REVIEW)
+MERGES: Final = (E.MERGE, E.LAND)
+WATCHED: Final = frozenset((*REJECTIONS, *FAILURES, *SESSIONS, *MERGES))
+REPORT = "report "
+"""Prefix of the name of a report: ``report trade_off``."""
+
+
+class WatchedEvent(Value):
+    """An event or a report that counts. ``spec`` is the spec of its task, without the part after ``#``."""
+
+    time: datetime
+    task: str
+    event: str
+    text: str = ""
+    spec: str = ""
+
+    @property
+    def evidence(self) -> str:
+        """Time, task and event in one line."""
+        return " ".join(filter(None, (format_time(self.time), self.task, self.event)))
+
+
+def collect_events(state: State, now: datetime) -> tuple[WatchedEvent, ...]:
+    """Return the events within ``config.breaker.window`` before ``now``, the oldest first.
+
+    A task whose last event is older costs one comparison.
+    """
+    start = now - timedelta(seconds=state.config.breaker.window)
+    events = []
+    for task in state.tasks:
+        if not task.history or task.history[-1].time <= start:
+            continue
+        spec = task.spec_ref.partition("#")[0]
+        cleared = find_cleared(task)
+        events += [
+            WatchedEvent(event.time, task.id, event.event, event.detail or "", spec)
+            for event in task.history
+            if event.event in WATCHED and start < event.time <= now and event not in cleared
+        ]
+    events += _collect_reports(state, start, now)
+    return tuple(sorted(events, key=lambda event: (event.time, event.task)))
+
+
+def _collect_reports(state: State, start: datetime, now: datetime) -> list[WatchedEvent]:
+    """Return the reports. What one reporter repeats counts once: one agent must not trip the breaker by repetition."""
+    recent = [anomaly for anomaly in state.anomalies if start < anomaly.timestamp <= now]
+    reports, counted = [], set()
+    for anomaly in recent:
+        task = state.task(anomaly.task) if anomaly.task else None
+        spec = str(anomaly.details.get("spec", "")) or (task.spec_ref if task is not None else "")
+        text = str(anomaly.details.get("error_pattern") or anomaly.details.get("text") or "")
+        name = REPORT + anomaly.type
+        key = (anomaly.reporter, name, anomaly.task, spec, normalize_text(text))
+        if key in counted:
+            continue
+        counted.add(key)
+        reports.append(WatchedEvent(anomaly.timestamp, anomaly.task or "", name, text, spec.partition("#")[0]))
+    return reports
+
+
+def fingerprint(events: tuple[WatchedEvent, ...], settings: BreakerSettings) -> str:
+    """Return a short text that differs if other events were collected, or other settings are in effect."""
+    span = f"{events[0].evidence} {events[-1].evidence}" if events else "none"
+    return f"{len(events)} {span} {zlib.crc32(msgspec.json.encode(settings)):08x}"
 
 
 SEVERITY_OF_PATTERN: Final = {
@@ -224,3 +301,67 @@ def _group(events: Events, key: Callable[[WatchedEvent], str]) -> dict[str, list
 def _quote(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_QUOTED else line[: MAX_QUOTED - 1] + "…"
+
+
+MAX_COMPARED = 200
+"""Number of characters of a text that are compared. A failure tells its kind at its start, and the time of a comparison
+is quadratic: 0.7 ms for two texts of this length, 4 ms for the worst ones."""
+_NUMBER = re.compile(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{7,64}\b|\d+")
+
+
+def normalize_text(text: str) -> str:
+    """Return the text in lower case and one line, at most MAX_COMPARED characters, with ``#`` for numbers and hashes.
+
+    Line numbers, durations and commits differ from one try to the next.
+    """
+    return _NUMBER.sub("#", " ".join(text[: 4 * MAX_COMPARED].lower().split()))[:MAX_COMPARED]
+
+
+def are_similar(texts: Sequence[str], similarity: int) -> bool:
+    """Return whether all texts are similar to the last one; True for less than two. ``similarity``: 0 to 100."""
+    keys = [normalize_text(text) for text in texts]
+    return all(_score(key, keys[-1], similarity) for key in keys[:-1])
+
+
+def find_largest_group(texts: Sequence[str], similarity: int) -> tuple[int, ...]:
+    """Return the indices of the most texts that are similar to one of them; empty without texts.
+
+    The time is quadratic in the number of different texts.
+    """
+    keys = [normalize_text(text) for text in texts]
+    best: frozenset[str] = frozenset()
+    counts = Counter(keys)
+    for key in counts:
+        group = frozenset(other for other in counts if _score(key, other, similarity))
+        if sum(counts[name] for name in group) > sum(counts[name] for name in best):
+            best = group
+    return tuple(index for index, key in enumerate(keys) if key in best)
+
+
+@lru_cache(maxsize=4096)  # A breaker compares the same texts again after each failure.
+def _score(first: str, second: str, similarity: int) -> bool:
+    if first == second:
+        return True
+    limit = max(similarity, 1) / 100
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
+    return matcher.real_quick_ratio() >= limit and matcher.quick_ratio() >= limit and matcher.ratio() >= limit
+
+
+SAME_REJECTIONS: Final = 3
+"""Number of similar rejections in a row after which a coder states the root cause before it changes code."""
+
+
+def find_repeated_rejections(task: Task, similarity: int) -> tuple[str, ...]:
+    """Return the reasons of the last SAME_REJECTIONS rejections if they are similar; otherwise empty.
+
+    An unblocked task begins to count again. ``similarity`` is ``config.breaker.similarity``.
+    """
+    reasons: list[str] = []
+    for event in reversed(task.history):
+        if event.event == HistoryEvent.UNBLOCK or len(reasons) == SAME_REJECTIONS:
+            break
+        if event.event in REJECTIONS:
+            reasons.append(event.detail or "")
+    if len(reasons) < SAME_REJECTIONS:
+        return ()
+    return tuple(reversed(reasons)) if are_similar(reasons[::-1], similarity) else ()

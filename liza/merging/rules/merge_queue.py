@@ -1,18 +1,20 @@
-"""The merge queue: the order of approved tasks, the next batch, and what a person may change about it. Pure."""
+"""The merge queue: order, rows, batches, the search for the task that breaks a batch, changes by people. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from liza.config.rules import test_proof
 from liza.merging.rules import merge_rules
 from liza.merging.rules.merge_rules import MergeFailureKind
-from liza.model import targets
+from liza.model import merge_failures, targets
 from liza.model.errors import Refused, UsageError
-from liza.model.model import Config, State, Status, Task
+from liza.model.history_events import HistoryEvent
+from liza.model.model import Config, MergeInProgress, State, Status, Task
 from liza.model.state_words import describe_task
 from liza.model.task_groups import tasks_with
+from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.claims import get_task
 from liza.tasks.rules.picking import unmet_dependencies
@@ -158,3 +160,254 @@ def move(state: State, task_id: str, position: int) -> State:
 
 def _queued(state: State) -> list[Task]:
     return [task for task in tasks_with(state, Status.APPROVED) if task.history]
+
+
+class QueueRow(Value):
+    """An approved task in the merge queue as `queue --json` prints it. Times are in seconds.
+
+    ``batch``: the number of the batch that it is merged with. ``estimate``: in how many seconds that ends. ``why``:
+    why it is not merged now, with the command for that.
+    """
+
+    position: int
+    id: str
+    into: str
+    priority: int
+    waiting: int
+    batch: int | None = None
+    estimate: float | None = None
+    why: str | None = None
+    next: str | None = None
+
+
+def queue_rows(state: State, now: datetime) -> tuple[QueueRow, ...]:
+    """Return the approved tasks in the order of their merges, each with its batch or why it is not merged now."""
+    entries = ordered_queue(state, now)
+    ready = [entry.task for entry in entries if entry.obstacle is None]
+    planned = plan_batches(ready, batch_size(state.config))
+    batches = {task.id: number for number, batch in enumerate(planned, start=1) for task in batch}
+    rows = []
+    for position, entry in enumerate(entries, start=1):
+        task, (why, step) = entry.task, entry.obstacle or (None, None)
+        rows.append(
+            QueueRow(
+                position=position,
+                id=task.id,
+                into=targets.target_branch(state, task),
+                priority=task.priority,
+                waiting=int((now - task.history[-1].time).total_seconds()),
+                batch=batches.get(task.id),
+                why=why,
+                next=step,
+            )
+        )
+    return tuple(rows)
+
+
+class Member(Value):
+    """A task of a batch, and its candidate."""
+
+    task: Task
+    merging: MergeInProgress
+
+
+class Batch(Value):
+    """The members of a batch in the order of the chain, at least one, and the ``branch`` that it is published to."""
+
+    members: tuple[Member, ...]
+    branch: str
+
+    @property
+    def expected(self) -> str:
+        """The tip of the branch that the batch replaces."""
+        return self.members[0].merging.expected
+
+    @property
+    def tip(self) -> str:
+        """The commit that is published."""
+        return tip_of(self.members[-1].merging)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return tuple(member.task for member in self.members)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(member.task.id for member in self.members)
+
+    @property
+    def title(self) -> str:
+        """The task, or the number of tasks and the first one."""
+        first = self.members[0].task.id
+        return first if len(self.members) == 1 else f"{len(self.members)} tasks from {first} on"
+
+    def prefix(self, length: int) -> Batch:
+        """Return the first members, which are published with the candidate of the last of them."""
+        members = self.members[:length]
+        tip = None if length == 1 else members[-1].merging.candidate
+        return Batch(tuple(Member(member.task, replace(member.merging, tip=tip)) for member in members), self.branch)
+
+
+def tip_of(merging: MergeInProgress) -> str:
+    """Return the commit that is tested and published for this candidate."""
+    return merging.tip or merging.candidate
+
+
+def find_batches(state: State) -> tuple[Batch, ...]:
+    """Return the batches of the tasks that have a candidate, each in the order of its chain.
+
+    Tasks with one tip whose candidates are no complete chain are not a batch: each is returned alone, with its own
+    candidate, which is not the tip and so was never tested.
+    """
+    groups: dict[tuple[str, str], list[Member]] = {}
+    for task in state.tasks:
+        if task.merging is not None:
+            group = (targets.target_branch(state, task), tip_of(task.merging))
+            groups.setdefault(group, []).append(Member(task, task.merging))
+    batches: list[Batch] = []
+    for (branch, tip), members in groups.items():
+        chain = _order_chain(members, tip)
+        batches += [Batch(chain, branch)] if chain else [Batch((member,), branch) for member in members]
+    return tuple(batches)
+
+
+def _order_chain(members: Sequence[Member], tip: str) -> tuple[Member, ...] | None:
+    by_candidate = {member.merging.candidate: member for member in members}
+    chain: list[Member] = []
+    commit = tip
+    while commit in by_candidate:
+        member = by_candidate.pop(commit)
+        chain.append(member)
+        commit = member.merging.expected
+    return tuple(reversed(chain)) if len(chain) == len(members) else None
+
+
+def begin_batch(state: State, batch: Batch) -> State:
+    """Record the candidates of a batch before its tests run. Raises Refused."""
+    for member in batch.members:
+        state = merge_rules.begin_merge(state, member.task.id, member.merging)
+    return state
+
+
+class HowTested(Value):
+    """How a batch was tested: ``tested`` and ``remarks`` as ``Task`` has them, and the digest of its gates."""
+
+    tested: bool
+    remarks: tuple[str, ...] = ()
+    gates: str = ""
+
+
+def record_tested(state: State, published: Batch, dropped: Iterable[str], record: HowTested) -> State:
+    """Record that ``published`` may be published, and remove the candidates of the tasks ``dropped``.
+
+    Raises Refused.
+    """
+    for member in published.members:
+        merging = replace(member.merging, tested=record.tested, remarks=record.remarks, gates=record.gates)
+        state = merge_rules.begin_merge(state, member.task.id, merging)
+    return drop_candidates(state, dropped)
+
+
+def drop_candidates(state: State, tasks: Iterable[str]) -> State:
+    """Remove the candidates of these tasks, which stay APPROVED. Raises Refused."""
+    for task_id in tasks:
+        state = merge_rules.drop_candidate(state, task_id)
+    return state
+
+
+def record_merged(state: State, batch: Batch, invocation: Invocation) -> State:
+    """Record that integration contains the batch: its tasks are MERGED, each as its own candidate. Raises Refused."""
+    for member in batch.members:
+        own = Invocation(now=invocation.now, by=invocation.by, run=invocation.run, commit=member.merging.candidate)
+        state = merge_rules.record_merge(state, member.task.id, own, member.merging)
+    return state
+
+
+def wait_for_files(state: State, batch: Batch, files: tuple[str, ...]) -> State:
+    """Record that changed files of a person's checkout block the tested batch. Raises Refused."""
+    for task_id in batch.ids:
+        state = merge_rules.wait_for_files(state, task_id, files)
+    return state
+
+
+class PrefixResult(Value):
+    """Result of one test run of a prefix. ``certain``: a repetition could not change it."""
+
+    length: int
+    passed: bool
+    certain: bool = False
+
+
+class RunPrefix(Value):
+    """Test the prefix of this length. ``again``: it was red, and nothing shorter is left to test."""
+
+    length: int
+    again: bool = False
+
+
+class PublishPrefix(Value):
+    """Publish the prefix of this length, which is 0 or green. ``culprit``: index of the task that is red on top of
+    it, None if the whole batch is green."""
+
+    length: int
+    culprit: int | None = None
+
+
+BatchStep = RunPrefix | PublishPrefix
+
+
+def next_batch_step(size: int, results: Sequence[PrefixResult], retries: int) -> BatchStep:
+    """Return the next step for a batch of ``size`` candidates, after ``results`` in the order of the runs.
+
+    The whole batch is tested first. A red one is bisected. A task is a culprit only if its candidate was red
+    ``1 + retries`` times on a prefix that is green.
+    """
+    green = max((result.length for result in results if result.passed), default=0)
+    red = min((result.length for result in results if not result.passed and result.length > green), default=None)
+    if red is None:
+        return PublishPrefix(size) if green == size else RunPrefix(size)
+    if red - green > 1:
+        return RunPrefix((green + red) // 2)
+    failures = [result for result in results if result.length == red]
+    if len(failures) > retries or any(result.certain for result in failures):
+        return PublishPrefix(green, culprit=red - 1)
+    return RunPrefix(red, again=True)
+
+
+E = HistoryEvent
+
+
+def last_blamed(state: State, branch: str) -> Task | None:
+    """Return the task that was blamed last for red gates, if nothing was merged into the branch since; else None.
+
+    Then the cause may be outside of all tasks: the branch is tested alone before another one is blamed. Tasks in the
+    archive do not count.
+    """
+    tasks = [task for task in state.tasks if targets.target_branch(state, task) == branch]
+    blames = [(event.time, index) for index, task in enumerate(tasks) for event in merge_failures.find_blames(task)]
+    if not blames:
+        return None
+    time, index = max(blames)
+    merges = [event.time for task in tasks for event in task.history if event.event == E.MERGE]
+    if branch == state.config.integration_branch:
+        merges += [event.time for task in state.tasks for event in task.history if event.event == E.LAND]
+    return None if max(merges, default=time) > time else tasks[index]
+
+
+def clear_blame(state: State, branch: str, invocation: Invocation) -> State:
+    """Return the board after the branch proved red without any task: the task that was blamed last is APPROVED again.
+
+    If its coder has begun to fix it, or it is BLOCKED, it stays as it is; its failure does not count any more, and its
+    coder may submit the same commit again.
+    """
+    task = last_blamed(state, branch)
+    if task is None or merge_failures.is_conflict(merge_failures.last_failure(task)):
+        return state
+    if task.status in (Status.CLAIMED, Status.BLOCKED):
+        return state.with_task(apply_verb(task, E.MERGE_CLEARED, invocation))
+    if task.status is not Status.INTEGRATION_FAILED or task.reservation is not None:
+        return state
+    verdicts = [event for event in task.history if event.event == E.APPROVE]
+    if not verdicts or verdicts[-1].commit != task.review_commit:
+        return state
+    return state.with_task(apply_verb(task, E.MERGE_CLEARED, invocation, approved_by=verdicts[-1].agent))

@@ -1,8 +1,10 @@
-"""Verbs of planners and people on tasks: add, edit, unblock, supersede, drop."""
+"""Verbs of planners and people on tasks: add, edit, unblock, supersede, drop; a task of one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 from liza.board.rules.archiving import with_outcomes
@@ -20,6 +22,7 @@ from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, field, replace
 from liza.tasks.rules import reviews
 from liza.tasks.rules.claims import get_task
+from liza.text.ascii_form import to_ascii
 
 S = Status
 E = HistoryEvent
@@ -413,3 +416,63 @@ def _get_stoppable_task(state: State, task_id: str) -> Task:
     if task.is_being_merged:
         raise Refused(f"{task_id} is being merged right now", f"liza task show {task_id}")
     return task
+
+
+MAX_SENTENCE: Final = 2000  # characters
+_MAX_ID: Final = 32
+_DEFAULT_ID: Final = "task"
+
+
+def check_sentence(text: str) -> str:
+    """Return the sentence with single spaces. Raises UsageError if it is empty or too long."""
+    sentence = " ".join(text.split())
+    if not sentence or len(sentence) > MAX_SENTENCE:
+        actual = f"{len(sentence)} characters" if sentence else "empty"
+        raise UsageError(f"the sentence is {actual}; it can have 1 to {MAX_SENTENCE}", "liza task add --help")
+    return sentence
+
+
+def choose_task_id(sentence: str, taken: Container[str]) -> str:
+    """Return an id of the first words of the sentence that is not ``taken``."""
+    slug = ""
+    for word in re.findall(r"[a-z0-9]+", to_ascii(sentence)):
+        longer = f"{slug}-{word}" if slug else word[:_MAX_ID]
+        if len(longer) > _MAX_ID:
+            break
+        slug = longer
+    name = slug or _DEFAULT_ID
+    return next(task_id for number in count(1) if (task_id := name if number == 1 else f"{name}-{number}") not in taken)
+
+
+def find_open_task(state: State, sentence: str) -> Task | None:
+    """Return the open task that was made of the same sentence, or None: a repeated command adds no second one."""
+    return next(
+        (task for task in state.tasks if task.description == sentence and task.status not in FINAL_STATUSES), None
+    )
+
+
+def sentence_fields(task_id: str, sentence: str) -> TaskFields:
+    """Return the fields of the task. Its condition tells the coder and the reviewer that there is only a sentence."""
+    return TaskFields(
+        task_id,
+        description=sentence,
+        done_when=f"A test or another command shows that this holds: {sentence}\n"
+        "The task comes from one sentence of a person. Judge the work by the sentence, and what it leaves open by the "
+        "conventions of the project.",
+        scope="what the sentence needs, and its tests",
+        spec_ref=sentence_spec_path(task_id),
+    )
+
+
+def sentence_spec_path(task_id: str) -> str:
+    """Return the path of the document, relative to the root of the crew."""
+    return f"{LIZA_SPECS}{task_id}.md"
+
+
+def compose_sentence_spec(sentence: str) -> str:
+    """Return the document of the task."""
+    return (
+        f"# {sentence}\n\n"
+        "A person asked for this in one sentence; there is no other document. What it leaves open follows from the "
+        "code and the conventions of the project. If it can mean two different things, ask.\n"
+    )

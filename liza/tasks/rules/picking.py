@@ -15,9 +15,8 @@ from liza.model.state_words import task_word
 from liza.model.statuses import AgentStatus, GoalStatus
 from liza.model.task_groups import held_tasks, tasks_with
 from liza.model.value_classes import Value, replace
-from liza.tasks.rules import routing
-from liza.tasks.rules.routing import Preference
-from liza.tasks.rules.work_record import TaskRecord
+from liza.tasks.rules import work_record
+from liza.tasks.rules.work_record import Preference, TaskRecord
 
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
@@ -131,11 +130,13 @@ def preferred_agent(state: State, task: Task, now: datetime, evidence: Evidence)
     if state.config.routing != "record" or task.status is not S.UNCLAIMED:
         return None
 
-    seconds = routing.preference_seconds(state, task, now)
+    seconds = work_record.preference_seconds(state, task, now)
     if not seconds:
         return None
     idle = [name for name in state.agents if _may_take(state, task, name, now, evidence)]
-    return routing.choose({name: routing.fit(evidence.records.get(name, ()), task.scope) for name in idle}, seconds)
+    return work_record.choose(
+        {name: work_record.fit(evidence.records.get(name, ()), task.scope) for name in idle}, seconds
+    )
 
 
 def _may_take(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> bool:
@@ -204,7 +205,7 @@ def _other_after_crashes(state: State, task: Task, agent: str, now: datetime, ev
     if count < CRASHES_BEFORE_OTHERS or agent != _last_crashed(task):
         return None
 
-    seconds = routing.preference_seconds(state, task, now)
+    seconds = work_record.preference_seconds(state, task, now)
     others = [
         name
         for name in state.agents

@@ -1,20 +1,25 @@
-"""Reviews: claim one, give it back, approve, reject."""
+"""Reviews: claim, give back, approve and reject; alarms about tasks that wait for a review; comments on lines."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import NotOwner, Refused, UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Anomaly, LineComment, State, Status, Task
-from liza.model.paths import agent_of, is_person
+from liza.model.narration import verdict_command
+from liza.model.paths import agent_of, is_person, role_of
 from liza.model.state_words import describe_task
+from liza.model.statuses import AgentStatus
 from liza.model.transitions import Invocation, apply_verb, has_done
 from liza.model.value_classes import replace
 from liza.tasks.rules.claims import allocate_run, get_task, lease_expiry
 from liza.tasks.rules.coding import add_failure
 from liza.tasks.rules.picking import Evidence, authors, occupation, review_obstacle
+from liza.tasks.rules.up_command import up_command_for
 from liza.text.counts import count_noun
 
 S = Status
@@ -187,3 +192,107 @@ def _get_task_for_verdict(state: State, task_id: str, by: str, verb: HistoryEven
             f"liza diff {task_id}",
         )
     return task
+
+
+REVIEWER = "code-reviewer"
+
+
+def unreviewed_alarms(state: State, offline: Container[str], exits: Collection[str]) -> Iterator[Alarm]:
+    """Yield alarms if tasks wait for a review, and the crew has no reviewer.
+
+    If a reviewer was killed while others run, it names the command that starts one. If the crew never had one, or its
+    reviewers were stopped on request, as with `liza up --reviewers 0`, a person reviews: each task has an alarm.
+    None for a crew that was stopped as a whole, unless it never had a reviewer, and none for tasks that persons work
+    on without a crew. ``exits``: agents whose supervisor exited by itself, which is an alarm of its own.
+    """
+    waiting = [
+        task
+        for task in state.tasks
+        if task.status is Status.READY_FOR_REVIEW and task.reviewing_by is None and task.review != "human"
+    ]
+    supervised = {name for name, agent in state.agents.items() if agent.program}
+    running = {name for name in supervised if name not in offline}
+    reviewers = {name for name in (running or supervised) if role_of(name) == REVIEWER}
+    if not waiting or not supervised or reviewers or any(role_of(name) == REVIEWER for name in exits):
+        return
+    step = up_command_for(state, f"{REVIEWER}-1")
+    if persons_review(state):
+        for task in waiting:
+            yield verdict_alarm(task, f", because the crew has no reviewer ({step})")
+        return
+    names = ", ".join(task.id for task in waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
+    verb = "waits" if len(waiting) == 1 else "wait"
+    message = f"{names} {verb} for a review, and no reviewer runs"
+    yield Alarm(AlarmKind.NEEDS_REVIEWER, waiting[0].id, message, "", starts=(f"{REVIEWER}-1",))
+
+
+def persons_review(state: State) -> bool:
+    """Return whether the crew never had a reviewer, or each of its reviewers was stopped on request."""
+    reviewers = [agent for name, agent in state.agents.items() if agent.program and role_of(name) == REVIEWER]
+    return all(agent.status == AgentStatus.OFFLINE for agent in reviewers)
+
+
+def verdict_alarm(task: Task, why: str = "") -> Alarm:
+    """Return the alarm for a task whose submitted work waits for the verdict of a person."""
+    message = f"{task.id} waits for your verdict{why}; its changes: liza diff {task.id}"
+    since = task.history[-1].time if task.history else None
+    return Alarm(AlarmKind.NEEDS_VERDICT, task.id, message, verdict_command(task.id), since)
+
+
+MAX_COMMENTS: Final = 50
+"""Maximum number of comments of one rejection."""
+MAX_COMMENT_TEXT: Final = 1000  # characters
+MAX_LINE: Final = 999_999_999
+MAX_QUOTED_LINE: Final = 200  # characters of the quoted line; the rest is cut
+MAX_FILE: Final = 4 << 20  # bytes of a file whose line can be quoted
+_EXAMPLE: Final = 'liza verdict reject "…" --comment src/tax.py:12 "rounds down"'
+
+
+def parse_location(text: str) -> tuple[str, int]:
+    """Return path and line of ``FILE:LINE``; lines count from 1. Raises UsageError."""
+    path, _, number = text.strip().rpartition(":")
+    path = path.removeprefix("./")
+    if not path or not number.isascii() or not number.isdigit() or len(number) > 9 or not 1 <= int(number) <= MAX_LINE:
+        raise UsageError(f"{text!r} is not a line of a file: expected FILE:LINE, such as src/tax.py:12", _EXAMPLE)
+    return path, int(number)
+
+
+def check_comments(comments: Sequence[tuple[str, str]]) -> None:
+    """Raise UsageError if there are too many comments, or if one has no text, a long one or no location."""
+    if len(comments) > MAX_COMMENTS:
+        raise UsageError(f"there are {len(comments)} comments; a rejection has at most {MAX_COMMENTS}", _EXAMPLE)
+    for location, text in comments:
+        parse_location(location)
+        if not text.strip():
+            raise UsageError(f"the comment on {location} has no text", _EXAMPLE)
+        if len(text) > MAX_COMMENT_TEXT:
+            message = f"the comment on {location} has {len(text)} characters; it can have {MAX_COMMENT_TEXT}"
+            raise UsageError(message, _EXAMPLE)
+
+
+def quote_comment(location: str, text: str, commit: str, data: bytes | None) -> LineComment:
+    """Return the comment with the line that it is about. ``data``: the file at ``commit``; None if it is not there.
+
+    Raises UsageError if the commit does not have the file or the line, or if the file is not a text.
+    """
+    path, line = parse_location(location)
+    hint = f"git show --stat {commit[:12]}"
+    if data is None:
+        raise UsageError(f"{path} is not a file of the reviewed commit {commit[:12]}", hint)
+    if b"\0" in data:
+        raise UsageError(f"{path} is not a text at {commit[:12]}: it has no line {line}", hint)
+    lines = data.decode(errors="replace").split("\n")
+    count = len(lines) - (lines[-1] == "")
+    if line > count:
+        raise UsageError(
+            f"{path} has {count_noun(count, 'line')} at the reviewed commit {commit[:12]}, and no line {line}", hint
+        )
+    quote = lines[line - 1].rstrip()
+    cut = quote if len(quote) <= MAX_QUOTED_LINE else f"{quote[:MAX_QUOTED_LINE]}…"
+    return LineComment(path=path, line=line, text=text.strip(), quote=cut, commit=commit)
+
+
+def format_comment(comment: LineComment) -> str:
+    """Return a comment as text: the location, the text, and the quoted line below them."""
+    quote = f"\n> {comment.quote.strip()}" if comment.quote.strip() else ""
+    return f"{comment.path}:{comment.line}: {comment.text}{quote}"

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from liza.breaker.rules.board_reports import open_anomalies, open_discoveries
-from liza.merging.rules.queue_rows import QueueRow, queue_rows
+from liza.merging.rules.merge_queue import QueueRow, queue_rows
 from liza.model import merge_failures
 from liza.model.agent_states import AgentState
 from liza.model.alarm_kinds import CONTAINED_NOTICES, Alarm, AlarmKind, AlarmRow
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.state_words import TASK_WORDS, AgentWord, TaskWord, agent_word
 from liza.tasks.rules import picking
-from liza.tasks.rules.drafts import MissingParts
+from liza.tasks.rules.unclaimable import MissingParts
 from liza.text.counts import count_noun
 from liza.view.rules.structs import (
     AgentLine,

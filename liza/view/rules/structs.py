@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from liza.merging.rules.queue_rows import QueueRow
+from liza.merging.rules.merge_queue import QueueRow
 from liza.model.alarm_kinds import Alarm, AlarmRow
 from liza.model.model import AlignmentNote, State, Task
 from liza.model.spending import Costs
 from liza.model.state_words import AgentWord, TaskWord
 from liza.model.targets import CommitsAhead
 from liza.model.value_classes import Value, asdict
-from liza.tasks.rules.drafts import MissingParts
+from liza.tasks.rules.unclaimable import MissingParts
 
 
 class AgentRow(Value, kw_only=True):

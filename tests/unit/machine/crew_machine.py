@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from liza.board.rules import archiving
-from liza.breaker.rules import board_reports, breaker_patterns, breaker_trips, watched_events
+from liza.breaker.rules import board_reports, breaker_patterns, breaker_trips
 from liza.breaker.rules.breaker_trips import open_trips
 from liza.config.rules import setting_values
-from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
+from liza.merging.rules import epic_rules, merge_queue, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
-from liza.merging.rules.merge_batches import Batch, HowTested
+from liza.merging.rules.merge_queue import Batch, HowTested
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import targets
 from liza.model.derived import update_derived_fields
@@ -39,13 +39,13 @@ from liza.model.paths import is_person
 from liza.model.session_ends import OUTCOME_RULES, SessionOutcome
 from liza.model.transitions import Invocation
 from liza.model.value_classes import replace
-from liza.tasks.rules import backlog, claims, coding, drafts, give_back, planning, reviews
+from liza.tasks.rules import backlog, claims, coding, planning, reviews, unclaimable
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.claims import Extension
 from liza.tasks.rules.coding import SubmittedWork
-from liza.tasks.rules.drafts import MissingParts
 from liza.tasks.rules.picking import Evidence
-from liza.tasks.rules.retrospective import SprintEnd
+from liza.tasks.rules.planning import SprintEnd
+from liza.tasks.rules.unclaimable import MissingParts
 from tests.unit.boards import BASE, HERE, NOW, board, with_config
 from tests.unit.machine import comparison
 from tests.unit.machine.helpful_crew import HelpfulCrew, make_chain
@@ -202,7 +202,7 @@ class CrewMachine(RuleBasedStateMachine):
     @precondition(lambda machine: any(agent.current_task for agent in machine.state.agents.values()))
     @rule(agent=agents)
     def gives_back(self, agent: str) -> None:
-        self.play(lambda model: model.give_back(agent), give_back.give_back_work, agent, self.model.now)
+        self.play(lambda model: model.give_back(agent), planning.give_back_work, agent, self.model.now)
 
     @precondition(has(Status.CLAIMED))
     @rule(index=indexes, which=indexes)
@@ -298,7 +298,7 @@ class CrewMachine(RuleBasedStateMachine):
             task.id: MissingParts(() if task.id in complete else ("spec",), "liza sync") for task in self.state.tasks
         }
         args = (self.state, lacks, self.by("liza"))
-        self.play(lambda model: model.release_drafts(), drafts.release_complete_drafts, *args)
+        self.play(lambda model: model.release_drafts(), unclaimable.release_complete_drafts, *args)
 
     @precondition(has(Status.BLOCKED))
     @rule(index=indexes, by=planners, answer=texts)
@@ -544,7 +544,7 @@ class CrewMachine(RuleBasedStateMachine):
         if head is not None:
             tasks = merge_queue.choose_batch(self.state, head, self.model.now)[:size]
             batch = self.chain(tasks)
-            self.play(lambda model: model.begin(batch.ids), merge_batches.begin_batch, batch)
+            self.play(lambda model: model.begin(batch.ids), merge_queue.begin_batch, batch)
 
     @precondition(has(Status.APPROVED))
     @rule(index=indexes)
@@ -557,31 +557,31 @@ class CrewMachine(RuleBasedStateMachine):
     @rule(index=indexes, length=st.integers(1, 3), tested=st.booleans())
     def tests_end(self, index: int, length: int, tested: bool) -> None:
         """The tests of a batch were green up to a member, and the candidates after it are dropped."""
-        batches = merge_batches.find_batches(self.state)
+        batches = merge_queue.find_batches(self.state)
         if batches:
             batch = batches[index % len(batches)]
             passed = batch.prefix(min(length, len(batch.members)))
             dropped = [name for name in batch.ids if name not in passed.ids]
             args = (passed, dropped, HowTested(tested))
-            self.play(lambda model: model.tested(passed.ids, dropped), merge_batches.record_tested, *args)
+            self.play(lambda model: model.tested(passed.ids, dropped), merge_queue.record_tested, *args)
 
     @precondition(has(Status.APPROVED))
     @rule(index=indexes, single=st.booleans())
     def files_are_in_the_way(self, index: int, single: bool) -> None:
         name = self.task_at(index)
-        batches = [batch for batch in merge_batches.find_batches(self.state) if len(batch.members) == 1]
+        batches = [batch for batch in merge_queue.find_batches(self.state) if len(batch.members) == 1]
         if single or not batches:
             self.play(lambda model: model.wait_for_files([name]), merge_rules.wait_for_files, name, ("a.py",))
         else:
             batch = batches[index % len(batches)]
-            self.play(lambda model: model.wait_for_files(batch.ids), merge_batches.wait_for_files, batch, ("a.py",))
+            self.play(lambda model: model.wait_for_files(batch.ids), merge_queue.wait_for_files, batch, ("a.py",))
 
     @precondition(has(Status.APPROVED))
     @rule(index=indexes, batch=st.booleans())
     def candidate_is_dropped(self, index: int, batch: bool) -> None:
         name = self.task_at(index)
         if batch:
-            self.play(lambda model: model.drop_candidate(name), merge_batches.drop_candidates, [name])
+            self.play(lambda model: model.drop_candidate(name), merge_queue.drop_candidates, [name])
         else:
             self.play(lambda model: model.drop_candidate(name), merge_rules.drop_candidate, name)
 
@@ -591,12 +591,12 @@ class CrewMachine(RuleBasedStateMachine):
         """The branch has moved to a tested batch, which is recorded."""
         batches = [
             batch
-            for batch in merge_batches.find_batches(self.state)
+            for batch in merge_queue.find_batches(self.state)
             if all(member.merging.tested is not None for member in batch.members)
         ]
         if batches:
             batch = batches[index % len(batches)]
-            self.play(lambda model: model.merge(batch.ids), merge_batches.record_merged, batch, self.by("liza"))
+            self.play(lambda model: model.merge(batch.ids), merge_queue.record_merged, batch, self.by("liza"))
 
     @precondition(has(Status.APPROVED))
     @rule(index=indexes)
@@ -718,7 +718,7 @@ class CrewMachine(RuleBasedStateMachine):
     def breaker_is_checked(self) -> None:
         """Which patterns are found is for the tables of test_circuit_breaker. Here: each is open once at a time."""
         now = self.model.now
-        found = breaker_patterns.evaluate_patterns(self.state, watched_events.collect_events(self.state, now))
+        found = breaker_patterns.evaluate_patterns(self.state, breaker_patterns.collect_events(self.state, now))
         severities = [breaker_patterns.severity_of(self.state.config.breaker, finding.pattern) for finding in found]
 
         def trip(model: ReferenceModel) -> None:
@@ -817,11 +817,11 @@ class CrewMachine(RuleBasedStateMachine):
             self.play(lambda model: model.merge_failed(name, "conflict"), merge_rules.fail_merge, name, said)
             return
         batch = self.chain([self.get(name)])
-        self.play(lambda model: model.begin(batch.ids), merge_batches.begin_batch, batch)
-        begun = next(begun for begun in merge_batches.find_batches(self.state) if name in begun.ids)
-        self.play(lambda model: model.tested(begun.ids), merge_batches.record_tested, begun, (), HowTested(True))
-        tested = next(tested for tested in merge_batches.find_batches(self.state) if name in tested.ids)
-        self.play(lambda model: model.merge(tested.ids), merge_batches.record_merged, tested, self.by("liza"))
+        self.play(lambda model: model.begin(batch.ids), merge_queue.begin_batch, batch)
+        begun = next(begun for begun in merge_queue.find_batches(self.state) if name in begun.ids)
+        self.play(lambda model: model.tested(begun.ids), merge_queue.record_tested, begun, (), HowTested(True))
+        tested = next(tested for tested in merge_queue.find_batches(self.state) if name in tested.ids)
+        self.play(lambda model: model.merge(tested.ids), merge_queue.record_merged, tested, self.by("liza"))
 
 
 def describe_statistics() -> str:

@@ -14,8 +14,8 @@ from typing import Any
 from liza.breaker.rules import board_reports, breaker_trips
 from liza.breaker.rules.breaker_trips import open_trips, signals_of_trips
 from liza.config.rules import setting_values
-from liza.merging.rules import epic_rules, merge_batches, merge_queue, merge_rules
-from liza.merging.rules.merge_batches import Batch, HowTested, Member
+from liza.merging.rules import epic_rules, merge_queue, merge_rules
+from liza.merging.rules.merge_queue import Batch, HowTested, Member
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import targets
 from liza.model.derived import update_derived_fields
@@ -25,11 +25,11 @@ from liza.model.transitions import Invocation
 from liza.supervisor.rules import actions
 from liza.supervisor.rules.decide import decide
 from liza.supervisor.rules.session_facts import MergeFacts, Situation
-from liza.tasks.rules import backlog, claims, coding, give_back, picking, planning, reviews, unclaimable
+from liza.tasks.rules import backlog, claims, coding, picking, planning, reviews, unclaimable
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.coding import SubmittedWork
 from liza.tasks.rules.picking import Evidence
-from liza.tasks.rules.retrospective import SprintEnd
+from liza.tasks.rules.planning import SprintEnd
 from tests.unit.boards import BASE, HERE
 from tests.unit.machine import comparison
 
@@ -131,7 +131,7 @@ class HelpfulCrew:
             case actions.BlockTask(task, reason):
                 self.change(coding.block_by_supervisor, task, reason, self.now)
             case actions.GiveBack(_):
-                self.change(give_back.give_back_work, agent, self.now)
+                self.change(planning.give_back_work, agent, self.now)
             case actions.Merge(subject):
                 self.merge(subject)
             case actions.Wait():
@@ -179,10 +179,10 @@ class HelpfulCrew:
             self.change(merge_rules.drop_candidate, subject)
             task = claims.get_task(self.state, subject)
         batch = make_chain(self.state, merge_queue.choose_batch(self.state, task, self.now), self.new_commit)
-        self.change(merge_batches.begin_batch, batch)
-        self.change(merge_batches.record_tested, batch, (), HowTested(True))
-        tested = next(tested for tested in merge_batches.find_batches(self.state) if tested.ids == batch.ids)
-        self.change(merge_batches.record_merged, tested, self.by("liza"))
+        self.change(merge_queue.begin_batch, batch)
+        self.change(merge_queue.record_tested, batch, (), HowTested(True))
+        tested = next(tested for tested in merge_queue.find_batches(self.state) if tested.ids == batch.ids)
+        self.change(merge_queue.record_merged, tested, self.by("liza"))
 
     def merge_epic(self, epic: str) -> None:
         job = epic_rules.find_job(self.state, epic)

@@ -24,10 +24,10 @@ from liza.git.runner import Git
 from liza.model.errors import read_last_message
 from liza.model.history_events import UNFINISHED_ENDS
 from liza.model.model import Config, Status, Task
-from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.project import init
+from liza.project.programs import Trial, TrialCheck
 from liza.supervisor.down import end_unsupervised_sessions
 from liza.system.liza_path import liza_path
 from liza.tasks import task
@@ -46,27 +46,6 @@ _TASK_FIELDS = {
     "spec_ref": "README.md",
 }
 _END_STATUSES = (Status.READY_FOR_REVIEW, Status.BLOCKED)
-
-
-class TrialCheck(Value):
-    """One check of a trial: whether it passed, and the evidence."""
-
-    what: str
-    ok: bool
-    evidence: str
-
-
-class Trial(Value):
-    """Result of a trial; ``failure`` is the reason why the program did not submit its task."""
-
-    checks: tuple[TrialCheck, ...]
-    seconds: float
-    failure: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether all checks passed."""
-        return all(proof.ok for proof in self.checks)
 
 
 def trial(preset: Preset, config: Config, limit: float = TRIAL_LIMIT) -> Trial:

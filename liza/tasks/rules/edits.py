@@ -1,4 +1,4 @@
-"""Which changes a session may make to the text of the board: those that its verbs could make, and no others. Pure.
+"""Edits of the board by hand: which changes a session may make, and the goal as a text for an editor. Pure.
 
 A session hands in a whole text. Only values count: comments, order and everything that the session did not change stay
 as they are on the board.
@@ -13,11 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from liza.breaker.rules import board_reports
-from liza.model.errors import LizaError, Refused
-from liza.model.model import Anomaly, Discovery, Handoff, State
+from liza.model.errors import LizaError, Refused, UsageError
+from liza.model.model import AlignmentNote, Anomaly, Discovery, Goal, Handoff, State
 from liza.model.paths import agent_of
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import claims
+from liza.text.times import format_time
 
 EDITABLE: Final = {
     "agents": "heartbeat, lease_expires and context_percent of its own entry",
@@ -184,3 +185,39 @@ def _require_values(path: _Path, entry: Anomaly | Discovery | Handoff, expected:
     for name, value in expected.items():
         if getattr(entry, name) != value:
             raise _refusal((*path, name), f"it is {getattr(entry, name)}, expected {value}")
+
+
+_SPEC: Final = "spec:"
+_NOTE: Final = "# The document of the goal (committed, or below .liza/specs/); then what the crew should achieve."
+
+
+def format_goal(goal: Goal) -> str:
+    """Return the text that a person edits."""
+    return f"{_NOTE}\n{_SPEC} {goal.spec_ref}\n\n{goal.description}\n"
+
+
+def parse_goal(text: str) -> tuple[str, str]:
+    """Return description and document of an edited text. Lines that begin with # are left out. Raises UsageError."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    specs = [line.removeprefix(_SPEC).strip() for line in lines if line.startswith(_SPEC)]
+    description = "\n".join(line for line in lines if not line.startswith(_SPEC)).strip()
+    if len(specs) != 1 or not specs[0]:
+        raise UsageError(f"the text has {len(specs)} lines {_SPEC} FILE; it needs 1 with a file", "liza edit --goal")
+    if not description:
+        raise UsageError("the goal has no description", "liza edit --goal")
+    return description, specs[0]
+
+
+def note_edit(before: Goal, after: Goal, by: str, now: datetime) -> Goal:
+    """Return ``after`` with a note that says what ``by`` changed in description and document."""
+    former = f", not {before.spec_ref}" if before.spec_ref else ""
+    changes = [f"the document is {after.spec_ref}{former}"] * (after.spec_ref != before.spec_ref)
+    changes += [f"the goal is: {after.description}"] * (after.description != before.description)
+    note = AlignmentNote(timestamp=now, event=by, summary="; ".join(changes))
+    return replace(after, alignment_history=(*after.alignment_history, note))
+
+
+def describe_note(note: AlignmentNote) -> str:
+    """Return a note as one text: author, time, text."""
+    when = f" at {format_time(note.timestamp)}" if note.timestamp is not None else ""
+    return f"{note.event or 'unknown'}{when}: {note.summary}"

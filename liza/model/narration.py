@@ -14,7 +14,6 @@ from liza.model.state_words import TaskWord
 from liza.model.statuses import GoalStatus
 from liza.model.task_groups import changed_tasks
 from liza.model.value_classes import Value, replace
-from liza.tasks.rules.review_alarms import verdict_command
 from liza.text.counts import count_noun
 
 LIZA = "liza"
@@ -189,6 +188,11 @@ def _verdict_hint(task: Task) -> str:
         return ""
 
     return f". It waits for your verdict: {verdict_command(task.id)}"
+
+
+def verdict_command(task_id: str) -> str:
+    """Return the command with which a person approves the commit under review."""
+    return f'liza verdict approve --task {task_id} "…"'
 
 
 def _merged(event: Event, task: Task) -> str:
