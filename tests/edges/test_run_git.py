@@ -236,8 +236,9 @@ def test_a_moved_repository_goes_on(repo: Path, tmp_path: Path) -> None:
     first = slots.commit("one.txt")
     slots.trees.import_run("s1")
     repo.rename(tmp_path / "elsewhere")
-    git(tmp_path / "elsewhere", "worktree", "repair", str(tmp_path / "elsewhere" / ".worktrees" / ".slots" / "s1"))
     moved = BoxedSlots(tmp_path / "elsewhere")
+    slots.paths.slots.rename(moved.paths.slots)
+    git(moved.repo, "worktree", "repair", str(moved.slot))
     moved.begin("coder-1.2")
     second = moved.commit("two.txt")
     assert moved.trees.import_run("s1") == second

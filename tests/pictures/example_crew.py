@@ -87,7 +87,8 @@ def open_example(root: Path) -> Iterator[Crew]:
     confirmed_settings.confirm_settings(crew.paths, settings.confirmable_values(state.config), state.config)
     for task in state.tasks:
         if task.worktree:
-            crew.paths.slot(task.worktree).mkdir(parents=True)
+            words = ["git", "worktree", "add", "-q", "--detach", str(crew.paths.slot(task.worktree))]
+            subprocess.run(words, cwd=root, check=True)
     with ExitStack() as locks:
         for name, agent in state.agents.items():
             if agent.status != "OFFLINE":

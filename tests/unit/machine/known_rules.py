@@ -12,7 +12,7 @@ ROOT = Path(liza.__file__).parent
 RETURNED = ("State", "tuple[State, str]")
 NOT_PLAYED = {
     "archiving.with_totals": "repairs numbers that are counted in the files of the archive",
-    "batch_search.clear_blame": "undoes a failed merge of another cause: test_blame",
+    "merge_queue.clear_blame": "undoes a failed merge of another cause: test_blame",
     "board_reports.convert_discovery": "a part of backlog.add, which is played with discoveries",
     "archiving.with_outcomes": "a part of backlog.add, edit and supersede",
     "claims.allocate_run": "a part of each claim",
@@ -22,10 +22,10 @@ NOT_PLAYED = {
     "derived.update_derived_fields": "follows each change, as in a transaction",
     "merge_rules.clear_red_branch": "removes records of failed merges: test_blame",
     "merge_rules.retry_red_branch": "changes the time of the next merge: test_blame",
-    "session_edits.apply_edit": "takes only what verbs could change: test_session_edits",
+    "edits.apply_edit": "takes only what verbs could change: test_session_edits",
     "request_feedback.remember": "changes only what is remembered of a pull request: test_request_feedback",
     "request_feedback.track_request": "changes only what is remembered of a pull request: test_request_feedback",
-    "retrospective.close_sprint": "a part of planning.end_planning",
+    "planning.close_sprint": "a part of planning.end_planning",
     "targets.record_contained": "a part of the rules of epics and of backlog.add",
     "targets.with_epic": "a part of the rules of epics",
 }
