@@ -317,8 +317,10 @@ def test_a_log_that_ended_while_its_program_goes_on_is_seen_and_goes_on(crew: Cr
     run, pane = crew.start(["sh", "-c", "while read line; do echo heard $line; done"])
     pane.screen(0.0)
     assert pane.is_piped
-    (writer,) = processes.find_pids_with_open(re.escape(str(run.path / "output.log")))
+    log = re.escape(str(run.path / "output.log"))
+    (writer,) = processes.find_pids_with_open(log)
     os.kill(writer, signal.SIGKILL)
+    until(lambda: not processes.find_pids_with_open(log), "the writer has ended")
     # tmux notices when it has something to write.
     pane.run_tmux("send-keys", "-t", pane.target, "lost", "Enter")
     until(lambda: (pane.screen(0.0), not pane.is_piped)[1], "it is seen")
