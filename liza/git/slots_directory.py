@@ -60,9 +60,11 @@ class DirectoryFacts(Value):
 
 
 def find_common_dir(root: Path) -> Path:
-    """Return the git directory that all worktrees of a repository share. Raises GitFailed."""
+    """Return the git directory that all worktrees of a repository share, also of one that is to be made. Raises
+    GitFailed.
+    """
     git_dir = root / ".git"
-    return git_dir if git_dir.is_dir() else git_dirs(Git(root))[1]
+    return git_dir if git_dir.is_dir() or not root.exists() else git_dirs(Git(root))[1]
 
 
 def read_record(paths: Paths) -> SlotsRecord | None:
