@@ -2,7 +2,7 @@
 
 The addresses are a Unix socket in `.liza/run`, and a port on 127.0.0.1 whose number is in a file. The caller holds the
 server's lock, so a socket file that exists was left by a server that died, and is replaced. Added to the library: the
-credentials of the peer, a size limit for the head of a request, and problem documents for what is no HTTP.
+credentials of the peer, a size limit for the head of a request, and problem documents for input that is not HTTP.
 Decision 023.
 """
 

@@ -34,7 +34,7 @@ MAX_FILE_SIZE = 1 << 23  # bytes
 
 
 class BlockPlacement(Value):
-    """``file``: the file with the block, relative to the worktree. None: ``reason`` says why there is none, and the
+    """``file``: the file with the block, relative to the worktree. None: ``reason`` says why no file has it, and the
     prompt has to contain the block."""
 
     file: str | None

@@ -46,7 +46,7 @@ class FeedbackHost(Protocol):
     def read_feedback(self, number: int) -> RequestFeedback: ...
 
     def read_output(self, check: CheckResult) -> str:
-        """Return the end of what a red check printed, or why there is none."""
+        """Return the end of the output of a red check, or the reason why there is no output."""
         ...
 
 

@@ -117,8 +117,8 @@ _MAX_BYTES = 1 << 20  # bytes of a file that are searched for a path
 def find_checkout_links(environment: Path, root: Path) -> tuple[str, ...]:
     """Find the files of an environment that make Python import from ``root`` or from an installed copy of it.
 
-    Each line names the file and the directory that it leads to. If there is none, the environment holds dependencies
-    only.
+    Each line names the file and the directory that it leads to. Without any line, the environment holds only
+    dependencies.
     """
     root_path = root.resolve()
     links = []
