@@ -15,68 +15,70 @@ from typing import Any
 
 from tests.ablation.switches import Switch
 
-STORE = "tests/edges/test_board_store.py::"
+STORE = "tests/edges/board/test_board_store.py::"
 CALLERS = "tests/journeys/test_callers.py::"
-TREES = "tests/edges/test_repo_worktrees.py::"
-PLACE = "tests/edges/test_slots_place.py::"
+TREES = "tests/edges/git/test_repo_worktrees.py::"
+PLACE = "tests/edges/git/test_slots_place.py::"
 MOVED = "tests/journeys/test_moved_repositories.py::"
-FILTER = "tests/edges/test_repo_brief_filter.py::"
-SYMBOLIC = "tests/edges/test_symbolic_refs.py::"
-MERGES = "tests/edges/test_repo_merges.py::"
-CLAIMING = "tests/unit/test_claiming.py::"
-WORKING = "tests/unit/test_working_and_reviewing.py::"
-DECIDING = "tests/unit/test_decide.py::"
-PLANNING = "tests/unit/test_planning_triggers.py::"
-BREAKER = "tests/unit/test_circuit_breaker.py::"
-HOOKS = "tests/edges/test_hooks.py::"
-AUTHORIZE = "tests/edges/test_authorize.py::"
-TMUX = "tests/edges/test_tmux.py::"
-TYPING = "tests/unit/test_programs_keyboard.py::"
+FILTER = "tests/edges/git/test_repo_brief_filter.py::"
+SYMBOLIC = "tests/edges/git/test_symbolic_refs.py::"
+MERGES = "tests/edges/git/test_repo_merges.py::"
+CLAIMING = "tests/unit/tasks/test_claiming.py::"
+WORKING = "tests/unit/tasks/test_working_and_reviewing.py::"
+DECIDING = "tests/unit/supervisor/test_decide.py::"
+PLANNING = "tests/unit/tasks/test_planning_triggers.py::"
+BREAKER = "tests/unit/breaker/test_circuit_breaker.py::"
+HOOKS = "tests/edges/guards/test_hooks.py::"
+AUTHORIZE = "tests/edges/guards/test_authorize.py::"
+TMUX = "tests/edges/programs/test_tmux.py::"
+TYPING = "tests/unit/programs/test_programs_keyboard.py::"
 SEEN = "tests/journeys/test_at_a_terminal.py::"
 PIPES = "tests/journeys/test_up_in_a_pipe.py::"
-PROOF = "tests/edges/test_proof.py::"
-TESTED = "tests/edges/test_tested_commit.py::"
-PACKAGES = "tests/edges/test_installed_packages.py::"
+PROOF = "tests/edges/project/test_proof.py::"
+TESTED = "tests/edges/merging/test_tested_commit.py::"
+PACKAGES = "tests/edges/project/test_installed_packages.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
-FAILURES = "tests/edges/test_merge_failures.py::"
-BOX = "tests/edges/test_box.py::"
-BATCHES = "tests/edges/test_batches.py::"
-FOREIGN = "tests/edges/test_foreign_servers.py::"
-SLOTS = "tests/edges/test_slots.py::"
-LEFTOVERS = "tests/edges/test_slot_leftovers.py::"
+FAILURES = "tests/edges/merging/test_merge_failures.py::"
+BOX = "tests/edges/box/test_box.py::"
+BATCHES = "tests/edges/merging/test_batches.py::"
+FOREIGN = "tests/edges/project/test_foreign_servers.py::"
+SLOTS = "tests/edges/git/test_slots.py::"
+LEFTOVERS = "tests/edges/git/test_slot_leftovers.py::"
 VARIABLES = "tests/journeys/test_variables_of_tests.py::"
 UNTRACKED = "tests/journeys/test_untracked_files.py::"
-EPICS = "tests/edges/test_epics.py::"
-BACKUP = "tests/edges/test_branch_backup.py::"
-ORIGIN = "tests/edges/test_accepted_origin.py::"
-LANDING = "tests/edges/test_land.py::"
-REQUESTS = "tests/edges/test_land_request.py::"
-REQUEST_RULES = "tests/unit/test_landing_rules.py::"
-HEALING = "tests/unit/test_healing_rules.py::"
+EPICS = "tests/edges/merging/test_epics.py::"
+BACKUP = "tests/edges/landing/test_branch_backup.py::"
+ORIGIN = "tests/edges/landing/test_accepted_origin.py::"
+LANDING = "tests/edges/landing/test_land.py::"
+REQUESTS = "tests/edges/landing/test_land_request.py::"
+REQUEST_RULES = "tests/unit/landing/test_landing_rules.py::"
+HEALING = "tests/unit/supervisor/test_healing_rules.py::"
 HEALED = "tests/journeys/test_healing.py::"
-CRASHED = "tests/unit/test_crashed_tasks.py::"
-WATCHING = "tests/unit/test_session_watch.py::"
-ROUTING = "tests/unit/test_routing.py::"
-RECORDS = "tests/edges/test_work_records.py::"
-ARCHIVE = "tests/edges/test_archive.py::"
-ROTATION = "tests/edges/test_journal_rotation.py::"
-RECORD = "tests/edges/test_record.py::"
-GARBAGE = "tests/edges/test_gc.py::"
-OWN = "tests/edges/test_defence_"
-SERVER = "tests/edges/test_api_server.py::"
+CRASHED = "tests/unit/tasks/test_crashed_tasks.py::"
+WATCHING = "tests/unit/supervisor/test_session_watch.py::"
+ROUTING = "tests/unit/tasks/test_routing.py::"
+RECORDS = "tests/edges/tasks/test_work_records.py::"
+ARCHIVE = "tests/edges/board/test_archive.py::"
+ROTATION = "tests/edges/board/test_journal_rotation.py::"
+RECORD = "tests/edges/tasks/test_record.py::"
+GARBAGE = "tests/edges/recovery/test_gc.py::"
+OWN_BOARD = "tests/edges/board/test_defence_board.py::"
+OWN_CLAIM = "tests/edges/tasks/test_defence_claim.py::"
+OWN_MERGE = "tests/edges/merging/test_defence_merge.py::"
+SERVER = "tests/edges/api/test_api_server.py::"
 BY_HAND = "tests/journeys/test_run_by_hand.py::"
-CHECKOUT = "tests/edges/test_checkout_brief.py::"
+CHECKOUT = "tests/edges/briefs/test_checkout_brief.py::"
 SERVED = "tests/journeys/test_api_in_a_crew.py::"
-TELEMETRY = "tests/edges/test_telemetry.py::"
-STREAM = "tests/edges/test_prompt_stream.py::"
-LIFECYCLE = "tests/edges/test_worker_lifecycle.py::"
-IDENTITY = "tests/edges/test_worker_identity.py::"
-WINDOW = "tests/unit/test_context_rules.py::"
-SIDECAR = "tests/edges/test_sidecar.py::"
-ACCOUNTS = "tests/edges/test_accounts.py::"
-CREDENTIALS = "tests/edges/test_api_credentials.py::"
-STARTS = "tests/edges/test_server_starts.py::"
-COMMANDS = "tests/unit/test_guard_commands.py::test_a_command_is_denied_by_the_rule_for_it"
+TELEMETRY = "tests/edges/usage/test_telemetry.py::"
+STREAM = "tests/edges/briefs/test_prompt_stream.py::"
+LIFECYCLE = "tests/edges/api/test_worker_lifecycle.py::"
+IDENTITY = "tests/edges/api/test_worker_identity.py::"
+WINDOW = "tests/unit/briefs/test_context_rules.py::"
+SIDECAR = "tests/edges/api/test_sidecar.py::"
+ACCOUNTS = "tests/edges/usage/test_accounts.py::"
+CREDENTIALS = "tests/edges/api/test_api_credentials.py::"
+STARTS = "tests/edges/usage/test_server_starts.py::"
+COMMANDS = "tests/unit/guards/test_guard_commands.py::test_a_command_is_denied_by_the_rule_for_it"
 
 
 @dataclass(frozen=True)
@@ -463,14 +465,14 @@ TABLE: dict[str, Defence] = {
     "board lock": Defence(
         "no update is lost between two that change the board at once",
         {"liza.system.locks:take_flock": gives(True)},
-        (f"{OWN}board.py::test_of_two_transactions_at_once_the_second_waits_and_neither_is_lost",),
+        (f"{OWN_BOARD}test_of_two_transactions_at_once_the_second_waits_and_neither_is_lost",),
     ),
     "rename": Defence(
         "whoever reads sees the old board or the new one; a crash leaves one of them",
         {"liza.board.commit_steps:rename_board": _in_place},
         (
-            f"{OWN}board.py::test_who_opened_the_board_before_a_change_reads_all_of_the_old_one",
-            f"{OWN}board.py::test_killed_half_way_through_any_write_the_board_is_the_old_one_or_the_new_one",
+            f"{OWN_BOARD}test_who_opened_the_board_before_a_change_reads_all_of_the_old_one",
+            f"{OWN_BOARD}test_killed_half_way_through_any_write_the_board_is_the_old_one_or_the_new_one",
         ),
     ),
     "write intent": Defence(
@@ -534,7 +536,9 @@ TABLE: dict[str, Defence] = {
     "merge turn": Defence(
         "one supervisor at a time starts a merger",
         {"liza.merging.merge_turn:_try_until_held": gives(True)},
-        ("tests/edges/test_merge_turn.py::test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer",),
+        (
+            "tests/edges/merging/test_merge_turn.py::test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer",
+        ),
     ),
     "guarded read": Defence(
         "a board that is being typed or written in place is not taken for what it says at that moment",
@@ -567,7 +571,7 @@ TABLE: dict[str, Defence] = {
         {"liza.tasks.rules.picking:claim_obstacle": _unreserved},
         (
             f"{CLAIMING}test_two_claimers_at_once_the_second_reservation_is_refused",
-            f"{OWN}claim.py::test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree",
+            f"{OWN_CLAIM}test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree",
         ),
     ),
     "run fence": Defence(
@@ -583,18 +587,20 @@ TABLE: dict[str, Defence] = {
         {"liza.tasks.rules.picking:_lease_obstacle": _lapsed_is_enough},
         (
             f"{CLAIMING}test_taking_over_needs_a_lapsed_lease_a_free_lock_and_a_dead_session",
-            f"{OWN}claim.py::test_a_lapsed_claim_is_not_taken_over_while_its_session_lives",
+            f"{OWN_CLAIM}test_a_lapsed_claim_is_not_taken_over_while_its_session_lives",
         ),
     ),
     "start time": Defence(
         "a process number that changed hands is not taken for the one that had it",
         {"liza.system.processes:is_proved_dead": _by_number},
-        ("tests/edges/test_programs_rundir.py::test_this_process_lives_and_its_pid_with_another_start_is_dead",),
+        (
+            "tests/edges/programs/test_programs_rundir.py::test_this_process_lives_and_its_pid_with_another_start_is_dead",
+        ),
     ),
     "strays": Defence(
         "what a dead session left running does not write into its successor's worktree",
         {"liza.system.processes:kill_run": gives(())},
-        (f"{OWN}claim.py::test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over",),
+        (f"{OWN_CLAIM}test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over",),
     ),
     # ── worktrees ──
     "serialised add": Defence(
@@ -707,7 +713,7 @@ TABLE: dict[str, Defence] = {
         "the directory of a run that a task names is not archived",
         {"liza.recovery.rules.retention:runs_in_use": gives(frozenset())},
         (
-            "tests/edges/test_old_runs.py::"
+            "tests/edges/programs/test_old_runs.py::"
             "test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named_by_a_task",
         ),
     ),
@@ -724,21 +730,21 @@ TABLE: dict[str, Defence] = {
     "programs of git": Defence(
         "hooks, monitors and signing programs that a repository names do not run in the git of Liza",
         {"liza.git.runner:_FIXED_CONFIG": lambda was: ()},
-        ("tests/edges/test_repo_runner.py::test_hooks_and_signing_are_off_and_commits_have_repositorys_identity",),
+        ("tests/edges/git/test_repo_runner.py::test_hooks_and_signing_are_off_and_commits_have_repositorys_identity",),
     ),
     # ── who speaks, and what runs ──
     "guarded commands": Defence(
         "nothing that a test or a set-up started outlives it, or speaks as the person while it lives",
         {"liza.programs.session.guarded_command:start_guarded": _unguarded},
         (
-            "tests/edges/test_commands.py::test_what_a_command_started_is_over_when_the_command_is",
+            "tests/edges/project/test_commands.py::test_what_a_command_started_is_over_when_the_command_is",
             f"{CALLERS}test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over",
         ),
     ),
     "wait for guards": Defence(
         "a killed merger's commands are ended by their guards before the next merger works in their place",
         {"liza.system.processes:wait_until_gone": gives(())},
-        ("tests/edges/test_commands.py::test_recovery_waits_for_the_guards_of_a_killed_mergers_commands",),
+        ("tests/edges/project/test_commands.py::test_recovery_waits_for_the_guards_of_a_killed_mergers_commands",),
     ),
     "sessions above": Defence(
         "no verb that is said in a session is a person's, whatever the session took off its environment",
@@ -748,12 +754,12 @@ TABLE: dict[str, Defence] = {
     "credentials of other accounts": Defence(
         "a session has the secret of its own account and of no other",
         {"liza.usage.account_choice:_credential_variables": gives(frozenset())},
-        ("tests/edges/test_accounts.py::test_a_session_gets_the_credentials_of_its_account_and_of_no_other",),
+        ("tests/edges/usage/test_accounts.py::test_a_session_gets_the_credentials_of_its_account_and_of_no_other",),
     ),
     "the persons own accounts": Defence(
         "no other user can make Liza run a command as the source of a secret",
         {"liza.usage.account_files:_check_owner": gives(None)},
-        ("tests/edges/test_accounts.py::test_a_file_that_others_may_change_is_refused",),
+        ("tests/edges/usage/test_accounts.py::test_a_file_that_others_may_change_is_refused",),
     ),
     "programs outside the worktrees": Defence(
         "no file that an agent committed runs because it bears the name of a program",
@@ -792,12 +798,12 @@ TABLE: dict[str, Defence] = {
     "options for commits": Defence(
         "what a record that anybody can write names as a commit has git write over no file",
         {"liza.git.runner:_refuse_writing": gives(None)},
-        ("tests/edges/test_repo_runner.py::test_a_commit_argument_is_never_an_option_of_git[diff-tree]",),
+        ("tests/edges/git/test_repo_runner.py::test_a_commit_argument_is_never_an_option_of_git[diff-tree]",),
     ),
     "no link is opened": Defence(
         "what an agent put in the place of a file leads to no other file",
         {"liza.system.untrusted_files:open_regular": _following},
-        ("tests/edges/test_untrusted_files.py::test_a_link_is_followed_only_on_the_callers_request",),
+        ("tests/edges/system/test_untrusted_files.py::test_a_link_is_followed_only_on_the_callers_request",),
     ),
     "lock of down": Defence(
         "up takes no agent that liza down stops for a lost one",
@@ -831,18 +837,20 @@ TABLE: dict[str, Defence] = {
     "complete blocks": Defence(
         "the clean filter takes out nothing but complete blocks",
         {"liza.text.brief_marks:_find_mark": _to_the_end},
-        ("tests/unit/test_repo_filter.py::test_a_block_without_its_end_is_text_and_nothing_after_it_is_lost",),
+        ("tests/unit/git/test_repo_filter.py::test_a_block_without_its_end_is_text_and_nothing_after_it_is_lost",),
     ),
     "defused texts": Defence(
         "no text of a task ends a brief or begins one",
         {"liza.text.quoting:sanitize": lambda was: lambda text: text},
-        ("tests/unit/test_programs_brief.py::test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal",),
+        (
+            "tests/unit/briefs/test_programs_brief.py::test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal",
+        ),
     ),
     # ── terminals ──
     "no shell": Defence(
         "what is typed for an agent is carried out by no shell",
         {"liza.programs.terminal.idle_detection:is_shell": gives(False)},
-        ("tests/edges/test_tmux.py::test_a_shell_is_never_typed_into",),
+        ("tests/edges/programs/test_tmux.py::test_a_shell_is_never_typed_into",),
     ),
     "no answer": Defence(
         "a line at the cursor that asks a person gets no message for an answer",
@@ -865,7 +873,7 @@ TABLE: dict[str, Defence] = {
         {"liza.programs.terminal.keyboard:classify_line": _always_empty},
         (
             f"{TYPING}test_unknown_empty_lines_send_messages_into_brief_after_a_person",
-            "tests/edges/test_typing.py::test_after_a_person_unknown_empty_lines_are_not_typed_into",
+            "tests/edges/programs/test_typing.py::test_after_a_person_unknown_empty_lines_are_not_typed_into",
         ),
     ),
     "once": Defence(
@@ -925,7 +933,7 @@ TABLE: dict[str, Defence] = {
     "requests to a forge": Defence(
         "an agent that calls the API of a forge itself merges, approves and publishes nothing",
         {"liza.guards.rules.tool_calls:_method": gives("GET")},
-        ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
+        ("tests/unit/guards/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
     ),
     "reports switched off": Defence(
         "a person who leaves the terminal of a program that was killed ends nobody's terminal",
@@ -991,29 +999,31 @@ TABLE: dict[str, Defence] = {
         "a session that calls the same tool without end is noticed",
         {"liza.usage.rules.loop_detection:check_progress": gives(None)},
         (
-            "tests/unit/test_looping.py::test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again",
-            "tests/unit/test_looping.py::test_quick_cycle_of_any_length_is_found_after_any_start",
+            "tests/unit/usage/test_looping.py::test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again",
+            "tests/unit/usage/test_looping.py::test_quick_cycle_of_any_length_is_found_after_any_start",
         ),
     ),
     "budget within a turn": Defence(
         "what a living session used counts before it is over",
         {"liza.supervisor.situation:_living_entry": gives(None)},
-        ("tests/edges/test_budget.py::test_session_exceeds_its_limit_once_its_output_shows_it",),
+        ("tests/edges/supervisor/test_budget.py::test_session_exceeds_its_limit_once_its_output_shows_it",),
     ),
     "estimated use": Defence(
         "a program that tells nothing of what it uses is held by a budget of tokens all the same",
         {"liza.usage.meter:estimate_usage": gives(None)},
-        ("tests/unit/test_meter.py::test_unreported_usage_is_estimated_after_a_few_calls_and_marked",),
+        ("tests/unit/usage/test_meter.py::test_unreported_usage_is_estimated_after_a_few_calls_and_marked",),
     ),
     "conversation by name": Defence(
         "what a session calls its conversation leads to no file outside the program's own journals",
         {"liza.programs.reported_figures:_ID": lambda was: re.compile("(?s).*")},
-        ("tests/unit/test_meter.py::test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else",),
+        ("tests/unit/usage/test_meter.py::test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else",),
     ),
     "pins of another kind": Defence(
         "a damaged value among the confirmed settings stops no command that only reads",
         {"liza.config.rules.settings:are_valid": gives(True)},
-        ("tests/edges/test_confirmed.py::test_settings_in_the_history_that_can_be_none_are_not_confirmed_again",),
+        (
+            "tests/edges/recovery/test_confirmed.py::test_settings_in_the_history_that_can_be_none_are_not_confirmed_again",
+        ),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(
@@ -1027,7 +1037,7 @@ TABLE: dict[str, Defence] = {
         (
             f"{WORKING}test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged",
             f"{WORKING}test_a_verdict_on_another_commit_lets_nothing_be_merged",
-            "tests/unit/test_merging.py::test_an_approved_task_that_was_dropped_is_not_merged_if_its_status_is_written_back",
+            "tests/unit/merging/test_merging.py::test_an_approved_task_that_was_dropped_is_not_merged_if_its_status_is_written_back",
         ),
     ),
     "no symbolic ref is followed": Defence(
@@ -1054,7 +1064,7 @@ TABLE: dict[str, Defence] = {
     "merge intent": Defence(
         "a merger that died after integration moved has merged, once",
         {"liza.merging.rules.merge_rules:begin_merge": lambda was: lambda state, task_id, merging: state},
-        (f"{OWN}merge.py::test_a_merger_killed_when_integration_had_moved_has_merged_once",),
+        (f"{OWN_MERGE}test_a_merger_killed_when_integration_had_moved_has_merged_once",),
     ),
     "recovered mergers": Defence(
         "what a dead merger left is settled before anything else is merged",
@@ -1069,9 +1079,9 @@ TABLE: dict[str, Defence] = {
         "tests, set-up and sessions use nothing of the person's checkout",
         {"liza.model.clean_environment:clean_variables": _uncleaned},
         (
-            "tests/edges/test_commands.py::"
+            "tests/edges/project/test_commands.py::"
             "test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_that_is_activated",
-            "tests/unit/test_environ.py::test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first",
+            "tests/unit/system/test_environ.py::test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first",
         ),
     ),
     "no checkout in the environment": Defence(
@@ -1169,12 +1179,14 @@ TABLE: dict[str, Defence] = {
     "own moves": Defence(
         "a move of integration that Liza records during a look for drift is no drift",
         {"liza.git.integration_tip:is_last_tip": gives(True)},
-        ("tests/edges/test_integration.py::test_no_sync_looks_like_a_move_from_outside[git.for-each-ref#3]",),
+        ("tests/edges/merging/test_integration.py::test_no_sync_looks_like_a_move_from_outside[git.for-each-ref#3]",),
     ),
     "any bytes on the board": Defence(
         "a name that is not UTF-8 can be recorded",
         {"liza.text.undecoded:escape_undecoded": _the_same},
-        ("tests/edges/test_odd_bytes.py::test_a_conflict_in_any_file_returns_its_task_and_merges_the_next[latin-1]",),
+        (
+            "tests/edges/git/test_odd_bytes.py::test_a_conflict_in_any_file_returns_its_task_and_merges_the_next[latin-1]",
+        ),
     ),
     "entries that cannot be changed": Defence(
         "a task whose entry cannot be changed on the board stops no other",
@@ -1647,13 +1659,13 @@ TABLE: dict[str, Defence] = {
     "years of times": Defence(
         "a time that some time zone cannot show is refused, and is no bug",
         {"liza.programs.rules.lifecycle_rules:check_year": gives(None)},
-        ("tests/unit/test_lifecycle_rules.py::test_a_time_that_no_time_zone_can_show_is_refused",),
+        ("tests/unit/programs/test_lifecycle_rules.py::test_a_time_that_no_time_zone_can_show_is_refused",),
     ),
     "alarms of unread messages": Defence(
         "a thousand unread messages are one alarm, and not a thousand",
         {"liza.briefs.rules.message_rules:_seconds_to_next_alarm": gives(0.0)},
         (
-            "tests/unit/test_delivering.py"
+            "tests/unit/briefs/test_delivering.py"
             "::test_many_messages_go_into_the_brief_in_one_step_and_make_one_alarm_at_a_time",
         ),
     ),
@@ -1702,7 +1714,7 @@ TABLE: dict[str, Defence] = {
         "the shell and the crew of a person who set the name of an agent are not ended as orphans",
         {"liza.system.processes:iter_agent_pids": _by_the_name_of_the_agent},
         (
-            "tests/edges/test_programs_rundir.py::"
+            "tests/edges/programs/test_programs_rundir.py::"
             "test_of_an_agent_the_processes_of_its_sessions_are_found_and_not_a_shell_with_its_name",
         ),
     ),
@@ -1750,12 +1762,14 @@ TABLE: dict[str, Defence] = {
     "loops of reports": Defence(
         "an agent that reports without an end neither fills the board nor wakes planners without an end",
         {"liza.breaker.rules.board_reports:_check_count": gives(None)},
-        ("tests/unit/test_board_reports.py::test_a_run_reports_twenty_times_at_most_and_a_person_without_a_limit",),
+        (
+            "tests/unit/breaker/test_board_reports.py::test_a_run_reports_twenty_times_at_most_and_a_person_without_a_limit",
+        ),
     ),
     "long reports": Defence(
         "a report does not make each verb of the crew write megabytes",
         {"liza.breaker.rules.board_reports:_check_size": gives(None)},
-        ("tests/unit/test_board_reports.py::test_the_texts_of_an_anomaly_are_bounded",),
+        ("tests/unit/breaker/test_board_reports.py::test_the_texts_of_an_anomaly_are_bounded",),
     ),
     "failed checks of strangers": Defence(
         "a run that does not hold a task writes nothing into its hand-off",
@@ -1792,7 +1806,7 @@ TABLE: dict[str, Defence] = {
     "shared environments": Defence(
         "an agent installs no packages into an environment that others use",
         {"liza.guards.rules.tool_calls:ScriptReader._has_own_environment": gives(True)},
-        ("tests/unit/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
+        ("tests/unit/guards/test_guard_corpus.py::test_dangerous_commands_are_denied_by_the_rule_for_them",),
     ),
     "list of packages": Defence(
         "packages that changed in the activated environment are reported, and the tests are proved again",
@@ -1803,7 +1817,7 @@ TABLE: dict[str, Defence] = {
         "a process that only opened a lock file gets no signal",
         {"liza.system.proc_stat:holds_flock": gives(True)},
         (
-            "tests/edges/test_down_targets.py::test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_"
+            "tests/edges/programs/test_down_targets.py::test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_"
             "one_inherited",
         ),
     ),
@@ -1811,7 +1825,7 @@ TABLE: dict[str, Defence] = {
         "threads that decode a type for the first time at once do not end the process",
         {"liza.model.value_classes:decodable": _the_same},
         (
-            "tests/edges/test_decoding_threads.py::test_threads_that_decode_a_type_for_the_first_time_at_once_do_not_end_"
+            "tests/edges/house/test_decoding_threads.py::test_threads_that_decode_a_type_for_the_first_time_at_once_do_not_end_"
             "the_process",
         ),
     ),

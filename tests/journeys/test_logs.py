@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.edges.test_secrets import SECRETS
+from tests.edges.project.test_secrets import SECRETS
 from tests.journeys.crews import BIN, LIMIT, Crew
 
 SECRET = SECRETS["github"]

@@ -16,8 +16,8 @@ from liza.alarms.notices import NoticeTarget
 from liza.system import lock_holders
 from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of
-from tests.edges.test_notices import Receiver
-from tests.edges.test_notices import receiver as receiver
+from tests.edges.alarms.test_notices import Receiver
+from tests.edges.alarms.test_notices import receiver as receiver
 from tests.journeys.crews import BIN, LIMIT, Crew, started
 
 

@@ -23,7 +23,7 @@ from tests.mutation.definitions import Definitions, Part
 IMPORT = ""
 """The context of lines that run when modules are imported and tests are collected."""
 
-READS_DEFINITIONS = "tests/unit/test_stored_words.py"
+READS_DEFINITIONS = "tests/unit/house/test_stored_words.py"
 """Tests that look at definitions of all modules by themselves: words and defaults."""
 
 
@@ -86,7 +86,7 @@ def checksums(root: Path, tests: Sequence[Path]) -> dict[str, str]:
     """Return a checksum for each test file: of the file, of what all of them share, and of Liza."""
     shared = hashlib.sha256()
     for path in sorted(
-        [*(root / "liza").rglob("*.py"), *(root / "tests").glob("*.py"), *(root / "tests/unit").glob("*")]
+        [*(root / "liza").rglob("*.py"), *(root / "tests").glob("*.py"), *(root / "tests/unit").rglob("*")]
     ):
         if path.is_file() and path not in tests:
             shared.update(f"{path}\0".encode() + path.read_bytes())

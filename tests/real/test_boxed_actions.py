@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git
-from tests.edges.test_box import ACTIONS, DONE, DRIVER
+from tests.edges.box.test_box import ACTIONS, DONE, DRIVER
 from tests.journeys.crews import BIN
 from tests.real.conftest import Begin
 from tests.real.model import Say, Shell, turns

@@ -26,7 +26,7 @@ from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready
 from liza.system.liza_path import liza_path
 from tests.conftest import git, until
-from tests.edges.test_tmux import Seat, seated
+from tests.edges.programs.test_tmux import Seat, seated
 from tests.real import rigs
 from tests.real.conftest import Begin
 from tests.real.model import Asked, Model, Say, Shell, Turn, serving, turns

@@ -12,8 +12,8 @@ from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.transitions import find_illegal_changes, find_unexplained_step
+from tests.unit.house.test_typed_commands import complaint
 from tests.unit.machine.reference_model import Entry, ReferenceModel
-from tests.unit.test_typed_commands import complaint
 
 FIELDS = {
     "coder": "assigned_to", "run": "run", "lease": "lease_expires", "slot": "worktree", "reviewer": "reviewing_by",

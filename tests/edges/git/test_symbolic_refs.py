@@ -1,0 +1,116 @@
+"""A symbolic ref in place of a branch that Liza moves is refused, and its target stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from liza.alarms.current_alarms import find_alarms
+from liza.crew.crew import Crew, find_crew
+from liza.git import ref_names
+from liza.landing.sync import sync
+from liza.merging.merge import merge
+from liza.model.alarm_kinds import Alarm
+from liza.model.errors import Missing
+from liza.supervisor.down import purge
+from liza.tasks.evidence import gather_evidence
+from liza.tasks.submit import submit
+from liza.tasks.verdict import verdict
+from tests.conftest import git, variant
+from tests.edges.merge_crew import Merges
+from tests.edges.merging.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
+
+MAIN, INTEGRATION = "refs/heads/main", "refs/heads/integration"
+NO_INTEGRATION = f"{INTEGRATION} is a symbolic ref to {MAIN}"
+DELETE = f"git symbolic-ref --delete {INTEGRATION}"
+
+
+def plant(crew: Crew, *refs: str, named: str = MAIN) -> None:  # noqa: F811
+    for ref in refs:
+        git(crew.paths.root, "symbolic-ref", ref, named)
+
+
+def of_the_person(crew: Crew) -> tuple[str, bytes, str]:  # noqa: F811
+    """main's tip, its log, and the state of the checkout."""
+    log = crew.paths.root / ".git/logs" / MAIN
+    return git(crew.paths.root, "rev-parse", MAIN), log.read_bytes(), git(crew.paths.root, "status", "-b", "--short")
+
+
+def alarms_of(crew: Crew) -> list[Alarm]:  # noqa: F811
+    state = crew.board.read()
+    return list(find_alarms(crew, state, gather_evidence(crew, state)))
+
+
+def submitted(crew: Crew) -> None:  # noqa: F811
+    with chdir(crew.paths.task_link("c").resolve()):
+        submit(find_crew(crew.paths.root))
+
+
+def approved(crew: Crew) -> None:  # noqa: F811
+    submitted(crew)
+    verdict(crew, "approve", "seen", task_id="c")
+
+
+def merge_planted(crew: Crew) -> None:  # noqa: F811
+    approved(crew)
+    plant(crew, INTEGRATION)
+    merge(crew, "c")
+
+
+def sync_planted(crew: Crew) -> None:  # noqa: F811
+    plant(crew, INTEGRATION)
+    sync(crew, "main")
+
+
+@pytest.mark.parametrize("act", [merge_planted, variant(sync_planted)], ids=["merge", "sync"])
+def test_an_integration_branch_that_became_symbolic_is_refused(
+    crew: Crew,  # noqa: F811
+    act: Callable[[Crew], None],
+) -> None:
+    claimed(crew)
+    before = of_the_person(crew)
+    with pytest.raises(Missing, match=NO_INTEGRATION) as refused:
+        act(crew)
+    assert refused.value.hint == DELETE
+    assert of_the_person(crew) == before
+
+
+def test_a_purge_deletes_a_symbolic_integration_branch_and_leaves_its_target(crew: Crew) -> None:  # noqa: F811
+    before = of_the_person(crew)
+    plant(crew, INTEGRATION)
+    assert INTEGRATION in purge(crew).deleted_refs
+    assert git(crew.paths.root, "for-each-ref", "--format=%(refname)", INTEGRATION) == ""
+    assert of_the_person(crew) == before
+
+
+def test_a_commit_that_tests_make_on_a_persons_branch_is_reported_by_name(
+    crew: Crew,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "notes").mkdir()
+    merges = Merges(crew.paths.root, tmp_path / "notes")
+    merges.approved("d")
+    git(merges.root, "switch", "-q", "-c", "mine")
+    merges.tests(f"git symbolic-ref HEAD {MAIN} && git commit -q --allow-empty -m planted")
+    merge(merges.crew, "d")
+    assert git(merges.root, "log", "-1", "--format=%s", MAIN) == "planted"
+    assert f"the tests of d moved {MAIN}. " in merges.alerts()
+
+
+def test_several_refs_are_read_as_each_is_read_alone(crew: Crew) -> None:  # noqa: F811
+    root = crew.paths.root
+    plain, symbolic, broken, tag, tree, missing = (f"refs/liza/review/{number}" for number in range(6))
+    plant(crew, symbolic)
+    plant(crew, broken, named="refs/heads/nowhere")
+    git(root, "tag", "-a", "-m", "a tag", "v1", "main")
+    for ref, named in ((plain, "main"), (tag, "refs/tags/v1"), (tree, "main^{tree}")):
+        git(root, "update-ref", ref, git(root, "rev-parse", named))
+    refs = (plain, symbolic, broken, tag, tree, missing)
+    main = git(root, "rev-parse", MAIN)
+    expected = [(main, None), (main, MAIN), (None, "refs/heads/nowhere"), (main, None), (None, None), (None, None)]
+    values = ref_names.read_refs(crew.git, *refs)
+    assert [(value.commit, value.target) for value in values] == expected
+    assert [(crew.git.find_commit(ref), ref_names.symbolic_target(crew.git, ref)) for ref in refs] == expected

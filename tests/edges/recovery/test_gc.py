@@ -1,0 +1,199 @@
+"""What `liza gc` frees: nothing that is not saved, nothing that anybody uses."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from liza.crew.crew import Crew
+from liza.programs.session import run_archive
+from liza.recovery.gc import OLD_AGE, gc
+from liza.recovery.rules import retention
+from liza.system import untrusted_files
+from liza.system.locks import Lock
+from tests.campaign.small_board import child, killed, passed
+from tests.edges.git.test_slots_place import begun, drafted
+from tests.edges.programs.test_old_runs import numbers, ran
+
+LONG_AGO = time.time() - OLD_AGE - 60
+
+
+@pytest.fixture
+def crew(repo: Path) -> Crew:
+    made = begun(repo)
+    drafted(made)
+    return made
+
+
+def log(crew: Crew, name: str, text: str = "said\n" * 1000) -> Path:
+    path = crew.paths.logs / name
+    path.write_text(text)
+    os.utime(path, (LONG_AGO, LONG_AGO))
+    return path
+
+
+def dead_pid() -> int:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    return gone.pid
+
+
+def temporary(crew: Crew, pid: int) -> Path:
+    path = crew.paths.tx / f".seal.abcd_123.{pid}"
+    path.write_bytes(b"x" * 10)
+    os.utime(path, (LONG_AGO, LONG_AGO))
+    return path
+
+
+def freed(crew: Crew, **options: bool) -> dict[str, int]:
+    result = gc(crew, **options)
+    assert result.details["failed"] == []
+    assert result.details["freed_bytes"] == sum(row["bytes"] for row in result.details["freed"])
+    return {row["name"].rpartition("/")[2]: row["bytes"] for row in result.details["freed"]}
+
+
+def test_a_dry_run_names_what_a_real_one_frees_and_changes_nothing(crew: Crew) -> None:
+    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+        ran(crew, number).output_path.write_text("said\n" * 1000)
+    old = log(crew, "merge-gone.log")
+    rest = temporary(crew, dead_pid())
+    planned = freed(crew, dry_run=True)
+    assert planned.keys() == {"coder-1.2", "merge-gone.log", rest.name}
+    assert old.exists()
+    assert rest.exists()
+    assert len(numbers(crew)) == retention.UNARCHIVED_RUNS + 2
+    real = freed(crew)
+    assert real.keys() == planned.keys()
+    assert 0 < real["coder-1.2"] < planned["coder-1.2"]
+    assert real["merge-gone.log"] < planned["merge-gone.log"]
+    assert not old.exists()
+    assert not rest.exists()
+    with tarfile.open(run_archive.archive_path(crew.paths, "coder-1.2")) as tar:
+        assert "coder-1.2/output.log" in tar.getnames()
+    assert gzip.decompress((old.parent / "archive" / "merge-gone.log.gz").read_bytes()) == b"said\n" * 1000
+    assert freed(crew) == {}
+
+
+def test_what_is_in_use_new_or_of_an_open_task_stays(crew: Crew) -> None:
+    task = crew.board.read().tasks[0]
+    kept = [log(crew, f"merge-{task.id}{gate}.log") for gate in ("", "-lint")]
+    kept += [log(crew, "coder-1.log"), temporary(crew, os.getpid())]
+    opened = log(crew, "merge-opened.log")
+    new = log(crew, "merge-new.log")
+    os.utime(new)
+    link = crew.paths.logs / "merge-link.log"
+    link.symlink_to(opened)
+    with opened.open() as file, subprocess.Popen(["sleep", "60"], stdin=file) as writer:
+        assert freed(crew) == {}
+        writer.kill()
+    assert all(path.exists() for path in (*kept, opened, new, link))
+    assert freed(crew).keys() == {"merge-opened.log"}
+
+
+def test_a_log_that_would_not_become_smaller_stays(crew: Crew) -> None:
+    kept = [log(crew, "merge-empty.log", ""), log(crew, "merge-small.log", "1 passed\n")]
+    log(crew, "merge-long.log")
+    assert freed(crew, dry_run=True).keys() == {"merge-long.log"}
+    assert freed(crew).keys() == {"merge-long.log"}
+    assert all(path.exists() for path in kept)
+
+
+def test_the_runs_of_an_agent_with_a_supervisor_are_left_to_it(crew: Crew) -> None:
+    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+        ran(crew, number)
+    lock = Lock(crew.paths.supervisor_lock("coder-1"))
+    with lock:
+        assert freed(crew) == {}
+    assert freed(crew).keys() == {"coder-1.2"}
+
+
+def test_a_log_that_is_compressed_again_keeps_its_former_text(crew: Crew) -> None:
+    log(crew, "merge-gone.log", "first\n" * 1000)
+    gc(crew)
+    log(crew, "merge-gone.log", "second\n" * 1000)
+    gc(crew)
+    packed = (crew.paths.logs / "archive" / "merge-gone.log.gz").read_bytes()
+    assert gzip.decompress(packed) == b"first\n" * 1000 + b"second\n" * 1000
+
+
+def test_a_log_whose_archive_is_large_is_freed(crew: Crew) -> None:
+    archive = crew.paths.logs / "archive" / "merge-gone.log.gz"
+    archive.parent.mkdir()
+    size = untrusted_files.MAX_SIZE + 1
+    archive.touch()
+    os.truncate(archive, size)
+    log(crew, "merge-gone.log")
+    assert freed(crew).keys() == {"merge-gone.log"}
+    with archive.open("rb") as file:
+        file.seek(size)
+        assert gzip.decompress(file.read()) == b"said\n" * 1000
+
+
+def test_a_log_whose_archive_is_no_file_stays_and_is_reported(crew: Crew) -> None:
+    kept = log(crew, "merge-gone.log")
+    (crew.paths.logs / "archive" / "merge-gone.log.gz").mkdir(parents=True)
+    [failure] = gc(crew).details["failed"]
+    assert "is not a regular file" in failure
+    assert kept.exists()
+
+
+@pytest.mark.campaign
+def test_a_kill_at_any_point_loses_nothing(crew: Crew, tmp_path: Path) -> None:
+    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+        ran(crew, number)
+    log(crew, "merge-gone.log", "first\n" * 1000)
+    copy = tmp_path / "copy"
+    shutil.copytree(crew.paths.liza, copy, symlinks=True)
+    points = passed(lambda: gc(crew), tmp_path / "trace")
+    assert "unlinked.log#1" in points
+    for point in points:
+        shutil.rmtree(crew.paths.liza)
+        shutil.copytree(copy, crew.paths.liza, symlinks=True)
+        assert killed(child(lambda: gc(crew), point)), point
+        gc(crew)
+        packed = gzip.decompress((crew.paths.logs / "archive" / "merge-gone.log.gz").read_bytes())
+        assert packed == b"first\n" * 1000, point
+        with tarfile.open(run_archive.archive_path(crew.paths, "coder-1.2")) as tar:
+            assert "coder-1.2/output.log" in tar.getnames(), point
+
+
+def test_what_is_behind_a_link_is_neither_found_nor_changed(crew: Crew, tmp_path: Path) -> None:
+    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+        ran(crew, number)
+    elsewhere = tmp_path / "elsewhere"
+    (crew.paths.runs / "coder-1").rename(elsewhere)
+    (crew.paths.runs / "coder-1").symlink_to(elsewhere)
+    inside = elsewhere / "sub"
+    inside.mkdir()
+    crew.paths.run("coder-2.1").parent.mkdir()
+    crew.paths.run("coder-2.1").symlink_to(inside)
+    for directory in (elsewhere, inside):
+        temporary(crew, dead_pid()).rename(directory / f".seal.abcd_123.{dead_pid()}")
+    before = sorted(elsewhere.rglob("*"))
+    assert freed(crew) == {}
+    assert sorted(elsewhere.rglob("*")) == before
+
+
+def test_a_log_is_not_compressed_into_a_linked_directory(crew: Crew, tmp_path: Path) -> None:
+    kept = log(crew, "merge-gone.log")
+    (crew.paths.logs / "archive").symlink_to(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    [failure] = gc(crew).details["failed"]
+    assert "is a link" in failure
+    assert kept.exists()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_run_whose_archive_a_crash_had_completed_frees_the_size_of_its_directory(crew: Crew) -> None:
+    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+        ran(crew, number)
+    size = freed(crew, dry_run=True)["coder-1.2"]
+    assert killed(child(lambda: gc(crew), "renamed.archive#1"))
+    assert freed(crew) == {"coder-1.2": size}

@@ -1,0 +1,60 @@
+"""Imports stand at the top of a module, but for a few with a reason, and they form no circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.unit.sources import parse_text
+
+ROOT = Path(__file__).parents[3]
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((ROOT / "liza").rglob("*.py"))
+}
+REASONS = {
+    "liza.client": "a served command needs none of it",
+    "liza.cli.entry_points": "a hook needs no crew, which takes 60 ms",
+    "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
+    "liza.box.support": "an optional package",
+    "liza.alarms.notice_process": "an optional package",
+    "liza.project._import_log": "a module of the project that may be missing",
+    "liza.git.git_start": "50 ms, and most commands start no git",
+    "liza.programs.session._shim": "a session outside of a box has no socket",
+}
+"""The modules with imports inside functions."""
+
+
+def _imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def _targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    for alias in node.names:
+        name = alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}"
+        yield name if name in MODULES else name.rpartition(".")[0]
+
+
+def test_modules_import_inside_functions_only_for_a_reason() -> None:
+    inside = [
+        (name, node.lineno)
+        for name, path in MODULES.items()
+        for function in ast.walk(parse_text(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in _imports(function)
+    ]
+    assert {name for name, _ in inside} == set(REASONS)
+    assert len(inside) <= 60
+
+
+def test_imports_form_no_circle() -> None:
+    graph = {
+        name: {target for node in _imports(parse_text(path.read_text())) for target in _targets(node)} & set(MODULES)
+        for name, path in MODULES.items()
+        # The client imports the command line for a direct run. The server imports what both sides have in common.
+        if name != "liza.client"
+    }
+    while leaves := {name for name, targets in graph.items() if not targets & set(graph)}:
+        graph = {name: targets for name, targets in graph.items() if name not in leaves}
+    assert graph == {}

@@ -1,0 +1,44 @@
+"""Each outside library has one place that imports it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.unit.sources import module_nodes
+
+PACKAGE = Path(__file__).parents[3] / "liza"
+PLACES = {
+    "apprise": ("alarms/notice_process.py",),
+    "filelock": ("system/locks.py",),
+    "git": ("git/git_start.py",),
+    "ruamel": ("board/text",),
+    "starlette": ("api/application.py",),
+    "tree_sitter": ("guards/shell_parser.py",),
+    "tree_sitter_bash": ("guards/shell_parser.py",),
+    "typer": ("cli", "commands"),
+    "uvicorn": ("api/listener.py",),
+    "watchdog": ("board", "system/wake_up.py"),
+}
+"""Library → the files and directories that may import it."""
+
+
+def _importers(library: str) -> set[str]:
+    importers = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in module_nodes(path):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            if any(name == library or name.startswith(f"{library}.") for name in names):
+                importers.add(str(path.relative_to(PACKAGE)))
+    return importers
+
+
+@pytest.mark.parametrize("library", PLACES)
+def test_an_outside_library_is_imported_in_one_place(library: str) -> None:
+    importers = _importers(library)
+    assert importers, f"nothing imports {library}"
+    elsewhere = {name for name in importers if not any(Path(name).is_relative_to(place) for place in PLACES[library])}
+    assert elsewhere == set()
