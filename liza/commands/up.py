@@ -29,14 +29,7 @@ _CONTINUES = "the crew continues: liza status, or liza down to stop it"
     position=Position(Heading.START, 4),
 )
 def up(
-    coders: Annotated[
-        str,
-        typer.Option(
-            "--coders",
-            metavar="N|auto[:MIN-MAX]",
-            help="Number of coders; auto: start and retire them as tasks wait, by default 1 to 4.",
-        ),
-    ] = "1",
+    coders: Annotated[int, typer.Option("--coders", min=0, help="Number of coders.")] = 1,
     reviewers: Annotated[int, typer.Option("--reviewers", min=0, help="Number of reviewers.")] = 1,
     planners: Annotated[int, typer.Option("--planners", min=0, help="Number of planners.")] = 1,
     program: Annotated[
@@ -63,11 +56,9 @@ def up(
     reader of the output exits (`| head`), the output ends and the crew continues.
     """
     default_program, programs = crews.parse_programs(program or [])
-    number_of_coders, coders_limit = crews.parse_coders(coders)
     options = crews.UpOptions(
         planners=planners,
-        coders=number_of_coders,
-        coders_limit=coders_limit,
+        coders=coders,
         reviewers=reviewers,
         program=default_program,
         programs=programs,

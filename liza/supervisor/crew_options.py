@@ -16,9 +16,6 @@ from liza.system.liza_path import liza_path
 from liza.tasks.rules import up_command
 
 _NAME = re.compile(r"[\w-]*")
-_AUTO = re.compile(r"auto:([0-9]{1,4})-([0-9]{1,4})")
-_AUTO_LIMITS = "1-4"
-"""Limits of `--coders auto`."""
 
 
 class UpOptions(Value):
@@ -27,8 +24,7 @@ class UpOptions(Value):
     ``programs``: by agent or role; ``program``: for all others; None: as the preset tables say. ``terminal``: each
     session has a terminal that a person can attach to. ``exit_when_done``: stop once the goal is no longer in progress.
     ``task``: with ``exit_when_done``, stop also once this task is closed and all others wait for a person.
-    ``coders_limit``: with `--coders auto`, the maximum number of coders; ``coders`` is then the minimum. ``verbose``:
-    print also how the work goes on.
+    ``verbose``: print also how the work goes on.
     """
 
     planners: int = 1
@@ -40,32 +36,16 @@ class UpOptions(Value):
     terminal: bool = False
     exit_when_done: bool = False
     task: str | None = None
-    coders_limit: int | None = None
     verbose: bool = False
 
     def agents(self) -> tuple[str, ...]:
-        """Ids of the crew's agents, planners first; with `--coders auto` also of the coders that may be started."""
-        return self._list_agents(self.most_coders())
-
-    def first_agents(self) -> tuple[str, ...]:
-        """Ids of the agents that are started at once."""
-        return self._list_agents(self.coders)
-
-    def most_coders(self) -> int:
-        """Return the maximum number of coders."""
-        return self.coders if self.coders_limit is None else self.coders_limit
-
-    def _list_agents(self, coders: int) -> tuple[str, ...]:
-        counts = (("planner", self.planners), ("coder", coders), ("code-reviewer", self.reviewers))
+        """Ids of the crew's agents, planners first."""
+        counts = (("planner", self.planners), ("coder", self.coders), ("code-reviewer", self.reviewers))
         return tuple(f"{role}-{number}" for role, count in counts for number in range(1, count + 1))
 
     def restart_command(self) -> str:
         """Command that starts the same crew with the same programs."""
-        counts: dict[str, int | str] = {
-            "planner": self.planners,
-            "coder": self.coders if self.coders_limit is None else f"auto:{self.coders}-{self.coders_limit}",
-            "code-reviewer": self.reviewers,
-        }
+        counts = {"planner": self.planners, "coder": self.coders, "code-reviewer": self.reviewers}
         for_all = {"": self.program} if self.program else {}
         return up_command.format_up_command(counts, {**for_all, **self.programs}, terminal=self.terminal)
 
@@ -98,27 +78,6 @@ def parse_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
             f"liza up --program coder={for_all[1]}",
         )
     return (for_all[0] if for_all else None), by_name
-
-
-def parse_coders(text: str) -> tuple[int, int | None]:
-    """Return the minimum and the maximum of `--coders`; the maximum is None for a fixed number.
-
-    Raises UsageError for a text that is none of ``3``, ``auto`` and ``auto:1-4``.
-    """
-    if text.isascii() and text.isdecimal():
-        return int(text), None
-    limits = _AUTO.fullmatch(f"auto:{_AUTO_LIMITS}" if text == "auto" else text)
-    if limits is None:
-        raise UsageError(
-            f"--coders is {text!r}, wanted a number, auto or auto:MIN-MAX", f"liza up --coders auto:{_AUTO_LIMITS}"
-        )
-    least, most = int(limits[1]), int(limits[2])
-    if not 1 <= least <= most:
-        raise UsageError(
-            f"--coders {text}: the minimum is {least} and the maximum {most}, wanted 1 <= minimum <= maximum",
-            f"liza up --coders auto:{_AUTO_LIMITS}",
-        )
-    return least, most
 
 
 def _parse_who(who: str) -> str | None:

@@ -38,7 +38,6 @@ from liza.supervisor.healing import Healer, Look
 from liza.supervisor.rules.decide import EXIT_UNUSABLE
 from liza.supervisor.supervisor_exits import (
     NEXT_SIGNAL_HINTS,
-    ElasticCoders,
     SupervisorWait,
     UpCallbacks,
     UpEvent,
@@ -106,9 +105,7 @@ def _stay(
     request_poll = RequestPoll(crew, feed)
     request_poll.start()
 
-    exit_watch = ExitWatch(
-        crew, [*agents, *(agent for agent in options.agents() if agent not in options.first_agents())]
-    )
+    exit_watch = ExitWatch(crew, agents)
 
     def is_there(role: str) -> bool:
         return exit_watch.has_reason() or any(
@@ -133,19 +130,12 @@ def _stay(
             feed("", reason)
         return reason is not None
 
-    elastic = ElasticCoders(crew, options, children, start, feed)
-
-    def resize(running: Collection[str]) -> Collection[str]:
-        if options.coders_limit is None or exit_watch.has_reason():
-            return ()
-        return elastic.update(running, up_events)
-
     keeper = ForegroundKeeper(crew, children, start, feed)
 
     def heal(running: Collection[str]) -> Look:
         return Look() if exit_watch.has_reason() else keeper.look(running)
 
-    calls = UpCallbacks(feed, is_there, when_done, is_stuck, resize, heal)
+    calls = UpCallbacks(feed, is_there, when_done, is_stuck, heal)
     was_asked = SupervisorWait(children, programs, calls).wait(up_events)
     keeper.close()
     request_poll.stop()

@@ -29,14 +29,14 @@ from liza.programs.presets import acp_session, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
 from liza.supervisor import foreground
-from liza.supervisor.crew_options import UpOptions, parse_coders, parse_programs, start_supervisor, supervisor_log
+from liza.supervisor.crew_options import UpOptions, parse_programs, start_supervisor, supervisor_log
 from liza.supervisor.feed import Feed, PrintTimedLine
 from liza.supervisor.foreground import PrintLine
 from liza.system import wake_up
 from liza.tasks import draft_specs
 from liza.tasks.rules.planning import is_crew_done
 
-__all__ = ["UpOptions", "check_programs", "parse_coders", "parse_programs", "up"]
+__all__ = ["UpOptions", "check_programs", "parse_programs", "up"]
 START_LIMIT = 60.0  # seconds for a detached supervisor to be ready
 PRINT_LIMIT = 2.0  # seconds to print the last lines
 
@@ -53,13 +53,9 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
         tmux.require_tmux()
     layout.refuse_damaged(crew, crew.board.read(), options.agents())
     programs = check_programs(crew, options)
-    wanted = [agent for agent in options.first_agents() if not crew.is_supervised(agent)]
+    wanted = [agent for agent in options.agents() if not crew.is_supervised(agent)]
     if not wanted:
-        raise Refused(f"already running: {', '.join(options.first_agents())}", "liza status")
-    if options.coders_limit is not None and options.detached:
-        raise UsageError(
-            "--coders auto needs a crew in this terminal; it cannot be used with -d", "liza up --coders auto"
-        )
+        raise Refused(f"already running: {', '.join(options.agents())}", "liza status")
     if options.exit_when_done and options.detached:
         raise UsageError(
             "--exit-when-done needs a crew in this terminal; it cannot be used with -d", "liza up --exit-when-done"

@@ -76,11 +76,8 @@ def next_coder(state: State) -> str:
     return f"coder-{number}"
 
 
-def format_up_command(counts: Mapping[str, int | str], programs: Mapping[str, str], *, terminal: bool = False) -> str:
-    """Return `liza up` for that many agents of each role. Keys of ``programs``: an agent, a role, or ``""`` for all.
-
-    A count is a number, or a range such as ``auto:1-4``.
-    """
+def format_up_command(counts: Mapping[str, int], programs: Mapping[str, str], *, terminal: bool = False) -> str:
+    """Return `liza up` for that many agents of each role. Keys of ``programs``: an agent, a role, or ``""`` for all."""
     words = ["liza", "up"]
     for role, option in _OPTIONS.items():
         if counts.get(role, 1) != 1:

@@ -6,7 +6,7 @@ import queue
 import signal
 import subprocess
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -147,29 +147,6 @@ def test_the_last_line_of_up_names_an_agent_that_another_command_started_again(t
     assert line.startswith("stopped, but coder-1 goes on: ")
     assert line.endswith(": liza down")
     assert _stopped_line(crew, UpOptions(), [0, 0]).startswith("all stopped; ")
-
-
-def test_a_coder_that_is_started_now_is_not_missing() -> None:
-    events: queue.SimpleQueue[UpEvent] = queue.SimpleQueue()
-    looks: list[set[str]] = []
-
-    def is_stuck(running: Collection[str]) -> bool:
-        looks.append(set(running))
-        return False
-
-    with sleepers("coder-1", "coder-2") as children:
-        calls = UpCallbacks(
-            lambda agent, text: None, lambda role: True, is_stuck=is_stuck, resize=lambda running: ("coder-2",)
-        )
-        supervised = {"coder-1": children["coder-1"]}
-        wait = SupervisorWait(supervised, {"coder-1": FREE, "coder-2": FREE}, calls)
-        supervised["coder-2"] = children["coder-2"]
-        for kind in (UpEventKind.BOARD_CHANGED, UpEventKind.STOP_REQUESTED):
-            events.put(UpEvent(kind))
-        for agent in children:
-            events.put(exited(agent))
-        assert wait.wait(events)
-    assert looks[0] == {"coder-1", "coder-2"}
 
 
 def test_the_end_is_printed_after_the_lines_about_merges(repo: Path) -> None:

@@ -105,7 +105,7 @@ def test_another_coder_has_the_first_free_number(programs: dict[str, str | None]
     ("counts", "programs", "terminal", "command"),
     [
         ({"planner": 1}, {}, False, "liza up"),
-        ({"coder": "auto:1-4", "code-reviewer": 2}, {}, True, "liza up --coders auto:1-4 --reviewers 2 --tmux"),
+        ({"coder": 4, "code-reviewer": 2}, {}, True, "liza up --coders 4 --reviewers 2 --tmux"),
         ({"coder": 0}, {"": "a", "coder": "b c"}, False, "liza up --coders 0 --program a --program 'coder=b c'"),
     ],
 )  # fmt: skip
