@@ -20,12 +20,12 @@ from liza.guards.rules.tool_calls import RAW_INPUT
 from liza.guards.session_guards import AuthorizeRequest, judge_request
 from liza.model.errors import LizaError, LockTimeout
 from liza.model.paths import Paths
-from liza.programs.call_reader import digest, summarize_call
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import NO_REPLY, HookMeaning, HookReply, HookTemplate, ReceivedEvent, load_template
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.text.times import format_time
+from liza.usage.rules.loop_detection import digest, summarize_call
 
 MOST_CALLS = 4 << 20  # size in bytes at which the list of calls is truncated
 SIZE_AFTER_CUT = 1 << 20  # size in bytes of the list of calls after it was truncated: some 7,000 calls

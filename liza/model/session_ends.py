@@ -175,30 +175,6 @@ def stop_reason_of(silence: SilenceKind) -> StopReason:
     return _REASON_OF_SILENCE.get(silence, StopReason.NO_ANSWER)
 
 
-_TEXTS_OF_0_1_0 = {
-    "stop": StopReason.STOP,
-    "over": StopReason.OVER,
-    "fenced": StopReason.FENCED,
-    "orphaned": StopReason.ORPHANED,
-    "it is idle at its terminal and has run no closing command": StopReason.IDLE,
-    "no progress": StopReason.NO_PROGRESS,
-    "not ready": StopReason.NOT_READY,
-    "hung": StopReason.HUNG,
-}
-"""How the reasons begin that version 0.1.0 wrote; details may follow. They never change, unlike the sentences above."""
-
-
-def stop_reason_of_text(
-    sentence: str, *, person_needed: bool = False, silence: SilenceKind | None = None
-) -> StopReason:
-    """Return the reason of a stop note of version 0.1.0, which holds a sentence and two marks instead of it."""
-    if silence is not None:
-        return stop_reason_of(silence)
-    if person_needed:
-        return StopReason.PERSON_NEEDED
-    return next((reason for text, reason in _TEXTS_OF_0_1_0.items() if sentence.startswith(text)), StopReason.HUNG)
-
-
 def count_events(state: State, run: str) -> int:
     """Return the number of the run's events in the histories of tasks."""
     return sum(event.run == run for task in state.tasks for event in task.history)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from liza.model.errors import LizaError
@@ -24,8 +26,6 @@ _MIN_LINES = 10
 """Lines of a log after which one of them should have had an event."""
 _ROUNDING = timedelta(seconds=1)
 """The time of a session's end has whole seconds."""
-_MAX_HEAD = 64 << 10
-"""Bytes of the output in which the id of the conversation is searched."""
 
 
 def find_log(directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> Path | None:
@@ -33,7 +33,7 @@ def find_log(directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> P
 
     ``environ`` names the directories of the program as its session had them (``run_account.session_environ``).
     """
-    logs = _find_logs(preset, _find_conversation(directory, preset), environ)
+    logs = _find_logs(preset, find_conversation(directory, preset), environ)
     return next(iter(logs), None)
 
 
@@ -45,7 +45,7 @@ def read_conversation(
     Only those of this run: a conversation can have several. A file that cannot be read has none. If no line has an
     event, the last one is unknown: the form has changed.
     """
-    conversation = _find_conversation(directory, preset)
+    conversation = find_conversation(directory, preset)
     end = liveness.read_end(directory.path)
     latest = None if end is None else end.time + _ROUNDING
     read: list[list[LoggedEvent]] = []
@@ -64,13 +64,21 @@ def _find_logs(preset: Preset, conversation: str | None, environ: Mapping[str, s
     return find_log_files(preset, conversation, environ) if preset.journal.events else ()
 
 
-def _find_conversation(directory: RunDir, preset: Preset) -> str | None:
-    """Return the id of the conversation, as a hook, the output or a command of the session told it; None if unknown."""
-    try:
+def find_conversation(
+    directory: RunDir, preset: Preset, read_printed: Callable[[], str | None] | None = None
+) -> str | None:
+    """Return the program's id of the conversation; None if it is unknown or no valid id.
+
+    A hook or the runtime reported it, else the output has it, else a command of the session recorded it.
+    ``read_printed``: what a caller has found in the output, which is then not read.
+    """
+    if read_printed is None:
+        read_printed = partial(reported_figures.read_session_id, preset.usage, directory.output_path)
+    with suppress(LizaError, OSError):
         turn = directory.read_turn()
-        return (turn.session if turn else None) or _printed_id(directory, preset) or directory.read_conversation()
-    except (LizaError, OSError):
-        return None
+        conversation = (turn.session if turn else None) or read_printed() or directory.read_conversation()
+        return conversation if conversation and is_id(conversation) else None
+    return None
 
 
 def _find_subagents(lines: Sequence[tuple[int, str]], preset: Preset) -> list[str]:
@@ -103,14 +111,6 @@ def _read_events(
             has_events = True
             parent = read.parent or subagent
             yield LoggedEvent(record.agent, record.run, read.time, event, parent, TimeSource.RECORD, str(path), offset)
-
-
-def _printed_id(directory: RunDir, preset: Preset) -> str | None:
-    with untrusted_files.open_to_read(directory.output_path) as file:
-        head = file.read(_MAX_HEAD).decode(errors="replace")
-    parsed = (parse_object(line) for line in head.splitlines())
-    ids = (reported_figures.find_session_id(preset.usage, event) for event in parsed if event is not None)
-    return next((conversation for conversation in ids if conversation), None)
 
 
 def _read_end(path: Path) -> list[tuple[int, str]]:

@@ -238,9 +238,13 @@ def _read_item(item: Object) -> Iterator[SessionEvent]:
             yield ToolReturned(call, "", outcome)
         case "mcp_tool_call":
             yield ToolCalled(call, f"{item['server']}.{item['tool']}", item.get("arguments") or {})
-            yield ToolReturned(call, _text_of(item.get("error") or ""), outcome)
+            yield ToolReturned(call, _text_of(item.get("error") or item.get("result") or ""), outcome)
+        case "collab_tool_call":
+            yield ToolCalled(call, item["tool"], {"prompt": item.get("prompt") or ""})
+            yield ToolReturned(call, "", outcome)
         case "web_search":
             yield ToolCalled(call, "web_search", {"query": item["query"]})
+            yield ToolReturned(call)
         case "todo_list":
             return
         case "error":

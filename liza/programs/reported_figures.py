@@ -21,6 +21,8 @@ _ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
 _LARGEST = 1 << 62
 _MAX_BYTES = 64 << 20
 """Maximum bytes of output that are read; the shim cuts the log at that size."""
+_MAX_HEAD = 4 << 20
+"""Bytes of the output in which the id of the conversation is searched."""
 _DEEP_NESTING_COST = 1 << 20
 """Cost of a too deeply nested document against the limit _MAX_BYTES, in characters."""
 
@@ -61,7 +63,7 @@ def read_usage(form: UsageFormat, output: Path) -> ReportedUsage | None:
 
 def read_session_id(form: UsageFormat, output: Path) -> str | None:
     """Return the id of the conversation, to resume it; None if it was not reported."""
-    text = _read_output(output) if form.session else None
+    text = _read_output(output, _MAX_HEAD) if form.session else None
     for event in _parse_objects(form, text) if text is not None else ():
         session = find_session_id(form, event)
         if session is not None:
@@ -86,10 +88,10 @@ def is_id(value: str) -> bool:
     return _ID.fullmatch(value) is not None
 
 
-def _read_output(output: Path) -> str | None:
+def _read_output(output: Path, most: int = _MAX_BYTES) -> str | None:
     try:
         with untrusted_files.open_to_read(output) as file:
-            return file.read(_MAX_BYTES).decode(errors="replace")
+            return file.read(most).decode(errors="replace")
     except (OSError, NotRegularFile):
         # An agent may have replaced its output by something else. That must not prevent the end of a session from being
         # handled.

@@ -166,7 +166,7 @@ def _note_unread_output(crew: Crew, directory: RunDir, preset: Preset) -> None:
 def _apply_postponement(directory: RunDir, result: SessionEnd) -> SessionEnd:
     """Return HELD_UP if the board or the disk made the closing command fail: not the session's fault."""
     note, stop_note = directory.read_postponed(), directory.read_stop()
-    is_deliberate = stop_note is not None and STOP_RULES[stop_note.stop_reason].deliberate
+    is_deliberate = stop_note is not None and STOP_RULES[stop_note.kind].deliberate
     if note is None or not coding.is_end_postponed(result.outcome, directory.closing_code(), is_deliberate):
         return result
     return SessionEnd(SessionOutcome.HELD_UP, f"liza {note.verb}: {note.reason}")

@@ -9,7 +9,6 @@ from liza.model.errors import LizaError, NotRegularFile
 from liza.model.model import State
 from liza.model.owned_work import CurrentWork
 from liza.model.statuses import WorkKind
-from liza.programs import reported_figures
 from liza.programs.presets import acp_session
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
@@ -43,26 +42,6 @@ class ConversationFinder:
             return chosen
         obstacle = self._obstacle(self.crew.run_dir(chosen.run))
         return NewConversation(f"{chosen.run}: {obstacle}") if obstacle else chosen
-
-    def read_id(self, previous: RunDir) -> str | None:
-        """Return the program's id of a session's conversation, or None.
-
-        A hook or the runtime reported it, else the output has it, else a command of the session recorded it.
-        """
-        turn = previous.read_turn()
-        conversation = (
-            (turn.session if turn is not None else None)
-            or reported_figures.read_session_id(self.preset.usage, previous.output_path)
-            or self._recorded_id(previous)
-        )
-        return conversation if conversation and reported_figures.is_id(conversation) else None
-
-    def _recorded_id(self, previous: RunDir) -> str | None:
-        try:
-            return previous.read_conversation()
-        except (LizaError, OSError) as error:
-            self.notify(f"! {error}; the conversation of {previous.run} is not continued")
-            return None
 
     def is_account_known(self, previous: RunDir) -> bool:
         """Return whether the account of a session is known: that may have the conversation."""

@@ -34,6 +34,7 @@ from liza.model.paths import BoxPaths, agent_of, session_committer
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
+from liza.programs.conversation_log import find_conversation
 from liza.programs.hooks.hook_install import merge_objects
 from liza.programs.presets import acp_session, command_line, preset_table
 from liza.programs.presets.acp_session import SidecarOrder
@@ -204,7 +205,7 @@ class Launcher:
         # A conversation is in the configuration directory of its account: with another one it is not found.
         if config_dir_of(previous) != account.config_dir:
             return None, NewConversation(f"{chosen.run} had an account with another directory")
-        conversation = self.conversations.read_id(previous)
+        conversation = find_conversation(previous, self.preset)
         return conversation, chosen if conversation else NewConversation(f"{chosen.run} reported no conversation")
 
     def _tell_conversation(self, run: str, chosen: ContinueConversation | NewConversation) -> None:

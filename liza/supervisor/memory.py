@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from datetime import datetime
-from pathlib import Path
-
-from liza.model.errors import LizaError
 from liza.model.rests import ClockWatch, FailureStreak, MergeTries
 from liza.model.spending import LedgerEntry
 from liza.model.value_classes import Mutable, Value, field
-from liza.programs.presets.preset import Preset
 from liza.programs.session.failure_patterns import FailureWatch
 from liza.supervisor.jobs import Job
 from liza.supervisor.rules.session_facts import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
-from liza.usage import account_files
-from liza.usage.account_files import AccountsFile, Records
 from liza.usage.meter import MeterThread
-from liza.usage.rules import account_rules
-from liza.usage.rules.account_rules import SOURCE_RETRY, NoneUsable
+from liza.usage.rules.account_rules import NoneUsable
 
 
 class SessionMemory(Mutable):
@@ -86,7 +76,6 @@ class Memory(Mutable):
     unusable: UnusableProgram | None = None
     failed_set_up: FailedSetUp | None = None
     """None once a set-up succeeded."""
-    accounts: AccountWatch = field(default_factory=lambda: AccountWatch(os.environ))
     account_wait: NoneUsable | None = None
     """Why no account of the program can be used, as it was last written for `status`."""
     ledger: tuple[object, tuple[LedgerEntry, ...]] = (None, ())
@@ -123,54 +112,3 @@ class LoopMemory(Mutable):
     waiting_run: str | None = None
     end_watched_run: str | None = None
     output_run: str | None = None
-
-
-_Stamp = tuple[int, int, int]
-
-
-class AccountWatch:
-    """Reads the file of accounts and their records, again only after a change. Without the file it costs one stat."""
-
-    def __init__(self, environ: Mapping[str, str], home: Path | None = None) -> None:
-        self._home = home or Path.home()
-        self._records_path = account_files.records_path(environ, self._home)
-        self._file: tuple[_Stamp | None, AccountsFile | LizaError] | None = None
-        self._records: tuple[_Stamp | None, Records] | None = None
-
-    def find_wait(self, preset: Preset, now: datetime) -> NoneUsable | None:
-        """Return why no account of the program can be used, and until when; None if a session may start."""
-        path = account_files.accounts_path(self._home)
-        stamp = _stamp(path)
-        if stamp is None:
-            return None
-        if self._file is None or self._file[0] != stamp:
-            self._file = (stamp, _read_file(self._home))
-        try:
-            if isinstance(self._file[1], LizaError):
-                raise self._file[1]
-            names = [account.id for account in self._file[1].accounts_of(preset)]
-        except LizaError as error:
-            return NoneUsable(now + SOURCE_RETRY, f"{error.message} (next: {error.hint})")
-        choice = account_rules.choose_account(names, self._read_records(), now) if names else None
-        return choice if isinstance(choice, NoneUsable) else None
-
-    def _read_records(self) -> Records:
-        stamp = _stamp(self._records_path)
-        if self._records is None or self._records[0] != stamp:
-            self._records = (stamp, account_files.read_sound_records(self._records_path))
-        return self._records[1]
-
-
-def _read_file(home: Path) -> AccountsFile | LizaError:
-    try:
-        return account_files.read_accounts(home)
-    except LizaError as error:
-        return error
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size, status.st_mode)

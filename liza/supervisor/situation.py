@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import datetime
 
@@ -43,8 +44,7 @@ from liza.supervisor.rules.session_facts import (
 )
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import picking
-from liza.usage import ledger
-from liza.usage.account_choice import describe_wait
+from liza.usage import account_choice, ledger
 from liza.usage.account_files import ACCOUNTS_COMMAND
 from liza.usage.rules.account_rules import NoneUsable
 
@@ -120,7 +120,7 @@ def _is_set_by_breaker(crew: Crew, name: str) -> bool:
 def find_account_wait(crew: Crew, agent: str, memory: Memory, preset: Preset) -> NoneUsable | None:
     """Return why no account of the program can be used, and write it for `status` when it changes. None: a session may
     start."""
-    wait = memory.accounts.find_wait(preset, crew.clock.now())
+    wait = account_choice.find_wait(preset, os.environ, crew.clock.now())
     text = None if wait is None or wait.until is None else _account_wait(preset, wait.until, wait.reason)
     before = memory.account_wait
     if (wait is None) != (before is None) or (wait and before and wait.reason != before.reason):
@@ -139,7 +139,7 @@ def _unusable_reason(memory: Memory, preset: Preset, wait: NoneUsable | None) ->
         return memory.unusable.reason
     if wait is None or wait.until is not None:
         return None
-    return f"{describe_wait(preset.name, wait)} (next: {ACCOUNTS_COMMAND})"
+    return f"{account_choice.describe_wait(preset.name, wait)} (next: {ACCOUNTS_COMMAND})"
 
 
 def _budget_state_or_unknown(

@@ -149,10 +149,10 @@ class AccountChooser:
             records = {**records, **unreadable}
             choice = account_rules.choose_account(names, records, now, preferred)
             if isinstance(choice, NoneUsable):
-                raise none_usable_error(self._preset.name, choice)
-            chosen.append(choice.name)
-            record = account_rules.after_start(records.get(choice.name, _UNUSED), now)
-            return {**records, choice.name: record}
+                raise NoAccount(describe_wait(self._preset.name, choice), ACCOUNTS_COMMAND)
+            chosen.append(choice)
+            record = account_rules.after_start(records.get(choice, _UNUSED), now)
+            return {**records, choice: record}
 
         try:
             account_files.change_records(self._records, change)
@@ -175,9 +175,18 @@ class AccountChooser:
         return account_rules.after_unreadable(_UNUSED, now, reason)
 
 
-def none_usable_error(program: str, wait: NoneUsable) -> NoAccount:
-    """Return the error for a program without a usable account."""
-    return NoAccount(describe_wait(program, wait), ACCOUNTS_COMMAND)
+def find_wait(preset: Preset, environ: Mapping[str, str], now: datetime, home: Path | None = None) -> NoneUsable | None:
+    """Return why no account of the program can be used, and until when; None if a session may start."""
+    home = home or Path.home()
+    try:
+        names = [account.id for account in account_files.read_accounts(home).accounts_of(preset)]
+    except UsageError as error:
+        return NoneUsable(now + account_rules.SOURCE_RETRY, f"{error.message} (next: {error.hint})")
+    if not names:
+        return None
+    records = account_files.read_sound_records(account_files.records_path(environ, home))
+    choice = account_rules.choose_account(names, records, now)
+    return choice if isinstance(choice, NoneUsable) else None
 
 
 def describe_wait(program: str, wait: NoneUsable) -> str:

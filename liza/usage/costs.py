@@ -96,7 +96,7 @@ def _reports_figures(paths: Paths, spec: str) -> bool:
         return True
     usage = preset.usage
     has_tokens = bool(usage.input or usage.output or usage.pattern or preset.journal.file)
-    return has_tokens or bool(preset.calls) or command_line.has_hooks(preset)
+    return has_tokens or bool(preset.events) or command_line.has_hooks(preset)
 
 
 def unpriced_budget_reason(crew: Crew, state: State) -> str | None:

@@ -15,9 +15,8 @@ from liza.model.errors import LizaError, NotRegularFile
 from liza.model.model import Budget, Config, LoopLimits
 from liza.model.spending import TokenUsage, estimate_usage, usage_since
 from liza.model.value_classes import Value, replace
-from liza.programs import reported_figures
-from liza.programs.call_reader import FinishedCall, ToolCallReader
-from liza.programs.conversation_log import find_log_files, find_subagent_files
+from liza.programs import event_readers, reported_figures
+from liza.programs.conversation_log import find_conversation, find_log_files, find_subagent_files
 from liza.programs.hooks.hook_events import TurnPhase
 from liza.programs.presets.preset import Preset
 from liza.programs.reported_figures import (
@@ -31,6 +30,7 @@ from liza.system import file_growth
 from liza.system.file_growth import Tail
 from liza.usage.ledger import conversation_usage
 from liza.usage.rules.loop_detection import (
+    CallReader,
     Progress,
     Stuck,
     ToolCall,
@@ -78,7 +78,7 @@ class Meter:
         self._lock = threading.Lock()
         self._output = Tail(directory.output_path)
         self._hooks = Tail(directory.path / HOOK_CALLS_FILE)
-        self._reader = ToolCallReader(preset.calls)
+        self._reader = CallReader(preset.noise)
         self._reported: list[ReportedUsage] = []
         self._conversation: str | None = None
         self._earlier: TokenUsage | None = None
@@ -136,7 +136,7 @@ class Meter:
     @property
     def conversation(self) -> str | None:
         """The program's id of the conversation; None if it is unknown."""
-        return self._conversation or self._reported_id()
+        return find_conversation(self._directory, self._preset, lambda: self._conversation)
 
     @property
     def telemetry(self) -> TelemetrySums | None:
@@ -199,7 +199,7 @@ class Meter:
                 return total
         return ReportedUsage(usage_since(total.used, self._earlier))
 
-    def _output_calls(self) -> Iterator[FinishedCall]:
+    def _output_calls(self) -> Iterator[ToolCall]:
         form = self._preset.usage
         for line in self._output.lines():
             if form.form == "text" and form.pattern:
@@ -211,13 +211,15 @@ class Meter:
                 self._reported.append(used)
             self._conversation = self._conversation or reported_figures.find_session_id(form, event)
             self._windows.read_output(event)
-            yield from self._reader.read(event)
+            if self._preset.events:
+                with suppress(event_readers.UnknownObject):
+                    yield from self._reader.read(event_readers.read_object(self._preset.events, event))
 
-    def _hook_calls(self) -> Iterator[FinishedCall]:
+    def _hook_calls(self) -> Iterator[ToolCall]:
         for line in self._hooks.lines():
             event = parse_object(line)
             if event is not None:
-                yield FinishedCall(str(event.get("call")), "", str(event.get("words")))
+                yield ToolCall(str(event.get("call")), "", str(event.get("words")))
 
     def _read_logs(self, now: float) -> None:
         """Read the new lines of the conversation's log and of those of its sub-agents, which the lines may name."""
@@ -253,14 +255,6 @@ class Meter:
                 files.update(logs)
         return files - self._log_tails.keys() - self._subagent_tails.keys()
 
-    def _reported_id(self) -> str | None:
-        """Return the id of the conversation, as a hook or a command of the session reported it."""
-        try:
-            turn = self._directory.read_turn()
-            return (turn.session if turn else None) or self._directory.read_conversation()
-        except (LizaError, OSError):
-            return None
-
 
 def _exact_start(directory: RunDir, started: datetime) -> datetime:
     """Return the start with its fraction of a second: the conversation's last session may have ended in that second."""
@@ -278,11 +272,11 @@ def _larger(before: TelemetrySums | None, now: TelemetrySums | None) -> Telemetr
     return before if has_fallen else now
 
 
-def _add_calls(progress: Progress, finished: list[FinishedCall], before: float, now: float, pause: float) -> Progress:
+def _add_calls(progress: Progress, finished: list[ToolCall], before: float, now: float, pause: float) -> Progress:
     """Add the calls that ended between two reads, with times spread evenly over the interval."""
     for number, call in enumerate(finished, 1):
         ended = before + (now - before) * number / len(finished)
-        progress = add_call(progress, ToolCall(call.call, call.result, call.summary, ended), pause)
+        progress = add_call(progress, replace(call, at=ended), pause)
     return progress
 
 

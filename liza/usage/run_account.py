@@ -99,19 +99,20 @@ def read_run_account(directory: RunDir) -> RunAccount | None:
 
 def account_of(directory: RunDir) -> str | None:
     """Return the id of the run's account; None if it has none or that is unknown."""
-    try:
-        account = read_run_account(directory)
-    except (LizaError, OSError):
-        return None
+    account = _find_run_account(directory)
     return account.account if account is not None else None
+
+
+def _find_run_account(directory: RunDir) -> RunAccount | None:
+    """Return the account of a run; None if it has none or that is unknown."""
+    with suppress(LizaError, OSError):
+        return read_run_account(directory)
+    return None
 
 
 def account_parts(directory: RunDir, used: TokenUsage | None) -> dict[str, TokenUsage]:
     """Return the parts of the run's usage by account; none if the account never changed or is unknown."""
-    try:
-        account = read_run_account(directory)
-    except (LizaError, OSError):
-        return {}
+    account = _find_run_account(directory)
     return {} if account is None or used is None or not account.used else parts_by_account(account, used)
 
 
@@ -124,10 +125,7 @@ def parts_by_account(account: RunAccount, used: TokenUsage) -> dict[str, TokenUs
 
 def config_dir_of(directory: RunDir) -> str:
     """Return the account's own configuration directory; empty if it has none or that is unknown."""
-    try:
-        account = read_run_account(directory)
-    except (LizaError, OSError):
-        return ""
+    account = _find_run_account(directory)
     return account.config_dir if account is not None else ""
 
 

@@ -17,7 +17,6 @@ from liza.programs.presets.preset import (
     FailurePattern,
     HookSettings,
     Preset,
-    ToolCallFormat,
     Transport,
     UsageFormat,
 )
@@ -33,10 +32,6 @@ USAGE = UsageFormat(
     cost="cost_usd",
     free=False,
     session=("session_id",),
-)
-CALLS = (
-    ToolCallFormat(when={"type": "tool_call"}, id="id", call=("tool", "title", "input")),
-    ToolCallFormat(when={"type": "tool_result"}, id="id", result=("status", "output")),
 )
 ANSWERS = r'^\{"type":"(?:text|tool_call|tool_result|usage)"'
 FAILURES = tuple(
@@ -70,7 +65,7 @@ def shape_preset(preset: Preset, *, terminal: bool) -> Preset:
         events="acp",
         usage=USAGE,
         journal=ConversationLogFormat(),
-        calls=CALLS,
+        noise="",
         failures=FAILURES,
         answers=ANSWERS,
         log="",

@@ -9,22 +9,11 @@ import msgspec
 
 from liza.model.model import FrozenStruct
 
-EVENT_FORMATS = frozenset(
-    [
-        "acp",
-        "blocks",
-        "chats",
-        "contents",
-        "effects",
-        "executions",
-        "items",
-        "messages",
-        "parts",
-        "rollout",
-        "tool-events",
-    ]
-)
-"""Forms of lines that `programs/events` reads."""
+EventFormat = Literal[
+    "", "acp", "blocks", "chats", "contents", "effects", "executions", "items", "messages", "parts", "rollout",
+    "tool-events",
+]  # fmt: skip
+"""Forms of lines that `programs/event_readers` reads; empty: none."""
 PromptStyle = Literal["arg", "stdin", "none"]
 UNCONFINED_WARNING = "nothing confines it: it can do what you can"
 
@@ -224,7 +213,7 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
     request of a sub-agent, which has a context of its own. ``request`` are the figures of one request, if the usage is
     a running total or in other lines: they fill the window, and `liza logs` shows them.
 
-    ``events`` names the format of the lines in `programs/events`, ``subagent`` the path of a sub-agent's id.
+    ``events`` names the format of the lines, ``subagent`` the path of a sub-agent's id.
     """
 
     config: str = ""
@@ -235,24 +224,8 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
     key: str = ""
     window: str = ""
     nested: str = ""
-    events: str = ""
+    events: EventFormat = ""
     subagent: str = ""
-
-
-class ToolCallFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Lines of the output that report a tool call: its start, its end, or both.
-
-    ``when``: regular expressions, by path, that must match an object's values in full; ``each``: the path of a list
-    whose entries are examined instead. ``id`` identifies the call, ``call`` is what was called, ``result`` is its
-    result. ``noise``: a regular expression for parts that differ in every result, such as a call number.
-    """
-
-    when: dict[str, str] = msgspec.field(default_factory=dict)
-    each: str = ""
-    id: str = ""
-    call: tuple[str, ...] = ()
-    result: tuple[str, ...] = ()
-    noise: str = ""
 
 
 class FailurePattern(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -321,9 +294,10 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``input_empty`` matches the whole of these contents while nothing is typed: a hint of the program. After a person
     was at the terminal, Liza types only into a line that is known to be empty.
 
-    ``events`` names the format of the output in `programs/events`; if it is empty, `liza logs` shows the output as it
-    is. ``refusal`` is a regular expression for a line of text beside it that reports a refused command, with the groups
-    ``command`` and ``reason``. ``exit_line`` is one for the part of a command's output in which the program reports the
+    ``events`` names the format of the output; if it is empty, `liza logs` shows the output as it is, and its tool calls
+    are not counted. ``noise`` is a regular expression for parts of a call's result that differ every time. ``refusal``
+    is one for a line of text beside the events that reports a refused command, with the groups ``command`` and
+    ``reason``. ``exit_line`` is one for the part of a command's output in which the program reports the
     exit code, as the group ``code``. ``reports_failure`` is false if a failed command has the same result as another.
 
     ``sandbox`` are arguments with which it runs a command that does nothing in the sandbox of its confined sessions.
@@ -380,8 +354,8 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     dialogs: tuple[Dialog, ...] = ()
     usage: UsageFormat = UsageFormat()
     journal: ConversationLogFormat = ConversationLogFormat()
-    calls: tuple[ToolCallFormat, ...] = ()
-    events: str = ""
+    events: EventFormat = ""
+    noise: str = ""
     refusal: str = ""
     exit_line: str = ""
     reports_failure: bool = True

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -23,7 +23,8 @@ from liza.model.paths import ROLES
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import Value, decodable, field
 from liza.programs.presets import preset
-from liza.programs.presets.preset import EVENT_FORMATS, Preset
+from liza.programs.presets.preset import Preset
+from liza.programs.reported_figures import value_at
 from liza.system import atomic, untrusted_files
 
 BUILT_IN = Path(__file__).with_name("presets.toml")
@@ -34,8 +35,6 @@ _LARGEST = 1 << 20  # maximum file size, in bytes
 _TOP_KEYS = ("program", "roles", "tiers", "programs")
 REVIEWER, CODE_REVIEWER = "reviewer", "code-reviewer"
 _ROLES = (*ROLES, REVIEWER)
-_EARLIER_KEYS: Final = {"confined": "prompts", "confined_env": "prompts_env"}
-"""Keys of permissions in version 0.1, with their present names."""
 
 
 def _keys(kind: type[msgspec.Struct]) -> tuple[str, ...]:
@@ -54,7 +53,6 @@ _TABLE_KEYS = {
     "acp": _keys(preset.AcpSettings),
 }
 _LIST_KEYS = {
-    "calls": _keys(preset.ToolCallFormat),
     "dialogs": _keys(preset.Dialog),
     "failures": _keys(preset.FailurePattern),
     "state": _keys(preset.StateDirectory),
@@ -91,7 +89,7 @@ def read_layer(file: Path, source: str) -> Layer:
     except RecursionError as error:
         raise _file_error(file, "its values are nested too deeply") from error
     _check_keys(file, "", document, _TOP_KEYS)
-    rows = {name: _rename_keys(row) for name, row in _read_tables(file, document, "programs", None).items()}
+    rows = _read_tables(file, document, "programs", None)
     for name, row in rows.items():
         _check_keys(file, f" [programs.{name}]", row, (*_ROW_KEYS, "like"))
         for key, inner in _TABLE_KEYS.items():
@@ -111,14 +109,6 @@ def read_layer(file: Path, source: str) -> Layer:
     )
     tiers = {name: _normalize_roles(file, f" [tiers.{name}]", tier) for name, tier in tiers.items()}
     return Layer(source, rows, _normalize_roles(file, " [roles]", roles), document.get("program"), tiers, file)
-
-
-def _rename_keys(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the present names of keys that an earlier version named differently."""
-    permissions = row.get("permissions")
-    if not isinstance(permissions, dict):
-        return row
-    return {**row, "permissions": {_EARLIER_KEYS.get(key, key): value for key, value in permissions.items()}}
 
 
 def _normalize_roles(file: Path, section: str, specs: Mapping[str, str]) -> dict[str, str]:
@@ -255,6 +245,19 @@ def _trust_file(home: Path) -> Path:
 
 
 MAX_READY_TIMEOUT = 86_400  # seconds that a program may have to become ready
+_EXPRESSIONS = {
+    "failures.*.match": re.MULTILINE,
+    "acp.failures.*.match": re.MULTILINE,
+    "input_line": re.MULTILINE,
+    "answers": 0,
+    "noise": 0,
+    "refusal": 0,
+    "exit_line": 0,
+    "login.missing": 0,
+    "login.files.*": 0,
+    "usage.pattern": 0,
+}
+"""The regular expressions of a row, by path, with their flags. None may match an empty text."""
 _TEXT_LIST_KEYS = ("process_names", "instructions", "env_allow", "login_signs")
 
 
@@ -270,35 +273,14 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
     for table in _as_tables(row.get("dialogs")):
         if any(isinstance(value, str) and not value.strip() for value in table.values()):
             yield "dialogs has an entry with an empty text, which matches everything"
-    for table in _as_tables(row.get("failures")):
-        yield from (f"failures: match {reason}" for reason in _expression_errors(table.get("match"), re.MULTILINE))
-    yield from (f"answers {reason}" for reason in _expression_errors(row.get("answers") or None))
-    for table in _as_tables(row.get("calls")):
-        when = table.get("when")
-        for value in (*_as_values(when), table.get("noise") or None):
-            yield from (f"calls: {reason}" for reason in _expression_errors(value))
+    for path, flags in _EXPRESSIONS.items():
+        values = value_at(row, path)
+        for value in values if isinstance(values, list) else [values or None]:
+            yield from (f"{path.replace('.*', '')} {reason}" for reason in _expression_errors(value, flags))
     line = row.get("input_line")
-    if line:
-        yield from (f"input_line {reason}" for reason in _expression_errors(line, re.MULTILINE))
-        if isinstance(line, str) and "(?P<typed>" not in line:
-            yield "input_line needs a group (?P<typed>…) for the text in the line"
+    if isinstance(line, str) and line and "(?P<typed>" not in line:
+        yield "input_line needs a group (?P<typed>…) for the text in the line"
     yield from (f"input_empty {reason}" for reason in _expression_errors(row.get("input_empty"), may_match_empty=True))
-    for name in ("refusal", "exit_line"):
-        yield from (f"{name} {reason}" for reason in _expression_errors(row.get(name) or None))
-    journal = row.get("journal")
-    for form in (row.get("events"), journal.get("events") if isinstance(journal, dict) else None):
-        if isinstance(form, str) and form and form not in EVENT_FORMATS:
-            yield f"events is {form!r}; it must be one of {', '.join(sorted(EVENT_FORMATS))}"
-    login = row.get("login")
-    signs = [login.get("missing") or None, *_as_values(login.get("files"))] if isinstance(login, dict) else []
-    for value in signs:
-        yield from (f"login: {reason}" for reason in _expression_errors(value))
-    usage = row.get("usage")
-    if isinstance(usage, dict) and usage.get("pattern"):
-        yield from (f"usage: pattern {reason}" for reason in _expression_errors(usage["pattern"]))
-    acp = row.get("acp")
-    for table in _as_tables(acp.get("failures") if isinstance(acp, dict) else None):
-        yield from (f"acp.failures: match {reason}" for reason in _expression_errors(table.get("match"), re.MULTILINE))
     codes = row.get("exit_codes")
     for code in codes if isinstance(codes, dict) else ():
         if not (code.isascii() and code.isdecimal() and int(code[:4]) <= 255):
@@ -321,10 +303,6 @@ def _expression_errors(value: object, flags: int = 0, *, may_match_empty: bool =
 
 def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _as_values(value: object) -> list[Any]:
-    return [*value.values()] if isinstance(value, dict) else []
 
 
 def _as_tables(value: object) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from liza.model.value_classes import Value
 from liza.programs import reported_figures
 from liza.programs.presets.preset import FailurePattern, Preset
 from liza.programs.rules.model_silence import MAX_REFUSALS, MAX_RETRIES
+from liza.programs.session.log_file import parse_object
 from liza.system.file_growth import Tail
 
 _MAX_LINE = 4000
@@ -376,7 +377,7 @@ class FailureWatch:
         for line in _lines(self._output):
             self._read_line(line, now)
             if self.has_log and self._session is None:
-                self._session = _parse_session_id(self.row, line)
+                self._session = reported_figures.find_session_id(self.row.usage, parse_object(line))
         if self._log is None and self.has_log and (self._session or "{session}" not in self.row.log):
             self._log = _tail(resolve_log_path(self.row.log, self._environ, self._session or ""))
         for line in _lines(self._log) if self._log is not None else ():
@@ -418,12 +419,3 @@ def resolve_log_path(template: str, environ: Mapping[str, str], session: str) ->
     """Return the path of a program's own log: ``${NAME:-default}`` is a variable, ``~`` the home directory."""
     expanded = _VARIABLE.sub(lambda match: environ.get(match["name"]) or match["default"], template)
     return Path(expanded.replace("{session}", session.replace("/", "_"))).expanduser()
-
-
-def _parse_session_id(row: Preset, line: str) -> str | None:
-    if not line.startswith("{"):
-        return None
-    try:
-        return reported_figures.find_session_id(row.usage, json.loads(line))
-    except (ValueError, RecursionError):
-        return None

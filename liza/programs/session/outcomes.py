@@ -51,7 +51,7 @@ def classify_end(
         return SessionEnd(SessionOutcome.UNUSABLE, end.error)
     if closing_code is not None:
         return _end_of_code(closing_code, f"closing code {closing_code}")
-    if stop is not None and (failure is None or STOP_RULES[stop.stop_reason].final):
+    if stop is not None and (failure is None or STOP_RULES[stop.kind].final):
         return _end_of_stop(stop, failure)
     clean_exit = stop is None and isinstance(end, EndedSession) and (end.code == 0 or end.unplugged)
     if failure is not None and not (moved and clean_exit):
@@ -73,7 +73,7 @@ def classify_end(
 
 def _end_of_stop(stop: StopNote, failure: ModelFailure | None) -> SessionEnd:
     """Return the end of a session that Liza ended."""
-    why = stop.stop_reason
+    why = stop.kind
     until = failure.until if failure is not None and failure.kind is SilenceKind.QUOTA else None
     return SessionEnd(
         STOP_RULES[why].outcome,

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from liza.model.model import AwareDatetime, FrozenStruct
-from liza.model.session_ends import SilenceKind, StopReason, stop_reason_of_text
+from liza.model.session_ends import SilenceKind, StopReason
 from liza.model.spending import TokenUsage
 
 
@@ -54,24 +54,11 @@ class Sentinel(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StopNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``stopped``: Liza ends the session. ``reason`` is a sentence for people.
-
-    Version 0.1.0 wrote no ``kind``, but ``unusable`` (its program waits for a person) and ``model`` (why its model gave
-    no answer). They are only read.
-    """
+    """``stopped``: Liza ends the session, and why. ``reason`` is a sentence for people."""
 
     time: AwareDatetime
     reason: str
-    kind: StopReason | None = None
-    unusable: bool = False
-    model: SilenceKind | None = None
-
-    @property
-    def stop_reason(self) -> StopReason:
-        """Why the session is ended."""
-        if self.kind is not None:
-            return self.kind
-        return stop_reason_of_text(self.reason, person_needed=self.unusable, silence=self.model)
+    kind: StopReason = StopReason.HUNG
 
 
 class PostponedVerb(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

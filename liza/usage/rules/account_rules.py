@@ -47,12 +47,6 @@ class AccountRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
     failures: int = 0
 
 
-class Chosen(Value):
-    """The account to use."""
-
-    name: str
-
-
 class NoneUsable(Value):
     """No account can be used before ``until``; None: not before a person acts. ``reason`` names each account."""
 
@@ -80,7 +74,7 @@ def choose_account(
     records: Mapping[str, AccountRecord],
     now: datetime,
     preferred: str | None = None,
-) -> Chosen | NoneUsable:
+) -> str | NoneUsable:
     """Return the account for the next session: the first usable one. ``names`` is not empty, in the order of the file.
 
     ``preferred`` is the account of a conversation that the session continues: it is kept while it is usable.
@@ -88,9 +82,7 @@ def choose_account(
     usable = [name for name in names if is_usable(records.get(name, _UNUSED), now)]
     if not usable:
         return _none_usable(names, records)
-    if preferred in usable:
-        return Chosen(preferred)
-    return Chosen(usable[0])
+    return preferred if preferred in usable else usable[0]
 
 
 def _none_usable(names: Sequence[str], records: Mapping[str, AccountRecord]) -> NoneUsable:

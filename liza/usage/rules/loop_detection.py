@@ -7,9 +7,17 @@ worktree.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
 from liza.model.model import LoopLimits
 from liza.model.session_ends import STOP_RULES, StopReason
 from liza.model.value_classes import Value, replace
+from liza.programs.rules.session_events import SessionEvent, ToolCalled, ToolReturned
+from liza.text.quoting import MESSAGE_PREFIX
 
 NO_PROGRESS_PREFIX = f"{STOP_RULES[StopReason.NO_PROGRESS].sentence}: "
 MAX_REMEMBERED_CALLS = 32
@@ -19,13 +27,92 @@ MAX_REMEMBERED_CALLS = 32
 class ToolCall(Value):
     """One finished tool call: digests of the call and of its result, and a ``description`` for people.
 
-    ``at`` is in seconds of the monotonic clock.
+    ``at`` is in seconds of the monotonic clock; 0 until it is known.
     """
 
     call: str
     result: str
     description: str
-    at: float
+    at: float = 0.0
+
+
+class CallReader:
+    """Pairs the tool calls in the events of an output with their results.
+
+    ``noise`` is a regular expression for parts of a result that differ every time.
+    """
+
+    def __init__(self, noise: str = "") -> None:
+        self._noise = re.compile(noise) if noise else None
+        self._open: dict[str, tuple[str, str]] = {}
+        self._last: dict[str, str] = {}
+
+    def read(self, events: Iterable[SessionEvent]) -> Iterator[ToolCall]:
+        """Yield the tool calls that ``events`` report as ended."""
+        for event in events:
+            match event:
+                case ToolCalled():
+                    called = [event.name, event.arguments, [edit.path for edit in event.edits]]
+                    self._open[event.call] = digest(called), summarize_call(called)
+                    _limit(self._open)
+                case ToolReturned() if event.call in self._open:
+                    call, description = self._open.pop(event.call)
+                    yield ToolCall(call, self._digest_result(call, event), description)
+
+    def _digest_result(self, call: str, event: ToolReturned) -> str:
+        """Return the digest of a result without its noise.
+
+        If a hook has added a message of Liza's, return the digest of the call's last result: a loop warning must not
+        reset the loop count.
+        """
+        text = event.text if self._noise is None else self._noise.sub("", event.text)
+        result = digest([_TIMES.sub("", text), event.outcome, event.exit_code])
+        if MESSAGE_PREFIX in text:
+            return self._last.get(call, result)
+        self._last.pop(call, None)
+        self._last[call] = result
+        _limit(self._last)
+        return result
+
+
+MAX_OPEN_CALLS = 256
+"""Maximum number of calls without an end that are kept, to limit memory: a program may never report the ends."""
+_MAX_SUMMARY = 100  # characters
+_TIMES = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?\S*|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"
+    r"|\d+(?:\.\d+)? ?(?:ms|µs|s|sec|secs|seconds?|min|minutes?)\b|0x[0-9a-f]{6,}"
+)
+"""Clock times, durations and addresses: they may differ in two equal results."""
+
+
+def _limit(calls: dict[str, Any]) -> None:
+    if len(calls) > MAX_OPEN_CALLS:
+        del calls[next(iter(calls))]
+
+
+def digest(value: Any) -> str:
+    """Return a short digest of a value, to compare values."""
+    return hashlib.sha1(json.dumps(value, sort_keys=True, default=str).encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+def summarize_call(values: Any) -> str:
+    """Return the call in one line.
+
+    Programs may cut a text within a surrogate pair; the remaining half cannot be encoded and is replaced.
+    """
+    summary = " ".join(" ".join(_strings(values)).split())[:_MAX_SUMMARY]
+    return summary.encode(errors="replace").decode()
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
 
 
 class Progress(Value):

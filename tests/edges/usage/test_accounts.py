@@ -19,10 +19,9 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.supervisor.launch import Launcher
-from liza.supervisor.memory import AccountWatch
 from liza.system.clock import SystemClock
 from liza.usage import account_choice, account_files, secret_source
-from liza.usage.account_choice import AccountChooser
+from liza.usage.account_choice import AccountChooser, find_wait
 from liza.usage.account_files import Account
 from liza.usage.program_accounts import check_accounts, show_accounts
 from liza.usage.rules import account_rules
@@ -290,15 +289,14 @@ def test_an_account_whose_secret_cannot_be_read_is_skipped_and_tried_again_later
 
 def test_without_a_usable_account_no_session_starts_and_the_wait_has_an_end(home: Path, clock: FakeClock) -> None:
     write_file(home, "[accounts.prog.a]\nvariable = 'KEY_A'\n[accounts.prog.b]\ncommand = 'false'")
-    watch = AccountWatch(os.environ, home)
-    assert watch.find_wait(PRESET, clock.now()) is None
+    assert find_wait(PRESET, os.environ, clock.now(), home) is None
     with pytest.raises(NoAccount, match=r"before .*prog/a: variable KEY_A is not set; prog/b: command false exited"):
         chooser(home).take(clock.now())
-    wait = watch.find_wait(PRESET, clock.now())
+    wait = find_wait(PRESET, os.environ, clock.now(), home)
     assert wait is not None
     assert wait.until == clock.now() + account_rules.SOURCE_RETRY
     clock.advance(account_rules.SOURCE_RETRY.total_seconds())
-    assert watch.find_wait(PRESET, clock.now()) is None
+    assert find_wait(PRESET, os.environ, clock.now(), home) is None
 
 
 def test_records_that_cannot_be_written_stop_no_session(home: Path, clock: FakeClock) -> None:
@@ -319,12 +317,11 @@ def test_a_broken_file_starts_no_session_with_another_login(home: Path, clock: F
     path = write_file(home, "[accounts")
     with pytest.raises(NoAccount, match=str(path)):
         chooser(home).take(clock.now())
-    watch = AccountWatch(os.environ, home)
-    wait = watch.find_wait(PRESET, clock.now())
+    wait = find_wait(PRESET, os.environ, clock.now(), home)
     assert wait is not None
     assert str(path) in wait.reason
     write_file(home, TWO)
-    assert watch.find_wait(PRESET, clock.now()) is None
+    assert find_wait(PRESET, os.environ, clock.now(), home) is None
 
 
 # What is known of the accounts
@@ -338,7 +335,7 @@ def test_a_damaged_file_of_records_is_kept_aside_and_stops_nothing(home: Path, c
         path.write_bytes(damage)
         with pytest.raises(LizaError, match="cannot be read"):
             account_files.read_records(path)
-        assert AccountWatch(os.environ, home).find_wait(PRESET, clock.now()) is None
+        assert find_wait(PRESET, os.environ, clock.now(), home) is None
         assert chooser(home, KEY_A="k").take(clock.now()).apply_to({}) == {"PROG_KEY": "k"}
         assert account_files.damaged_path(path).read_bytes() == damage
     assert set(records_of(home)) == {"prog/a"}

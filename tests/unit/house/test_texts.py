@@ -108,7 +108,6 @@ def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_othe
         "hooks": preset.HookSettings,
         "usage": preset.UsageFormat,
         "journal": preset.ConversationLogFormat,
-        "calls": preset.ToolCallFormat,
         "state": preset.StateDirectory,
         "dialogs": preset.Dialog,
         "failures": preset.FailurePattern,

@@ -192,10 +192,10 @@ def test_a_row_that_is_like_nothing_is_refused(project: Project, like: str) -> N
         ("[[programs.codex.dialogs]]\nkind = 'x'\nmatch = ''", "dialogs has an entry with an empty text"),
         (
             "[[programs.codex.failures]]\nkind = 'login'\nmatch = '('",
-            "failures: match '(' is not a valid regular expression",
+            "failures.match '(' is not a valid regular expression",
         ),
         ("[[programs.codex.failures]]\nkind = 'login'\nmatch = 'x*'", "matches an empty text"),
-        ("[programs.codex.usage]\npattern = '['", "usage: pattern '[' is not a valid regular expression"),
+        ("[programs.codex.usage]\npattern = '['", "usage.pattern '[' is not a valid regular expression"),
         ("[programs.codex.exit_codes]\nx = '1'", "exit_codes has 'x'"),
         ('[programs.codex.env]\nA = "x\\u0000"', "env has a null character"),
         ("\n[programs.codex]\nargs = [1 2]", "line 3"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,7 +16,7 @@ from liza.printing.render_session import SessionStyle, format_followed, format_m
 from liza.programs import event_readers
 from liza.programs.event_readers import READERS, UnknownObject
 from liza.programs.presets import preset_files, preset_table
-from liza.programs.presets.preset import EVENT_FORMATS, Preset
+from liza.programs.presets.preset import EventFormat, Preset
 from liza.programs.rules.session_events import (
     Failed,
     FailedCall,
@@ -111,7 +111,7 @@ def test_a_recorded_session_of_each_program_is_read_without_an_unknown_line(name
 def test_each_format_that_a_row_names_has_a_reader_and_each_reader_a_row() -> None:
     text = (Path(preset_files.__file__).parent / "presets.toml").read_text()
     named = {line.partition('"')[2].rstrip('"') for line in text.splitlines() if line.startswith("events = ")}
-    assert named | {"acp"} == set(READERS) == EVENT_FORMATS
+    assert named | {"acp"} == set(READERS) == {*get_args(EventFormat)} - {""}
 
 
 @pytest.mark.parametrize("events_format", READERS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.usage.rules import account_rules
-from liza.usage.rules.account_rules import AccountRecord, Chosen, Lifetime, NoneUsable, Obstacle
+from liza.usage.rules.account_rules import AccountRecord, Lifetime, NoneUsable, Obstacle
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
@@ -36,7 +36,7 @@ def test_the_table_of_choices() -> None:
     ]
     for records, preferred, expected in table:
         choice = account_rules.choose_account(("a", "b", "c"), records, NOW, preferred)
-        assert choice == Chosen(expected), (records, preferred)
+        assert choice == expected, (records, preferred)
 
 
 def test_without_a_usable_account_the_earliest_end_counts_and_each_reason_is_named() -> None:
@@ -111,15 +111,15 @@ def test_the_choice_is_always_usable_and_a_wait_ends_with_a_usable_account(
 ) -> None:
     choice = account_rules.choose_account(NAMES, records, NOW, preferred)
     usable = [name for name in NAMES if account_rules.is_usable(records.get(name, AccountRecord()), NOW)]
-    if isinstance(choice, Chosen):
-        assert choice.name in usable
-        assert choice.name == preferred or preferred not in usable
+    if isinstance(choice, str):
+        assert choice in usable
+        assert choice == preferred or preferred not in usable
         return
     assert not usable
     if choice.until is not None:
         assert choice.until > NOW
         after = account_rules.choose_account(NAMES, records, choice.until)
-        assert isinstance(after, Chosen)
+        assert isinstance(after, str)
 
 
 @given(st.lists(st.sampled_from(["limit", "refusal", "unreadable", "success", "clear"]), max_size=8))
@@ -132,12 +132,12 @@ def test_sessions_use_the_first_account_without_an_obstacle(ends: list[str]) -> 
         if isinstance(choice, NoneUsable):
             records = {name: account_rules.cleared(record) for name, record in records.items()}
             continue
-        record = records.get(choice.name, AccountRecord())
+        record = records.get(choice, AccountRecord())
         assert account_rules.is_usable(record, now)
-        earlier = NAMES[: NAMES.index(choice.name)]
+        earlier = NAMES[: NAMES.index(choice)]
         assert not any(account_rules.is_usable(records.get(name, AccountRecord()), now) for name in earlier)
         record = account_rules.after_start(record, now)
-        records[choice.name] = _after_end(end, record, now)
+        records[choice] = _after_end(end, record, now)
 
 
 def _after_end(end: str, record: AccountRecord, now: datetime) -> AccountRecord:

@@ -17,15 +17,16 @@ from liza.model import spending
 from liza.model.paths import Paths
 from liza.model.spending import MAX_NAMES, TokenUsage
 from liza.programs import reported_figures
-from liza.programs.call_reader import FinishedCall, ToolCallReader
 from liza.programs.conversation_log import find_log_files
 from liza.programs.presets import preset_table
-from liza.programs.presets.preset import ConversationLogFormat, ModelUsageFormat, Preset, ToolCallFormat, UsageFormat
+from liza.programs.presets.preset import ConversationLogFormat, ModelUsageFormat, Preset, UsageFormat
 from liza.programs.reported_figures import ContextWindows, ConversationUsage
+from liza.programs.rules.session_events import SessionEvent, ToolCalled, ToolReturned
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord, Turn
 from liza.system.file_growth import Tail
 from liza.usage import meter
 from liza.usage.meter import Meter
+from liza.usage.rules.loop_detection import CallReader
 from liza.usage.rules.telemetry_rules import TelemetryEvent, TurnUsage
 from liza.usage.telemetry_log import TelemetryLog
 from tests.conftest import FakeClock
@@ -36,6 +37,17 @@ KEPT = tuple(name for name in PROGRAMS if name != "opencode")
 BEFORE = datetime(2026, 1, 1, tzinfo=UTC)
 WHOLE = TokenUsage(input=4000, cached=400, output=200)
 HOME = {"HOME": str(STREAMS / "home")}
+ONE_CALL = json.dumps(
+    {
+        "type": "tool_use",
+        "part": {"callID": "1", "tool": "sh", "state": {"status": "completed", "input": {}, "output": "a"}},
+    }
+)
+ONE_CALL += "\n"
+
+
+def call_events(result: str) -> list[SessionEvent]:
+    return [ToolCalled("1", "pytest"), ToolReturned("1", result)]
 
 
 @pytest.fixture
@@ -280,9 +292,8 @@ def test_a_terminals_tools_are_counted_by_hooks_and_its_tokens_by_the_journal_th
 
 
 def test_unreported_usage_is_estimated_after_a_few_calls_and_marked(run_dir: RunDir, clock: FakeClock) -> None:
-    silent = Preset(name="x", calls=(ToolCallFormat(id="id", call=("call",), result=("result",)),))
-    measured = metering(silent, run_dir, clock)
-    line = '{"id":"1","call":"ls","result":"a"}\n'
+    measured = metering(Preset(name="x", events="parts"), run_dir, clock)
+    line = ONE_CALL
     run_dir.output_path.write_text(line * (meter.CALLS_BEFORE_ESTIMATE - 1))
     assert measured.measure(10.0).used is None
     with run_dir.output_path.open("a") as file:
@@ -303,39 +314,29 @@ def test_a_price_of_0_for_used_tokens_counts_as_unknown(tmp_path: Path, run_dir:
 
 
 def test_a_result_that_differs_only_in_times_and_in_the_number_of_the_call_is_the_same() -> None:
-    form = ToolCallFormat(id="id", call=("call",), result=("result",), noise=r"<shell \d+>")
     said = ["1 failed in 0.12s at 10:11:12 <shell 1>", "1 failed in 3.4 s at 23:59:01 <shell 22>", "2 failed in 0.12s"]
-    found = [
-        one for text in said for one in ToolCallReader((form,)).read({"id": "1", "call": "pytest", "result": text})
-    ]
+    found = [one for text in said for one in CallReader(r"<shell \d+>").read(call_events(text))]
     assert found[0] == found[1] != found[2]
 
 
 def test_a_message_that_a_hook_adds_makes_no_new_result() -> None:
-    form = ToolCallFormat(id="id", call=("call",), result=("result",))
     told = "MESSAGE from liza: Liza sees no progress\n"
-    results: list[object] = ["1 failed", f"1 failed\n\nGuidance from hooks:\n{told}"]
-    listed = [[{"type": "text", "text": "1 failed"}], [{"type": "text", "text": "1 failed"}, {"text": told}]]
-    for same in (results, listed, [{"out": one} for one in results]):
-        reader = ToolCallReader((form,))
-        found = [one for result in same for one in reader.read({"id": "1", "call": "x", "result": result})]
-        assert found[0] == found[1]
-        (other,) = reader.read({"id": "1", "call": "x", "result": "2 failed"})
-        assert other != found[0]
+    reader = CallReader()
+    texts = ("1 failed", f"1 failed\n\nGuidance from hooks:\n{told}", "2 failed")
+    first, same, other = (one for text in texts for one in reader.read(call_events(text)))
+    assert first == same != other
 
 
-def test_a_result_without_its_call_and_lines_of_tools_are_no_calls() -> None:
-    reader = ToolCallReader((ToolCallFormat(when={"type": "end"}, id="id", result=("result",)),))
-    odd: list[object] = [{"type": "end", "id": "1", "result": "x"}, {"type": ["end"]}, [], None, 3, {"id": {}}]
-    assert [one for found in odd for one in reader.read(found)] == []
+def test_a_result_without_its_call_is_no_call() -> None:
+    assert list(CallReader().read([ToolReturned("1", "x")])) == []
 
 
 def test_calls_between_two_looks_are_spread_over_the_time_so_that_a_slow_poll_is_no_loop(
     run_dir: RunDir, clock: FakeClock
 ) -> None:
-    measured = metering(Preset(name="x", calls=(ToolCallFormat(id="id", call=("c",), result=("r",)),)), run_dir, clock)
+    measured = metering(Preset(name="x", events="parts"), run_dir, clock)
     measured.measure(10.0)
-    run_dir.output_path.write_text('{"id":"1","c":"poll","r":"no"}\n' * 40)
+    run_dir.output_path.write_text(ONE_CALL * 40)
     clock.advance(40 * 30.0)
     assert max(measured.measure(10.0).progress.counts, default=0) == 0
 
@@ -397,7 +398,6 @@ def test_a_journal_that_cannot_be_read_keeps_no_call_from_being_counted(
 def test_a_usage_form_without_figures_is_ignored(run_dir: RunDir, clock: FakeClock) -> None:
     run_dir.output_path.write_text('{"type":"result","usage":{"input_tokens":5}}\n')
     assert metering(Preset(name="x", usage=UsageFormat(session=("id",))), run_dir, clock).final_usage() is None
-    assert list(ToolCallReader(()).read({"a": 1})) == list[FinishedCall]()
 
 
 def test_the_turns_that_a_runtime_reports_are_the_figures_and_the_output_is_not_added(
