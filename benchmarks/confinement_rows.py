@@ -27,7 +27,7 @@ from liza.git.run_git import make_run_git
 from liza.git.run_import import RunStore, import_branch
 from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
-from liza.model.model import Config, Confinement
+from liza.model.configuration import Config, Confinement
 from liza.model.paths import Paths
 from liza.project import commands
 

@@ -14,9 +14,9 @@ from benchmarks.options import Options
 from benchmarks.rows import Row, summarize
 from liza.merging import gate_log
 from liza.merging.merge import merge
+from liza.model.configuration import QueueSettings
 from liza.model.errors import Refused
 from liza.model.gates import GateOutcome
-from liza.model.model import QueueSettings
 from liza.project.init import InitOptions, init
 from tests.conftest import git
 from tests.edges.merge_crew import Merges

@@ -12,8 +12,9 @@ import msgspec
 from liza.box import support
 from liza.crew.crew import Crew
 from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.configuration import Config, Confinement
 from liza.model.errors import LizaError
-from liza.model.model import Config, Confinement, FrozenStruct
+from liza.model.value_classes import FrozenStruct
 from liza.programs.session.run_directory import read_struct
 from liza.system import atomic
 

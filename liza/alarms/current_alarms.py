@@ -25,15 +25,15 @@ from liza.merging import drift, merge_turn
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.derived import find_current_work
 from liza.model.errors import LizaError, SharedPathBlocked
 from liza.model.model import State, Status, SupervisorExit
-from liza.model.owned_work import find_current_work
 from liza.model.paths import branch_of
 from liza.model.value_classes import replace
 from liza.programs.session import run_directory
 from liza.recovery import lost_worktrees, stopped_processes
 from liza.system import files
-from liza.tasks import draft_specs, epic_branches
+from liza.tasks import draft_specs, task_branches
 from liza.tasks.rules.picking import Evidence
 from liza.tasks.rules.unclaimable import MissingParts
 from liza.text.redaction import redact
@@ -106,7 +106,7 @@ def _epic_branch_alarms(crew: Crew) -> Iterator[Alarm]:
     """Alarms for branches of open epics that were deleted or moved outside of Liza."""
     # If the repository cannot be read, `liza doctor` reports it.
     with suppress(LizaError, OSError):
-        for epic, fault in epic_branches.find_faults(crew).items():
+        for epic, fault in task_branches.find_faults(crew).items():
             yield Alarm(AlarmKind.EPIC_BRANCH, epic, f"{fault.message}: none of its tasks is merged", fault.hint)
 
 

@@ -33,8 +33,7 @@ from liza.crew.crew import Crew, find_crew
 from liza.model.alarm_kinds import Alarm
 from liza.model.errors import LizaError
 from liza.model.model import State
-from liza.model.quiet_hours import parse_quiet_hours
-from liza.model.target_names import DESKTOP
+from liza.model.setting_limits import DESKTOP, parse_quiet_hours
 from liza.model.value_classes import decodable, replace
 from liza.system import atomic, crash_points
 from liza.system.locks import try_lock_path

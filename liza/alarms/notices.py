@@ -16,10 +16,10 @@ import msgspec
 
 from liza.alarms.rules.notice_rules import NoticeRecord, failure_alarm
 from liza.model.alarm_kinds import Alarm
+from liza.model.configuration import NotifySettings
 from liza.model.errors import LizaError, Missing, UsageError
-from liza.model.model import NotifySettings
 from liza.model.paths import Paths
-from liza.model.target_names import (
+from liza.model.setting_limits import (
     DESKTOP,
     EXEC_LABEL,
     FILE_PREFIX,

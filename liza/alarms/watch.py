@@ -13,7 +13,7 @@ from liza.crew.crew import Crew
 from liza.model.alarm_kinds import Alarm, AlarmKind, AlarmRow
 from liza.model.errors import LizaError, NoCrew, UsageError
 from liza.model.model import State
-from liza.model.quiet_hours import parse_quiet_hours
+from liza.model.setting_limits import parse_quiet_hours
 from liza.model.value_classes import Value
 from liza.tasks.evidence import gather_evidence
 

@@ -24,10 +24,11 @@ from typing import Any, Final
 import msgspec
 
 from liza.crew.crew import Crew
+from liza.model.backoff import LONG_LIFE, MAX_DELAY, restart_delay
 from liza.model.errors import LizaError, LockTimeout, read_last_message
-from liza.model.model import AwareDatetime, FrozenStruct, ProcessIdentity
+from liza.model.model import ProcessIdentity
 from liza.model.paths import Paths
-from liza.model.rests import LONG_LIFE, MAX_DELAY, restart_delay
+from liza.model.value_classes import AwareDatetime, FrozenStruct
 from liza.model.value_classes import asdict as fields_of
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import read_struct

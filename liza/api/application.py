@@ -23,21 +23,25 @@ from starlette.routing import Route
 
 from liza.api.calls import (
     CHALLENGE,
+    PROBLEM_TYPE,
     ApiCaller,
     Call,
     Connection,
     Operation,
+    Problem,
+    RequestProblem,
     ServerFacts,
     find_caller,
+    invalid_body,
+    make_problem,
+    problem_of,
     refuse_web_pages,
     require_own_run,
     require_own_session,
     require_peer,
 )
-from liza.api.credentials import list_rotated
 from liza.api.event_stream import EventStream, FindRotated, StreamHub, StreamLinks
-from liza.api.identity import IdentityRequest, run_of_token
-from liza.api.problems import PROBLEM_TYPE, Problem, RequestProblem, invalid_body, make_problem, problem_of
+from liza.api.identity import IdentityRequest, list_rotated, run_of_token
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError, LockTimeout
 from liza.model.value_classes import decodable

@@ -1,4 +1,4 @@
-"""One request: who calls, what an operation is, and what its function gets.
+"""One request: who calls, what an operation is, what its function gets, and how it is refused (RFC 9457).
 
 A run is known by its bearer token, a person by the process at the other end of the socket.
 """
@@ -12,18 +12,19 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, get_type_hints
 
 import msgspec
 
 from liza.api.health import AgentsAnswer
-from liza.api.problems import RequestProblem
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew
 from liza.guards.session_guards import GuardsCache
-from liza.model.errors import Refused
+from liza.model.errors import LizaError, Refused
 from liza.model.value_classes import Mutable, Value, decodable, field
 from liza.programs.session.run_directory import RunDir
+from liza.system.liza_path import qualify_command
 from liza.system.peers import Peer, PeerSession
 from liza.usage.telemetry_log import TelemetryLog
 
@@ -240,3 +241,93 @@ def declare_operation(method: str, path: str, access: Access, function: Callable
         "request": types.get("request"),
     }
     return Operation(method=method, path=path, access=access, function=function, **{**fields, **more})
+
+
+PROBLEM_TYPE: Final = "application/problem+json"
+STATUSES: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "usage": 422,
+        "future-time": 422,
+        "token-refused": 401,
+        "not-yours": 403,
+        "unknown-id": 404,
+        "refused": 409,
+        "fails-in-box": 409,
+        "run-over": 410,
+        "queue-full": 429,
+        "merge-conflict": 409,
+        "import-refused": 409,
+        "git-failed": 503,
+        "board-inconsistent": 503,
+        "task-not-writable": 503,
+        "board-unreadable": 503,
+        "board-too-new": 503,
+        "missing": 503,
+        "no-account": 503,
+        "no-crew": 503,
+        "system-refused": 503,
+        "lock-timeout": 503,
+        "disk-refused": 507,
+        "bug": 500,
+    }
+)
+"""HTTP status of each kind of error of ``rules.errors``."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem document. ``code`` and ``hint`` are those of `--json` on the command line; ``field`` is the JSON path
+    of the invalid value, empty if it is not about one."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str = ""
+    field: str = ""
+
+
+class RequestProblem(Exception):
+    """A request that is refused before it reaches a function of Liza."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        hint: str = "",
+        field: str = "",
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(detail)
+        self.headers = headers
+        self.document = make_problem(status, code, detail, hint, field)
+
+
+def make_problem(status: int, code: str, detail: str, hint: str = "", field: str = "") -> Problem:
+    return Problem(
+        type=f"urn:liza:problem:{code}",
+        title=code.replace("-", " "),
+        status=status,
+        detail=detail,
+        code=code,
+        hint=hint,
+        field=field,
+    )
+
+
+def problem_of(error: LizaError) -> Problem:
+    """Return the problem document of an error."""
+    hint = qualify_command(error.hint or "") or error.hint
+    return make_problem(STATUSES.get(error.code, 500), error.code, error.message, hint)
+
+
+def invalid_body(error: Exception) -> RequestProblem:
+    """Return the problem of a body that is not of its type; msgspec's message ends with the path of the field."""
+    if isinstance(error, RecursionError):
+        return RequestProblem(400, "invalid-request", "the body is nested too deeply")
+    detail, separator, path = str(error).rpartition(" - at `")
+    if not separator:
+        return RequestProblem(400, "invalid-request", str(error), field="$")
+    return RequestProblem(400, "invalid-request", detail, field=path.rstrip("`"))

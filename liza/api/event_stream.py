@@ -18,13 +18,12 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.api.credentials import CredentialsEvent
+from liza.api.identity import CredentialsEvent
 from liza.briefs.prompt_stream import PromptStream
 from liza.briefs.rules.message_rules import Message
 from liza.model.errors import LizaError
-from liza.model.model import AwareDatetime
 from liza.model.paths import split_run
-from liza.model.value_classes import Value
+from liza.model.value_classes import AwareDatetime, Value
 from liza.programs.session.run_directory import RunDir
 from liza.text.undecoded import encode_json
 

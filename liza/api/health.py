@@ -10,12 +10,11 @@ from typing import Annotated, Final
 import msgspec
 
 import liza
-from liza.api.current_run import require_current_run, require_known_run
+from liza.api.identity import require_current_run, require_known_run
 from liza.crew.crew import Crew
 from liza.model.agent_states import AgentState
-from liza.model.model import AwareDatetime
-from liza.model.request_types import Label, RunId, WorkerAnswer, WorkerRequest
 from liza.model.session_ends import SilenceKind
+from liza.model.value_classes import AwareDatetime, Label, RunId, WorkerAnswer, WorkerRequest
 from liza.programs import liveness
 from liza.programs.rules.lifecycle_rules import (
     OBSERVED,

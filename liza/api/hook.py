@@ -24,7 +24,7 @@ from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import NO_REPLY, HookMeaning, HookReply, HookTemplate, ReceivedEvent, load_template
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
-from liza.text.times import format_time
+from liza.text.formats import format_time
 from liza.usage.rules.loop_detection import digest, summarize_call
 
 MOST_CALLS = 4 << 20  # size in bytes at which the list of calls is truncated

@@ -14,10 +14,9 @@ from typing import Any
 
 import msgspec
 
-from liza.api.current_run import require_current_run
+from liza.api.identity import require_current_run
 from liza.model.errors import LockTimeout, UsageError
-from liza.model.model import AwareDatetime
-from liza.model.request_types import Label, RunId, WorkerAnswer, WorkerRequest
+from liza.model.value_classes import AwareDatetime, Label, RunId, WorkerAnswer, WorkerRequest
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import HookMeaning, ReceivedEvent
 from liza.programs.rules.lifecycle_rules import (

@@ -25,7 +25,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from liza.api.api_server import read_port
-from liza.api.problems import PROBLEM_TYPE, make_problem
+from liza.api.calls import PROBLEM_TYPE, make_problem
 from liza.model.errors import LizaError, SystemRefused
 from liza.model.paths import Paths
 from liza.system import atomic, crash_points, peers

@@ -12,17 +12,17 @@ from typing import Annotated
 
 import msgspec
 
-from liza.api.current_run import require_current_run
+from liza.api.identity import require_current_run
 from liza.briefs import inbox
 from liza.briefs.brief_context import gather_brief_facts
 from liza.briefs.brief_writer import compose_sections
 from liza.briefs.rules.context_rules import ContextMode, SectionType, select_sections
 from liza.briefs.rules.message_rules import LIZA, Message, MessageChannel, PromptPriority
 from liza.crew.crew import Crew
+from liza.model.derived import find_current_work
 from liza.model.errors import NotOwner, UsageError
-from liza.model.owned_work import find_current_work
 from liza.model.paths import is_person
-from liza.model.request_types import MAX_TEXT, Label, RunId, WorkerAnswer, WorkerRequest
+from liza.model.value_classes import MAX_TEXT, Label, RunId, WorkerAnswer, WorkerRequest
 from liza.programs.rules.lifecycle_rules import WAITING_STATES
 from liza.programs.session.run_directory import RunDir
 from liza.text.quoting import sanitize

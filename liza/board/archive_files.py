@@ -30,7 +30,7 @@ from liza.model.model import FINAL_STATUSES, State, Task
 from liza.model.paths import Paths
 from liza.model.value_classes import decodable
 from liza.system import atomic, crash_points, files, untrusted_files
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 MAX_FILE_SIZE: Final = 1 << 20
 """Bytes of a file to which entries are appended; a longer month has more files: 2026-11.yaml, 2026-11.2.yaml, …"""

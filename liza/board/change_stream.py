@@ -8,8 +8,8 @@ from typing import Any
 
 from liza.board import events
 from liza.board.store import Board
+from liza.model.configuration import Config
 from liza.model.errors import LizaError, NoCrew
-from liza.model.model import Config
 from liza.model.paths import Paths
 
 QUIET_SECONDS = 0.1  # seconds without an event that end a change: the writes of one verb cause several events

@@ -10,7 +10,8 @@ import msgspec
 
 from liza.board.text import parse
 from liza.board.text.document import Document
-from liza.model.model import Agent, FrozenStruct, State, Task
+from liza.model.model import Agent, State, Task
+from liza.model.value_classes import FrozenStruct
 
 _VOLATILE_LINE: Final = re.compile(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
 _MAX_DIFF: Final = 64 << 10  # characters

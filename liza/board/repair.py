@@ -24,7 +24,7 @@ from liza.model.model import Clock, State
 from liza.model.paths import Paths
 from liza.model.value_classes import Value
 from liza.system import files, untrusted_files
-from liza.text.times import format_time
+from liza.text.formats import format_time
 
 STABLE_SECONDS: Final = 0.5
 """Seconds for which size, time and sha256 of an edited board must stay the same before it is accepted."""

@@ -29,7 +29,7 @@ from liza.model.paths import Paths
 from liza.model.value_classes import Mutable, Value
 from liza.system import boxed_calls, files
 from liza.system.locks import Lock
-from liza.text.times import format_time
+from liza.text.formats import format_time
 
 _MAX_LOCKLESS_READS: Final = 4
 """Reads without the lock; if none matches the write intent, the board is read under the lock."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from liza.box.box import Box, Mount, MountKind
-from liza.model import permissions
+from liza.model import setting_limits
+from liza.model.configuration import Config, Confinement
 from liza.model.errors import Missing
-from liza.model.model import Config, Confinement
 from liza.model.value_classes import Value
 from liza.system import installation, program_path
 
@@ -175,7 +175,7 @@ def choose_box_program(setting: Confinement) -> str | None:
 
 def session_permissions(config: Config) -> str:
     """Return the permissions with which programs run. Raises Missing if they must run in a box and cannot."""
-    return permissions.choose_permissions(
+    return setting_limits.choose_permissions(
         config.permissions, is_boxed=choose_box_program(config.confinement) is not None
     )
 
@@ -183,7 +183,9 @@ def session_permissions(config: Config) -> str:
 def is_unconfined(config: Config, *, has_prompts: bool) -> bool:
     """Return whether neither a box nor prompts confine a program although no person chose that."""
     return (
-        not has_prompts and config.permissions != permissions.BYPASS and choose_box_program(config.confinement) is None
+        not has_prompts
+        and config.permissions != setting_limits.BYPASS
+        and choose_box_program(config.confinement) is None
     )
 
 

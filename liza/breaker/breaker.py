@@ -27,8 +27,7 @@ from liza.model.value_classes import asdict
 from liza.system import crash_points
 from liza.system.files import BOARD_MODE
 from liza.system.locks import lock_path
-from liza.text.counts import count_noun
-from liza.text.times import format_time
+from liza.text.formats import count_noun, format_time
 from liza.usage import costs
 
 

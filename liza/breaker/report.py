@@ -11,8 +11,7 @@ from liza.crew.caller import identify_caller, require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.model.model import Anomaly, Discovery, Resolution
-from liza.model.request_types import Line, Text, WorkerRequest
-from liza.model.value_classes import replace
+from liza.model.value_classes import Line, Text, WorkerRequest, replace
 
 
 class ReportRequest(WorkerRequest, frozen=True, kw_only=True):

@@ -17,8 +17,8 @@ from liza.model.paths import Paths
 from liza.model.statuses import WakeTrigger
 from liza.tasks.rules.edits import describe_note
 from liza.tasks.rules.reviews import format_comment
+from liza.text.formats import format_time
 from liza.text.quoting import quote_line, sanitize, truncate_text
-from liza.text.times import format_time
 
 MAX_REPORTS = 50  # open discoveries, and open anomalies, in an assignment
 MAX_SPEC_CHANGES = 5  # the newest ones

@@ -15,10 +15,10 @@ from liza.briefs.rules.message_rules import Message, list_quotable
 from liza.crew.crew import Crew
 from liza.git import slot_setup, sparse_checkout, survey
 from liza.git.worktrees import Worktrees
+from liza.model.derived import CurrentWork
 from liza.model.errors import LizaError
 from liza.model.history_events import FRAMING_EVENTS, HistoryEvent, session_end
 from liza.model.model import Anomaly, Discovery, FailedCheck, State, Task
-from liza.model.owned_work import CurrentWork
 from liza.model.paths import Paths, agent_of, role_of, run_id, run_number
 from liza.model.session_ends import SessionOutcome
 from liza.model.statuses import WorkKind
@@ -28,7 +28,7 @@ from liza.system.liza_path import liza_path
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import planning
 from liza.tasks.rules.conversations import earlier_runs
-from liza.tasks.run_commits import describe_left_work
+from liza.tasks.task_branches import describe_left_work
 from liza.text.undecoded import escape_undecoded
 
 _REJECTIONS = (HistoryEvent.REJECT, HistoryEvent.DEADLOCK)

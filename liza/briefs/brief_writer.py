@@ -32,9 +32,8 @@ from liza.model.value_classes import Value, replace
 from liza.tasks.rules.conversations import earlier_runs
 from liza.tasks.rules.edits import describe_note
 from liza.tasks.rules.reviews import format_comment
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun, format_time
 from liza.text.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
-from liza.text.times import format_time
 
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block; assignment.md has the full text
 MAX_COMMITS = 5

@@ -13,9 +13,8 @@ import msgspec
 
 from liza.briefs.rules.message_rules import DeliveryEvent, Message, MessageChannel
 from liza.model.errors import LizaError
-from liza.model.model import AwareDatetime, FrozenStruct
 from liza.model.paths import Paths
-from liza.model.value_classes import decodable
+from liza.model.value_classes import AwareDatetime, FrozenStruct, decodable
 from liza.programs.session import log_file
 from liza.system import untrusted_files
 

@@ -20,7 +20,7 @@ from liza.model.value_classes import replace
 from liza.programs import liveness
 from liza.programs.presets import acp_session
 from liza.programs.session.run_directory import PANE_FILE, RunDir
-from liza.tasks import archived_tasks
+from liza.tasks import archive
 from liza.tasks.rules import backlog
 
 
@@ -114,7 +114,7 @@ def note(crew: Crew, text: str, to: str | None = None) -> Result:
 
 
 def _refuse_archived(crew: Crew, state: State, to: str | None) -> None:
-    archived_tasks.refuse_archived(crew.paths, state, [to] if to is not None and to not in state.agents else [])
+    archive.refuse_archived(crew.paths, state, [to] if to is not None and to not in state.agents else [])
 
 
 def _recipient(state: State, to: str | None) -> str | None:

@@ -14,9 +14,9 @@ from liza.briefs.rules.message_rules import MessageChannel, list_quotable
 from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result
+from liza.model.derived import find_current_work, require_planner
 from liza.model.errors import LizaError, NotOwner, Refused
 from liza.model.model import FailedCheck, State
-from liza.model.owned_work import find_current_work, require_planner
 from liza.model.paths import role_of
 from liza.model.statuses import StartupCheck
 from liza.programs.session.run_directory import ReadyEvidence, RunDir

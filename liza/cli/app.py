@@ -17,7 +17,7 @@ from liza import __version__, commands
 from liza.commands._declare import TYPER_SETTINGS, Heading, Process
 from liza.model.errors import Refused, UsageError
 from liza.system.boxed_calls import is_called_from_box
-from liza.text.suggestions import closest_match
+from liza.text.formats import closest_match
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer's error class for usage errors. Some versions of typer have no public name for it."""

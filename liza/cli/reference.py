@@ -12,7 +12,7 @@ import typer
 from liza.cli.app import build_app, is_for_sessions, list_headings, load_command
 from liza.config.rules import setting_values
 from liza.config.rules.setting_meanings import MEANINGS
-from liza.model.model import Config
+from liza.model.configuration import Config
 
 _FOREWORD = """\
 # Commands

@@ -15,7 +15,7 @@ from liza.printing import printing
 from liza.printing.columns import shorten_line, strip_controls
 from liza.tasks import task as verbs
 from liza.tasks.questions import OpenQuestion, find_open_questions
-from liza.text.times import format_duration
+from liza.text.formats import format_duration
 
 app = create_app()
 

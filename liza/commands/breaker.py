@@ -14,7 +14,7 @@ from liza.model.errors import HINT_LABEL
 from liza.printing import printing
 from liza.printing.columns import paint
 from liza.tasks import pause
-from liza.text.times import format_time
+from liza.text.formats import format_time
 
 app = create_app("Show the circuit breaker and resolve its trips.")
 

@@ -12,7 +12,7 @@ from liza.commands._declare import Heading, JsonOption, Position, create_app, de
 from liza.model.errors import HINT_LABEL
 from liza.printing import printing
 from liza.recovery.bug_report import write_bug_report
-from liza.text.counts import format_bytes
+from liza.text.formats import format_bytes
 
 app = create_app()
 

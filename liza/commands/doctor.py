@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.model.doctor_finding import Finding
+from liza.model.errors import Finding
 from liza.model.value_classes import replace
 from liza.printing import printing
 from liza.recovery.doctor import doctor as verb

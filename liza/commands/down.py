@@ -12,7 +12,7 @@ from liza.crew.crew import find_crew
 from liza.model.paths import HISTORY_REF
 from liza.printing import printing
 from liza.supervisor import down as verbs
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 app = create_app()
 

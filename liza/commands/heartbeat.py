@@ -9,8 +9,8 @@ import typer
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, parse_duration
 from liza.crew.crew import find_crew
 from liza.printing import printing
-from liza.tasks.heartbeat import HeartbeatRequest
-from liza.tasks.heartbeat import heartbeat as renew_lease
+from liza.tasks.claim import HeartbeatRequest
+from liza.tasks.claim import heartbeat as renew_lease
 from liza.tasks.rules.claims import EXTENSION_EXAMPLE
 
 app = create_app()

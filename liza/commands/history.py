@@ -11,7 +11,7 @@ from liza.commands.logs import FollowOption
 from liza.crew.crew import Crew, find_crew
 from liza.printing import printing, render_patch
 from liza.printing.pager import exit_with_reader, page_text
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 from liza.view import history as verbs
 
 app = create_app()

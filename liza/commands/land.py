@@ -15,7 +15,7 @@ from liza.landing import land as verbs
 from liza.landing.land_request import land_pr, preview_push
 from liza.model.errors import HINT_LABEL, UsageError
 from liza.printing import printing
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 app = create_app()
 

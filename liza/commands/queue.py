@@ -12,7 +12,7 @@ from liza.crew.crew import find_crew
 from liza.merging import queue as verbs
 from liza.printing import printing
 from liza.printing.columns import align_columns, paint
-from liza.text.times import format_duration
+from liza.text.formats import format_duration
 
 app = create_app("Show the merge queue and change its order.")
 TaskArgument = Annotated[str, typer.Argument(metavar="ID", help="The task.")]

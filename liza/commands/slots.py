@@ -11,8 +11,7 @@ from liza.crew.crew import find_crew
 from liza.printing import printing
 from liza.printing.columns import align_columns, paint
 from liza.recovery import slots as verbs
-from liza.text.counts import format_bytes
-from liza.text.times import format_duration
+from liza.text.formats import format_bytes, format_duration
 
 app = create_app("List the slots, remove and repair them.")
 

@@ -14,7 +14,7 @@ from liza.crew.crew import Crew, find_crew
 from liza.printing import printing, render_crew
 from liza.printing.columns import paint
 from liza.printing.pager import exit_with_reader
-from liza.text.times import format_duration
+from liza.text.formats import format_duration
 
 app = create_app()
 

@@ -13,8 +13,9 @@ from typing import Any
 from liza.config.rules import settings
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.model import setting_limits
+from liza.model.configuration import Config
 from liza.model.errors import LizaError, Missing
-from liza.model.model import Config, State
+from liza.model.model import State
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
 from liza.system import atomic, untrusted_files

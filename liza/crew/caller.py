@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from liza.crew.crew import Crew
+from liza.model.derived import find_current_work, require_planner
 from liza.model.errors import NotOwner, Refused
-from liza.model.owned_work import find_current_work, require_planner
 from liza.model.paths import agent_of, person_id, role_of
 from liza.model.value_classes import Value
 from liza.programs.session.run_directory import ReadyEvidence

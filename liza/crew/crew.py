@@ -16,15 +16,16 @@ from liza.box.run_mounts import Surroundings
 from liza.box.surroundings import read_surroundings
 from liza.config import confirmed_settings
 from liza.config.rules import settings
-from liza.crew import deleted_parts, moved_repository
+from liza.crew import deleted_parts
 from liza.git import slot_records, slots_directory
 from liza.git.git_config import git_dirs
 from liza.git.runner import Git
 from liza.git.survey import begin_command, survey
 from liza.git.worktrees import Worktrees
+from liza.model.configuration import Confinement
 from liza.model.derived import restart_planning_rounds, update_derived_fields
 from liza.model.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
-from liza.model.model import Clock, Confinement, Task
+from liza.model.model import Clock, Task
 from liza.model.paths import HISTORY_REF, Paths, is_person
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
@@ -33,8 +34,8 @@ from liza.programs.session.run_directory import RunDir
 from liza.system import program_path
 from liza.system.clock import SystemClock
 from liza.system.locks import Lock
+from liza.text.formats import format_time
 from liza.text.redaction import redact, redact_changes
-from liza.text.times import format_time
 from liza.text.undecoded import escape_undecoded
 
 
@@ -302,6 +303,6 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
     if record is not None and record.root == paths.root:
         current, moved_reason = replace(paths, chosen_slots=record.directory), None
     else:
-        current, moved_reason = moved_repository.repair_location(paths, record)
+        current, moved_reason = deleted_parts.repair_location(paths, record)
     program_path.remove_unsafe_entries(current.slots)
     return Crew(current, clock or SystemClock(), moved_reason=moved_reason)

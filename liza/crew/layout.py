@@ -16,8 +16,9 @@ from liza.config.rules import settings
 from liza.crew.crew import Crew
 from liza.crew.deleted_parts import AGAIN, describe_damage, find_survivors
 from liza.git import board_history, hiding
+from liza.model.configuration import Config
 from liza.model.errors import BoardInconsistent, Missing, Refused
-from liza.model.model import Config, ProcessIdentity, State
+from liza.model.model import ProcessIdentity, State
 from liza.model.paths import Paths
 from liza.system import installation, processes
 

@@ -19,8 +19,7 @@ from liza.model.errors import Refused
 from liza.model.model import State, Status
 from liza.model.narration import LIZA, find_news
 from liza.model.paths import is_person
-from liza.model.state_words import task_word
-from liza.model.statuses import GoalStatus
+from liza.model.statuses import GoalStatus, task_word
 from liza.model.value_classes import Mutable, replace
 from liza.printing import columns, printing
 

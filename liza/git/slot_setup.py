@@ -22,8 +22,8 @@ from liza.git import hiding, submodules
 from liza.git.git_config import git_dirs
 from liza.git.rules import slot_states, tree_changes
 from liza.git.runner import Git
+from liza.model.configuration import Config, Confinement
 from liza.model.errors import Refused, UsageError
-from liza.model.model import Config, Confinement
 from liza.model.value_classes import Value, asdict, decodable, replace
 from liza.system import atomic
 

@@ -24,8 +24,8 @@ from liza.git.salvage_restore import (
 from liza.git.slot_emptying import SlotEmptying
 from liza.git.slot_records import SlotOwner
 from liza.git.submodules import salvage_submodules
+from liza.model.configuration import Config
 from liza.model.errors import GitFailed, Missing, NotOwner, Refused, SharedPathBlocked
-from liza.model.model import Config
 from liza.model.paths import branch_of
 from liza.model.value_classes import Value, replace
 from liza.system.locks import lock_path

@@ -25,7 +25,7 @@ from liza.guards.rules.judgment import UNJUDGED_RULE, PreparedRules, ToolJudge, 
 from liza.guards.shell_parser import parse_script
 from liza.model.errors import LizaError, NotRegularFile
 from liza.model.paths import role_of
-from liza.model.request_types import Label, RunId, WorkerAnswer, WorkerRequest
+from liza.model.value_classes import Label, RunId, WorkerAnswer, WorkerRequest
 from liza.programs.session.run_directory import RunDir
 from liza.system import untrusted_files
 from liza.system.files import FileCache

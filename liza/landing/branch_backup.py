@@ -35,7 +35,7 @@ from liza.system import atomic, crash_points
 from liza.system.liza_path import liza_argv
 from liza.system.locks import Lock, is_flock_held
 from liza.tasks.rules import claims
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 from liza.text.redaction import redact
 
 LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another push

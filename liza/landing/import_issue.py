@@ -20,7 +20,7 @@ from liza.model.paths import check_task_id
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import decodable, replace
 from liza.system import atomic, untrusted_files
-from liza.tasks import archived_tasks
+from liza.tasks import archive
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
 from liza.text.quoting import sanitize
@@ -60,7 +60,7 @@ def add_from_issue(crew: Crew, source: str, given: TaskFields) -> Result:
 def _refuse_existing(crew: Crew, task_id: str) -> None:
     """Raise Refused if there is such a task, also in the archive: its document is not touched."""
     state = crew.board.read()
-    archived_tasks.refuse_archived(crew.paths, state, [task_id])
+    archive.refuse_archived(crew.paths, state, [task_id])
     if state.task(task_id) is not None:
         raise Refused(f"there is a task {task_id} already", f"liza task show {task_id}")
 

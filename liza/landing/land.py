@@ -18,8 +18,8 @@ from liza.model import gates, targets
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import Status, Task
 from liza.model.value_classes import Value
-from liza.tasks import archived_tasks
-from liza.text.counts import count_noun
+from liza.tasks import archive
+from liza.text.formats import count_noun
 
 _NAME = "land"
 """Name of the landing in logs."""
@@ -150,7 +150,7 @@ def landed_tasks(crew: Crew, landing: Landing) -> list[Task]:
     """Return the merged tasks whose work the branch does not have yet, archived ones first. Raises LizaError."""
     commits, state = set(_list_new(crew, landing)), crew.board.read()
     on_board = [task for task in state.tasks if task.merge_commit in commits]
-    return [*archived_tasks.find_merged(crew.paths, state, commits), *on_board]
+    return [*archive.find_merged(crew.paths, state, commits), *on_board]
 
 
 def run_landing_gates(crew: Crew, landing: Landing, *, untested: bool = False) -> candidate.CandidateResult:

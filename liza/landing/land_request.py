@@ -27,7 +27,7 @@ from liza.model.errors import Missing, Refused, UsageError
 from liza.model.gates import GateRun, last_gate_runs
 from liza.model.model import TrackedRequest
 from liza.model.value_classes import Value, replace
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 
 class OpenedRequest(Value):

@@ -27,11 +27,11 @@ from liza.model.model import State, TrackedRequest
 from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
 from liza.system import atomic, crash_points, untrusted_files
-from liza.tasks import archived_tasks
+from liza.tasks import archive
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.rules import backlog
 from liza.tasks.rules.backlog import RequestContext
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 _MAX_TRIES = 5
 _MAX_LISTED = 20  # comments that are printed; --json has all
@@ -121,7 +121,7 @@ def _take(crew: Crew, reading: _Reading) -> _SyncedRequest:
     The documents are written before it. If the board changed what was decided meanwhile, it is decided again.
     """
     feedback = reading.feedback
-    archived_tasks.refuse_damaged(crew.paths, crew.board.read())
+    archive.refuse_damaged(crew.paths, crew.board.read())
     outputs: dict[str, str] = {}
     for _ in range(_MAX_TRIES):
         state = crew.board.read()
@@ -175,7 +175,7 @@ class _UsedIds(Container[str]):
         name = str(task_id)
         if name in self.new or self._state.task(name) is not None:
             return True
-        if name in archived_tasks.find_outcomes(self._crew.paths, self._state, [name]):
+        if name in archive.find_outcomes(self._crew.paths, self._state, [name]):
             return True
         data = untrusted_files.read_if_exists(self._crew.paths.specs / f"{name}.md")
         return data is not None and not feedback_text.is_feedback_document(data.decode("utf-8", "replace"), name)

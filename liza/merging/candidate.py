@@ -18,9 +18,9 @@ from liza.git import merge_refs, slot_setup, sparse_checkout
 from liza.git.rules import tree_changes
 from liza.merging import gate_log
 from liza.model import gates, merge_failures
+from liza.model.configuration import FULL_CHECKOUT, TESTS_GATE, Gate, Network
 from liza.model.errors import LizaError
 from liza.model.gates import GateFinding, GateFindingKind, GateOutcome, GateRun
-from liza.model.model import FULL_CHECKOUT, TESTS_GATE, Gate, Network
 from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
 from liza.project import commands, installed_packages, listeners, proof, tree_snapshot

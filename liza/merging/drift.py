@@ -19,7 +19,7 @@ from liza.model.errors import Missing
 from liza.model.model import State, Status, Task
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
-from liza.tasks import archived_tasks
+from liza.tasks import archive
 from liza.text.undecoded import escape_undecoded
 
 RepositoryStamp = list[list[int] | None]
@@ -166,7 +166,7 @@ def _lost_tasks(crew: Crew, state: State, removed: Iterable[str]) -> tuple[str, 
     """Return the merged tasks of which both the merge commit and the reviewed commit are gone."""
     commits = set(removed)
     merged = [task for task in state.tasks if task.status is Status.MERGED]
-    merged += archived_tasks.find_merged(crew.paths, state, commits)
+    merged += archive.find_merged(crew.paths, state, commits)
     return tuple(task.id for task in merged if {task.merge_commit, task.review_commit} <= commits)
 
 
@@ -175,7 +175,7 @@ def _liza_commits(crew: Crew, state: State, added: Iterable[str], tested: Iterab
     commits = set(added)
     on_board = [task.merge_commit for task in state.tasks if targets.is_on_integration(task)]
     landed = [commit for epic in state.epics.values() for commit in epic.landed]
-    archived = [task.merge_commit for task in archived_tasks.find_merged(crew.paths, state, commits)]
+    archived = [task.merge_commit for task in archive.find_merged(crew.paths, state, commits)]
     return commits & {*on_board, *landed, *archived, *tested}
 
 

@@ -26,10 +26,10 @@ from liza.model.narration import LIZA
 from liza.model.paths import is_person
 from liza.model.transitions import Invocation
 from liza.system import atomic, crash_points
-from liza.tasks import archived_tasks, epic_branches
+from liza.tasks import archive, task_branches
 from liza.tasks.rules import backlog
 from liza.tasks.rules.backlog import RequestContext
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 from liza.text.undecoded import list_names
 
 
@@ -137,7 +137,7 @@ def _finish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
     crash_points.point("epic", "landed")
     for step in (
         partial(_record_tip, crew, batch),
-        partial(epic_branches.delete_landed, crew),
+        partial(task_branches.delete_landed, crew),
         partial(merges.delete_candidate, crew.git, _name(job.epic)),
     ):
         try:
@@ -167,7 +167,7 @@ def recover_epics(crew: Crew, by: str) -> None:
             if _is_untested_published(crew, job, entry.merging) or not _record_error(crew, by, job, error):
                 raise
     if merge_refs.refs_below(crew.git, merges.last_tip_ref(targets.EPIC_PREFIX)):
-        epic_branches.delete_landed(crew)
+        task_branches.delete_landed(crew)
 
 
 def _is_untested_published(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool:
@@ -247,7 +247,7 @@ def _add_mend(crew: Crew, by: str, job: EpicJob, failure: str) -> None:
     """Add a task that makes the epic merge; after too many of them a person must look at it."""
     state = crew.board.read()
     task_id = epic_rules.mend_task_id(job, merges.branch_tip(crew.git, job.branch) or "")
-    names = archived_tasks.find_outcomes(crew.paths, state, [task_id])
+    names = archive.find_outcomes(crew.paths, state, [task_id])
     merges.delete_candidate(crew.git, _name(job.epic))
     if state.task(task_id) is not None or task_id in names or not epic_rules.may_mend(state, job.epic):
         _record_failure(crew, by, job, epic_rules.needs_person(job, failure))

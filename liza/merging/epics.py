@@ -14,14 +14,14 @@ from liza.model import targets
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import FINAL_STATUSES, Epic, State, Status
 from liza.model.paths import check_task_id
-from liza.tasks import epic_branches
+from liza.tasks import task_branches
 
 
 def list_epics(crew: Crew) -> list[dict[str, Any]]:
     """Return every epic of the board with its branch, its tasks, and what it waits for. Raises GitFailed."""
     state = crew.board.read()
     names = dict.fromkeys([*state.epics, *(task.epic for task in state.tasks if task.epic is not None)])
-    faults = epic_branches.find_faults(crew) if names else {}
+    faults = task_branches.find_faults(crew) if names else {}
     return [_epic_row(crew, state, name, faults.get(name)) for name in names]
 
 
@@ -61,7 +61,7 @@ def restore(crew: Crew, name: str) -> Result:
     """Put the branch of an epic back to where Liza left it; what it had since is saved. Raises Refused, GitFailed."""
     require_person(crew, planner=False)
     with hold_merge_lock(crew) as locked:
-        message = epic_branches.restore_branch(locked, check_task_id(name))
+        message = task_branches.restore_branch(locked, check_task_id(name))
     return Result("changed", next="liza epics", details={"epic": name}, message=message)
 
 
@@ -72,5 +72,5 @@ def accept(crew: Crew, name: str) -> Result:
     if check_task_id(name) not in targets.open_epics(state):
         raise UnknownId(f"there is no open epic {name!r}", "liza epics")
     with hold_merge_lock(crew) as locked:
-        message = epic_branches.accept_branch(locked, name)
+        message = task_branches.accept_branch(locked, name)
     return Result("changed", next="liza epics", details={"epic": name}, message=message)

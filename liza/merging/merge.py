@@ -16,13 +16,13 @@ from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn, re
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
 from liza.model import merge_failures, targets
+from liza.model.derived import changed_tasks
 from liza.model.errors import LizaError, Refused, TaskNotWritable
 from liza.model.model import State, Status, Task
 from liza.model.paths import is_person, parse_agent_id
-from liza.model.state_words import task_word
-from liza.model.task_groups import changed_tasks
+from liza.model.statuses import task_word
 from liza.model.value_classes import replace
-from liza.tasks import archive, archived_tasks
+from liza.tasks import archive
 from liza.tasks.rules import claims
 
 _NOT_MERGED = (Status.INTEGRATION_FAILED, Status.BLOCKED)
@@ -116,7 +116,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
     job = None if task_id else epic_rules.due_job(before, crew.clock.now())
     if job is not None:
         return _merge_epic(crew, by, job.epic, job)
-    archived_tasks.refuse_archived(crew.paths, before, [task_id] if task_id is not None else [])
+    archive.refuse_archived(crew.paths, before, [task_id] if task_id is not None else [])
     if task_id is not None and claims.get_task(before, task_id).status is Status.MERGED:
         return _merge_result(crew, start, before, task_id)
     task = (

@@ -35,7 +35,7 @@ from liza.model.transitions import Invocation, add_event
 from liza.programs.session import log_file
 from liza.system import crash_points
 from liza.system.files import to_write_failed
-from liza.tasks import draft_specs, epic_branches
+from liza.tasks import draft_specs, task_branches
 
 CAUGHT_ERRORS = (LizaError, OSError)
 _OTHERS_ERRORS = (LockTimeout, SharedPathBlocked)
@@ -325,7 +325,7 @@ def require_tip(crew: Crew, branch: str) -> str:
 
 
 def _require_epic_tip(crew: Crew, state: State, epic: str) -> str:
-    epic_branches.ensure_branch(crew, epic)
+    task_branches.ensure_branch(crew, epic)
     branch = targets.epic_branch(epic)
     ref, last_ref = f"refs/heads/{branch}", merges.last_tip_ref(branch)
     tip, last = ref_names.read_refs(crew.git, ref, last_ref)
@@ -336,7 +336,7 @@ def _require_epic_tip(crew: Crew, state: State, epic: str) -> str:
         # A merger was killed after it had recorded this merge on the board.
         record_last_tip(crew, branch, tip.commit)
         return tip.commit
-    raise epic_branches.moved_error(epic, last.commit, tip.commit)
+    raise task_branches.moved_error(epic, last.commit, tip.commit)
 
 
 def is_last_tip(crew: Crew, branch: str, commit: str) -> bool:

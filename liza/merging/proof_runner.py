@@ -11,8 +11,8 @@ from liza.git.rules import tree_changes
 from liza.git.worktrees import PROOF_SLOT
 from liza.merging import merge_outcomes
 from liza.merging.merge_lock import hold_merge_lock
+from liza.model.configuration import FULL_CHECKOUT, Config, TestProof
 from liza.model.errors import Refused
-from liza.model.model import FULL_CHECKOUT, Config, TestProof
 from liza.model.value_classes import replace
 from liza.project import commands, installed_packages, listeners, proof
 from liza.project.broken_runs import ProofPlan

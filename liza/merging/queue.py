@@ -14,12 +14,13 @@ from liza.merging import gate_log, merge_lock, merge_turn
 from liza.merging.rules import merge_queue
 from liza.merging.rules.merge_queue import Batch, QueueRow, queue_rows
 from liza.model import gates, targets
+from liza.model.configuration import Gate
 from liza.model.errors import GitFailed
 from liza.model.gates import GateOutcome, GateRun
-from liza.model.model import Gate, State, Task
+from liza.model.model import State, Task
 from liza.model.value_classes import asdict as fields_of
 from liza.model.value_classes import replace
-from liza.tasks import archived_tasks
+from liza.tasks import archive
 from liza.tasks.rules import claims
 
 
@@ -136,7 +137,7 @@ def retry(crew: Crew, task_id: str) -> Result:
 
 def _change(crew: Crew, task_id: str, message: str, change: Callable[[State, str], State]) -> Result:
     by = require_person(crew, planner=False)
-    archived_tasks.refuse_archived(crew.paths, crew.board.read(), [task_id])
+    archive.refuse_archived(crew.paths, crew.board.read(), [task_id])
     merge_lock.recover_if_dead(crew, by, task_id)
     with crew.change(by, "queue", task_id) as tx:
         tx.state = change(tx.state, task_id)

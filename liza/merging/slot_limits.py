@@ -12,7 +12,7 @@ from liza.merging import merge_turn
 from liza.model.errors import LizaError, Refused
 from liza.model.model import State
 from liza.model.paths import Paths, agent_of
-from liza.text.counts import format_bytes
+from liza.text.formats import format_bytes
 
 
 def find_status(crew: Crew, state: State, slot: str) -> SlotStatus:

@@ -1,15 +1,21 @@
-"""Derived fields: computed again in every transaction, for display and for hints. No decision reads them."""
+"""What follows from the board: groups of tasks, the work of an agent, durations, and the derived fields.
+
+The derived fields are computed again in every transaction, for display and for hints. No decision reads them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
-from liza.model.history_events import VERDICTS, HistoryEvent
-from liza.model.model import FINAL_STATUSES, Agent, State, Status
-from liza.model.paths import split_run
-from liza.model.statuses import AgentStatus
-from liza.model.value_classes import replace
+from liza.model.errors import NotOwner
+from liza.model.history_events import ANSWER_EVENTS, QUESTION_EVENTS, VERDICTS, HistoryEvent
+from liza.model.model import FINAL_STATUSES, Agent, Event, State, Status, Task
+from liza.model.paths import agent_of, is_person, split_run
+from liza.model.statuses import AgentStatus, GoalStatus, WorkKind
+from liza.model.value_classes import Value, replace
 
 S = Status
 _SUPERVISOR_STATUSES = (AgentStatus.STARTING, AgentStatus.WAITING, AgentStatus.OFFLINE)
@@ -69,3 +75,142 @@ def sprint_metrics(state: State) -> dict[str, Any]:
         "approved": verdicts[HistoryEvent.APPROVE],
         "rejected": verdicts[HistoryEvent.REJECT] + verdicts[HistoryEvent.DEADLOCK],
     }
+
+
+class CurrentWork(Value):
+    """Work that an agent holds: a claim or a review of ``task``, or planning (``task`` is None)."""
+
+    run: str
+    task: str | None
+    kind: WorkKind
+
+
+def find_current_work(state: State, agent: str) -> CurrentWork | None:
+    """Return the work that ``agent`` holds on the board; None if it holds none."""
+    for task in held_tasks(state):
+        if task.status is Status.CLAIMED and task.assigned_to == agent and task.run and task.reservation is None:
+            return CurrentWork(task.run, task.id, WorkKind.WORK)
+        if task.reviewing_by == agent and task.review_run:
+            return CurrentWork(task.review_run, task.id, WorkKind.REVIEW)
+    if state.planning.run and current_planner(state) == agent:
+        return CurrentWork(state.planning.run, None, WorkKind.PLANNING)
+    return None
+
+
+def require_planner(state: State, run: str) -> None:
+    """Check that ``run`` is the planning run (fencing check). Raises NotOwner."""
+    if state.planning.run != run:
+        raise NotOwner(
+            f"{run} is not the planning run, which is {state.planning.run or 'none'}. Stop at once", "liza status"
+        )
+
+
+def current_planner(state: State) -> str | None:
+    """Return the agent that plans now, or None."""
+    return agent_of(state.planning.run) if state.planning.run else None
+
+
+def tasks_with(state: State, status: Status) -> list[Task]:
+    """Return the tasks with that status."""
+    return [task for task in state.tasks if task.status is status]
+
+
+def held_tasks(state: State) -> list[Task]:
+    """Return the tasks that an agent claims, has claimed or reviews."""
+    return [
+        task
+        for task in state.tasks
+        if task.status is Status.CLAIMED
+        or task.reviewing_by is not None
+        or task.review_run is not None
+        or task.reservation is not None
+    ]
+
+
+def changed_tasks(before: State, after: State) -> list[Task]:
+    """Return the tasks of ``after`` that may differ from those of ``before``: an entry that is the same is kept."""
+    previous = set(map(id, before.tasks))
+    return [task for task in after.tasks if id(task) not in previous]
+
+
+_SHAPED = (HistoryEvent.ADD, HistoryEvent.EDIT)
+
+
+def is_incomplete(task: Task) -> bool:
+    """Return whether a task is a DRAFT because something was missing when it was last added or edited.
+
+    A draft that was requested has no missing parts recorded. It stays a draft until it is edited.
+    """
+    if task.status is not Status.DRAFT:
+        return False
+    shaped = next((event for event in reversed(task.history) if event.event in _SHAPED), None)
+    return shaped is not None and shaped.detail is not None
+
+
+Span = tuple[datetime, datetime]
+
+
+class TaskTimes(Value):
+    """Times of a task: seconds from its first claim to its end or now, seconds it waited for a person, claims."""
+
+    seconds: int | None
+    waiting: int
+    tries: int
+
+
+def task_times(task: Task, now: datetime) -> TaskTimes:
+    """Return the times of a task; ``seconds`` is None if it was never claimed."""
+    claims = [event.time for event in task.history if event.event == HistoryEvent.CLAIM]
+    over = task.history[-1].time if task.history and task.status in FINAL_STATUSES else now
+    seconds = int((over - claims[0]).total_seconds()) if claims else None
+    return TaskTimes(seconds, _union_seconds(waiting_spans(task, now)), len(claims))
+
+
+def goal_seconds(state: State, now: datetime) -> int | None:
+    """Return the seconds from the creation of the goal to its end or now; None if the board has no start time."""
+    began = state.goal.created or state.sprint.timeline.started
+    if began is None:
+        return None
+    decisions = (note for note in state.goal.alignment_history if not is_person(note.event))
+    ends = [note.timestamp for note in decisions if note.timestamp is not None]
+    ended = state.sprint.timeline.ended or max(ends, default=None)
+    over = ended if ended is not None and state.goal.status != GoalStatus.IN_PROGRESS else now
+    return max(0, int((over - began).total_seconds()))
+
+
+def waiting_seconds(state: State, now: datetime, archived: Iterable[Span] = ()) -> int:
+    """Return the seconds in which at least one task waited for a person. ``archived``: spans of archived tasks."""
+    return _union_seconds((*archived, *(span for task in state.tasks for span in waiting_spans(task, now))))
+
+
+def waiting_spans(task: Task, now: datetime) -> list[Span]:
+    """Return the times in which a task waited for a person."""
+    spans, since = [], _draft_since(task)
+    for event in task.history:
+        if event.event in QUESTION_EVENTS:
+            since = since or event.time
+        elif since is not None and event.event in ANSWER_EVENTS:
+            spans.append((since, event.time))
+            since = None
+    return [*spans, *([(since, now)] if since is not None and _still_waits(task) else [])]
+
+
+def _draft_since(task: Task) -> datetime | None:
+    """Return when the task was added if it was incomplete then; else None."""
+    first: Event | None = task.history[0] if task.history else None
+    return first.time if first is not None and first.event == HistoryEvent.ADD and first.detail is not None else None
+
+
+def _still_waits(task: Task) -> bool:
+    return task.status is Status.BLOCKED or is_incomplete(task)
+
+
+def _union_seconds(spans: Iterable[Span]) -> int:
+    """Return the seconds in the union of the spans."""
+    total, end = 0.0, None
+    for start, stop in sorted(spans):
+        begin = start if end is None else max(start, end)
+        if stop > begin:
+            total += (stop - begin).total_seconds()
+        end = stop if end is None else max(end, stop)
+    return int(total)

@@ -1,4 +1,4 @@
-"""Error classes, each with an exit code and a hint, and the text of an error.
+"""Error classes, each with an exit code and a hint, the text of an error, and the findings of `liza doctor`.
 
 Nothing here prints. Only ``cli/entry_points.py`` turns an error into a message and an exit status.
 """
@@ -6,6 +6,8 @@ Nothing here prints. Only ``cli/entry_points.py`` turns an error into a message 
 from __future__ import annotations
 
 from typing import ClassVar
+
+from liza.model.value_classes import Value
 
 
 class LizaError(Exception):
@@ -204,3 +206,12 @@ def read_last_message(program: str, output: str) -> tuple[str, str]:
     lines = [line for line in output.splitlines() if line.strip()]
     hint = lines.pop().removeprefix(HINT_LABEL) if len(lines) > 1 and lines[-1].startswith(HINT_LABEL) else ""
     return lines[-1].removeprefix(f"{program}: ") if lines else "", hint
+
+
+class Finding(Value):
+    """One line of the report. If ``ok`` is False the crew cannot work, and ``hint`` is a command."""
+
+    about: str
+    text: str
+    ok: bool = True
+    hint: str = ""

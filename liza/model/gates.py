@@ -11,8 +11,9 @@ from enum import StrEnum
 import msgspec
 
 from liza.model.clean_environment import REMOVED_VARIABLES
-from liza.model.model import TESTS_GATE, AwareDatetime, Config, FrozenStruct, Gate, Task
-from liza.model.value_classes import Value
+from liza.model.configuration import TESTS_GATE, Config, Gate
+from liza.model.model import Task
+from liza.model.value_classes import AwareDatetime, FrozenStruct, Value
 
 FLAKY_RETRIES = 3
 """Repetitions of a gate that was flaky before. At 5 % false failures, one candidate in 160,000 is wrongly red."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from liza.model import anomaly_kinds, gates, permissions, quiet_hours, setting_limits, target_names, targets
+from liza.model import gates, setting_limits, statuses, targets
+from liza.model.configuration import BreakerSettings, Config
 from liza.model.derived import work_by_agent
 from liza.model.errors import UsageError
 from liza.model.gates import gate_problems
@@ -16,9 +17,7 @@ from liza.model.model import (
     Agent,
     Anomaly,
     ArchiveSummary,
-    BreakerSettings,
     CircuitBreaker,
-    Config,
     State,
     Status,
     Task,
@@ -27,7 +26,7 @@ from liza.model.model import (
 )
 from liza.model.paths import ROLES, check_task_id, parse_agent_id, role_of, split_run
 from liza.model.statuses import SEVERITIES, AgentStatus, GoalStatus, Pattern, SprintStatus
-from liza.text.suggestions import did_you_mean
+from liza.text.formats import did_you_mean
 
 S = Status
 _RUN_NUMBER = re.compile("[0-9]{1,9}")
@@ -238,11 +237,11 @@ def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterat
 
 def _notify(key: str, config: Config) -> Iterator[Violation]:
     """A target never appears in a violation: it may be a credential."""
-    for label, problem in target_names.board_problems(config.notify.targets):
+    for label, problem in setting_limits.board_problems(config.notify.targets):
         actual = f"{label} ({problem})"
         yield Violation(entry=key, field="notify.targets", actual=actual, expected="desktop, env:NAME or file:PATH")
     quiet = config.notify.quiet
-    if quiet is not None and quiet_hours.parse_quiet_hours(quiet) is None:
+    if quiet is not None and setting_limits.parse_quiet_hours(quiet) is None:
         yield Violation(entry=key, field="notify.quiet", actual=quiet[:40], expected="hours such as 22:00-07:00")
 
 
@@ -254,8 +253,8 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         yield Violation(entry=key, field="integration_branch", actual=actual, expected="a name of a branch")
     if config.breaker != BreakerSettings():
         yield from _breaker_settings(key, config.breaker)
-    if config.permissions is not None and config.permissions not in permissions.VALUES:
-        wanted = _allowed(config.permissions, permissions.VALUES)
+    if config.permissions is not None and config.permissions not in setting_limits.VALUES:
+        wanted = _allowed(config.permissions, setting_limits.VALUES)
         yield Violation(entry=key, field="permissions", actual=config.permissions, expected=wanted)
     if config.merge_clean not in MERGE_CLEAN_VALUES:
         wanted = _allowed(config.merge_clean, MERGE_CLEAN_VALUES)
@@ -346,10 +345,10 @@ def _circuit_breaker(key: str, breaker: CircuitBreaker) -> Iterator[Violation]:
 
 
 def _anomaly(key: str, anomaly: Anomaly) -> Iterator[Violation]:
-    if anomaly.type not in anomaly_kinds.ANOMALY_TYPES:
-        wanted = _allowed(anomaly.type, anomaly_kinds.ANOMALY_TYPES)
+    if anomaly.type not in statuses.ANOMALY_TYPES:
+        wanted = _allowed(anomaly.type, statuses.ANOMALY_TYPES)
         yield Violation(entry=key, field="type", actual=anomaly.type, expected=wanted)
-    for name in anomaly_kinds.missing_details(anomaly):
+    for name in statuses.missing_details(anomaly):
         expected = f"a value, because it is a {anomaly.type}"
         yield Violation(entry=key, field=f"details.{name}", actual="missing", expected=expected)
 

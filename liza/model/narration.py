@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
+from liza.model.derived import changed_tasks
 from liza.model.gates import describe_tested
 from liza.model.history_events import CREW_EVENTS, HistoryEvent
 from liza.model.merge_failures import first_line
 from liza.model.model import Event, State, Status, Task
 from liza.model.paths import is_person
-from liza.model.state_words import TaskWord
-from liza.model.statuses import GoalStatus
-from liza.model.task_groups import changed_tasks
+from liza.model.statuses import GoalStatus, TaskWord
 from liza.model.value_classes import Value, replace
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 LIZA = "liza"
 """Author of what a supervisor does for the whole crew. Which supervisor did it does not matter."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from liza.model.errors import UsageError
 from liza.model.value_classes import Value
-from liza.text.ascii_form import to_ascii
+from liza.text.formats import to_ascii
 
 ROLES = ("planner", "coder", "code-reviewer")
 _AGENT = re.compile(r"(planner|coder|code-reviewer)-([0-9]{1,9})")

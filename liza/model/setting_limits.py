@@ -1,4 +1,4 @@
-"""Limits of the numbers in ``config``: times that a clock can add, and integers that every format can hold. Pure.
+"""Values that a setting may have: numbers, permissions, quiet hours and targets of notices. Pure.
 
 People and agents can edit the board. A number outside its limits would make each claim and each supervisor fail, so
 the default is in effect instead.
@@ -6,13 +6,15 @@ the default is in effect instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from datetime import time
 from typing import Any, Final
 
 import msgspec
 
-from liza.model.model import Config
-from liza.model.value_classes import replace
+from liza.model.configuration import Config
+from liza.model.value_classes import Value, replace
 
 MAX_DURATION: Final = 365 * 24 * 3600
 """Maximum number of seconds of a setting."""
@@ -63,3 +65,99 @@ def lease_seconds(config: Config) -> int:
     """Return the duration of a lease. A transaction has the settings as they are written, also unusable ones."""
     seconds = config.lease_duration
     return seconds if 0 <= seconds <= MAX_DURATION else Config().lease_duration
+
+
+PROMPTS: Final = "prompts"
+"""The program does only what needs no permission prompt."""
+BYPASS: Final = "bypass"
+"""The program skips its prompts."""
+VALUES: Final = (PROMPTS, BYPASS)
+_EARLIER_WORD: Final = "confined"
+"""What version 0.1 wrote for ``prompts``."""
+
+
+def read_permissions(text: str) -> str:
+    """Return the present word for one that an earlier version may have written."""
+    return PROMPTS if text == _EARLIER_WORD else text
+
+
+def choose_permissions(setting: str | None, *, is_boxed: bool) -> str:
+    """Return the permissions of a session. The box replaces prompts, unless a person wants both."""
+    return setting or (BYPASS if is_boxed else PROMPTS)
+
+
+class QuietHours(Value):
+    """From ``start`` until before ``end``, each day, in local time; past midnight if ``end`` is earlier."""
+
+    start: time
+    end: time
+
+    def contains(self, local: time) -> bool:
+        """Return whether a local time of day is in the quiet hours."""
+        if self.start < self.end:
+            return self.start <= local < self.end
+        return local >= self.start or local < self.end
+
+
+def parse_quiet_hours(text: str) -> QuietHours | None:
+    """Return the hours of a text such as ``22:00-07:00``; None if it is not of this form or has no length."""
+    match = re.fullmatch(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", text, re.ASCII)
+    if match is None:
+        return None
+    start, end = time(int(match[1]), int(match[2])), time(int(match[3]), int(match[4]))
+    return None if start == end else QuietHours(start, end)
+
+
+DESKTOP: Final = "desktop"
+EXEC_LABEL: Final = "exec"
+CUT_COMMAND: Final = "[cut: liza config get notify]"
+"""Shown instead of a command, which may contain a credential. It names the command that prints it."""
+VARIABLE_PREFIX, FILE_PREFIX = "env:", "file:"
+
+
+def is_url(target: str) -> bool:
+    """Return whether a target is an address itself, and not the name of one."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", target) is not None
+
+
+def target_problem(target: str) -> str | None:
+    """Return why ``target`` is no target; None if it is one. The text has no part of an address."""
+    if target == DESKTOP or is_url(target):
+        return None
+    if target.startswith(VARIABLE_PREFIX):
+        valid = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", target.removeprefix(VARIABLE_PREFIX), re.ASCII)
+        return None if valid else "env: needs the name of an environment variable"
+    if target.startswith(FILE_PREFIX):
+        # A relative path would be below the checkout, where agents' commits arrive.
+        path = target.removeprefix(FILE_PREFIX)
+        return None if path.startswith(("/", "~/")) and "\0" not in path else "file: needs an absolute path"
+    return "not desktop, env:NAME, file:PATH or a URL"
+
+
+def board_problems(targets: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the label of each target that the board must not have, and why."""
+    for target in targets:
+        problem = target_problem(target)
+        if problem is None and is_url(target):
+            problem = "a URL, which the history of the board would keep"
+        if problem is not None:
+            yield target_label(target), problem
+
+
+def target_label(target: str) -> str:
+    """Return a target as it may be shown: of an address only the scheme, of an unknown form nothing."""
+    if is_url(target):
+        return f"{target.partition('://')[0]}://…"
+    return target if target_problem(target) is None else "…"
+
+
+def hide_credentials(settings: Any) -> Any:
+    """Return ``config.notify`` as JSON values with labels instead of targets, and without its command."""
+    if not isinstance(settings, Mapping):
+        return settings
+    shown = dict(settings)
+    if isinstance(settings.get("targets"), list | tuple):
+        shown["targets"] = [target_label(str(target)) for target in settings["targets"]]
+    if settings.get("exec"):
+        shown["exec"] = CUT_COMMAND
+    return shown

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from liza.model.model import AwareDatetime, Budget, FrozenStruct
+from liza.model.configuration import Budget
 from liza.model.session_ends import SessionOutcome
-from liza.model.value_classes import Value, asdict
-from liza.text.counts import count_noun
+from liza.model.value_classes import AwareDatetime, FrozenStruct, Value, asdict
+from liza.text.formats import count_noun
 
 
 class TokenUsage(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from liza.model.model import FINAL_STATUSES, Epic, State, Status, Task
 from liza.model.value_classes import Value, replace
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 S = Status
 EPIC_PREFIX = "epic/"

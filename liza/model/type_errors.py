@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from liza.model.value_classes import Value
-from liza.text.suggestions import did_you_mean
+from liza.text.formats import did_you_mean
 
 _TYPE_NAMES: Final = {
     "array": "a list",

@@ -7,7 +7,8 @@ per class at the start of a command, a struct takes 0.01 ms. See specs/decisions
 from __future__ import annotations
 
 from _thread import allocate_lock  # rules do not import threading
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 from msgspec import field as field
@@ -40,6 +41,14 @@ class Mutable(msgspec.Struct):
     """
 
 
+AwareDatetime = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with a time zone. A time without one cannot be compared with it."""
+
+
+class FrozenStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base class of everything on the board, and of the records of runs."""
+
+
 def decodable(kind: T) -> T:
     """Return the type, for a function of msgspec that decodes it. Safe in several threads.
 
@@ -51,3 +60,21 @@ def decodable(kind: T) -> T:
             msgspec.json.Decoder(kind)
             _decodable.add(kind)
     return kind
+
+
+MAX_TEXT = 64_000
+"""Maximum length of a prompt, or of a text of a verb, in characters."""
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+Line = Annotated[str, msgspec.Meta(max_length=2_000)]
+Label = Annotated[str, msgspec.Meta(max_length=200)]
+Lines = Annotated[tuple[Line, ...], msgspec.Meta(max_length=100)]
+RunId = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z-]{0,40}-\d{1,9}\.\d{1,9}$", examples=["coder-1.7"])]
+"""A run of Liza: one session of one agent, from its start to its end."""
+
+
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base class of the requests. An unknown field is refused by its name."""
+
+
+class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Base class of the answers. Every field is present in JSON."""

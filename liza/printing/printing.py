@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import msgspec
 
 from liza.crew.result import Result
-from liza.model.state_words import task_word
+from liza.model.statuses import task_word
 from liza.printing.columns import (
     cell_width,
     count_rows,

@@ -7,15 +7,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from liza.model.alarm_kinds import AlarmRow
-from liza.model.permissions import PROMPTS
+from liza.model.setting_limits import PROMPTS
 from liza.model.spending import Costs
-from liza.model.state_words import AgentWord, TaskWord, task_word
-from liza.model.statuses import GoalStatus
+from liza.model.statuses import AgentWord, GoalStatus, TaskWord, task_word
 from liza.printing.columns import align_columns, format_clock, format_local_time, paint, shorten_line
 from liza.printing.columns import shorten_program as program_of
-from liza.text import toml_text
-from liza.text.counts import count_noun
-from liza.text.times import format_duration
+from liza.text import formats
+from liza.text.formats import count_noun, format_duration
 from liza.view.rules.structs import AgentLine, Picture, TaskRow
 
 Row = Mapping[str, Any]
@@ -286,7 +284,7 @@ def format_program(program: Row) -> str:
             "",
             align_columns(rows),
             "",
-            *toml_text.format_table(f"programs.{toml_text.format_key(program['name'])}", fields),
+            *formats.format_table(f"programs.{formats.format_key(program['name'])}", fields),
         ]
     )
 

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from liza.model.state_words import TaskWord, task_word
-from liza.model.statuses import GoalStatus
+from liza.model.statuses import GoalStatus, TaskWord, task_word
 from liza.printing.columns import align_columns, shorten_line
-from liza.text.counts import count_noun
-from liza.text.times import format_duration
+from liza.text.formats import count_noun, format_duration
 
 Row = Mapping[str, Any]
 

@@ -34,7 +34,7 @@ from liza.programs.rules.session_events import (
     UsageLimited,
     find_results,
 )
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 from liza.text.redaction import MAX_KEY, redact
 
 _MAX_BRIEF = 160

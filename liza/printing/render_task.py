@@ -11,8 +11,7 @@ from liza.model.narration import LIZA, is_crew_event
 from liza.printing.columns import align_columns, format_fields, format_local_time, paint, shorten_line
 from liza.printing.render_crew import format_activity, paint_task_word
 from liza.tasks.rules.reviews import format_comment
-from liza.text.counts import count_noun
-from liza.text.times import format_duration
+from liza.text.formats import count_noun, format_duration
 
 Row = Mapping[str, Any]
 

@@ -473,7 +473,7 @@ def _read_effects(event: Object) -> Iterator[SessionEvent]:
 
 
 def _read_acp(event: Object) -> Iterator[SessionEvent]:
-    """Read a line of the sidecar: `api/acp/reports.py` names its types."""
+    """Read a line of the sidecar: `api/acp/turns.py` names its types."""
     match event["type"]:
         case "session":
             yield SessionBegan(str(event.get("session_id") or ""))

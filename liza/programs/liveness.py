@@ -9,8 +9,9 @@ import signal
 from pathlib import Path
 
 from liza.model.errors import LizaError
-from liza.model.model import AwareDatetime, FrozenStruct, ProcessIdentity
+from liza.model.model import ProcessIdentity
 from liza.model.paths import Paths
+from liza.model.value_classes import AwareDatetime, FrozenStruct
 from liza.programs.session import run_directory
 from liza.programs.session.run_directory import RunDir
 from liza.system import files, processes, untrusted_files

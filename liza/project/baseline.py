@@ -16,10 +16,9 @@ from liza.git.rules.tree_changes import TreeChanges
 from liza.git.runner import Git
 from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import clean_environment
-from liza.model.doctor_finding import Finding
-from liza.model.errors import GitFailed, Missing, Refused
+from liza.model.configuration import FULL_CHECKOUT, Config, TestProof
+from liza.model.errors import Finding, GitFailed, Missing, Refused
 from liza.model.gates import GateFindingKind
-from liza.model.model import FULL_CHECKOUT, Config, TestProof
 from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset
 from liza.project import commands, detect, installed_packages, listeners, proof
@@ -35,7 +34,7 @@ from liza.project.rules.project_kinds import (
     setup_hint,
     suggest_init_command,
 )
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 ReportFact = Callable[[str, str], None]
 BASELINE_LIMIT = 1800.0

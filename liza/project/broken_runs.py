@@ -20,7 +20,7 @@ from liza.git.rules import tree_changes
 from liza.git.runner import Git
 from liza.guards import shell_parser
 from liza.guards.shell_parser import TreeNode
-from liza.model.model import TESTS_GATE, Config, Gate, Network
+from liza.model.configuration import TESTS_GATE, Config, Gate, Network
 from liza.model.paths import Paths
 from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset

@@ -24,10 +24,11 @@ from liza.git.rules.slot_states import slot_variables
 from liza.git.run_git import find_stores, forget_set_up, make_run_git, read_mark, record_set_up, update_run_git
 from liza.git.runner import Git
 from liza.model import clean_environment
+from liza.model.configuration import Config, Confinement, Network
 from liza.model.errors import LizaError, Missing, NotRegularFile, Refused, UnknownId, UsageError
-from liza.model.model import Config, Confinement, Network, State
+from liza.model.model import State
 from liza.model.paths import BoxPaths, Paths
-from liza.model.state_words import describe_task
+from liza.model.statuses import describe_task
 from liza.model.value_classes import Value, replace
 from liza.programs.presets import preset_table
 from liza.programs.session import guarded_command, log_file

@@ -22,9 +22,8 @@ from liza.git.commit_signing import is_signing, key_settings, signing_mounts, un
 from liza.git.git_config import git_dirs, read_config
 from liza.git.runner import Git, summarize_error
 from liza.model import clean_environment
-from liza.model.doctor_finding import Finding
-from liza.model.errors import GitFailed
-from liza.model.model import Config
+from liza.model.configuration import Config
+from liza.model.errors import Finding, GitFailed
 from liza.model.paths import Paths, session_committer
 from liza.model.value_classes import Value
 from liza.programs.presets import command_line, preset_table

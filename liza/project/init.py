@@ -14,7 +14,7 @@ import msgspec
 
 from liza.box import support
 from liza.config import confirmed_settings
-from liza.crew import layout, moved_repository
+from liza.crew import deleted_parts, layout
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.recorder import record_history
 from liza.crew.result import Result
@@ -33,8 +33,8 @@ from liza.git.survey import (
 )
 from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import targets
+from liza.model.configuration import FULL_CHECKOUT, Config, Confinement
 from liza.model.errors import LizaError, LockTimeout, Missing, Refused, UsageError
-from liza.model.model import FULL_CHECKOUT, Config, Confinement
 from liza.model.paths import HISTORY_REF, Paths, branch_of
 from liza.model.value_classes import Value, replace
 from liza.programs.presets import preset_table
@@ -45,9 +45,8 @@ from liza.project.rules.project_kinds import INIT, complete_init_commands, join_
 from liza.system import files
 from liza.system.clock import SystemClock
 from liza.system.locks import lock_path
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun, format_time
 from liza.text.redaction import describe_secrets
-from liza.text.times import format_time
 from liza.text.undecoded import escape_undecoded
 
 ReportFact = Callable[[str, str], None]
@@ -170,7 +169,7 @@ def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | No
 
 def _refuse_second(crew: Crew) -> None:
     if crew.paths.state.exists():
-        moved_repository.refuse_foreign(crew.paths, slots_directory.read_record(crew.paths))
+        deleted_parts.refuse_foreign(crew.paths, slots_directory.read_record(crew.paths))
         raise Refused(f"{crew.paths.root} has a crew already", "liza status")
 
 

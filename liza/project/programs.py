@@ -15,11 +15,10 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
-from liza.model.doctor_finding import Finding
-from liza.model.errors import LizaError, NoCrew
-from liza.model.model import Config
+from liza.model.configuration import Config
+from liza.model.errors import Finding, LizaError, NoCrew
 from liza.model.paths import ROLES, Paths
-from liza.model.permissions import PROMPTS
+from liza.model.setting_limits import PROMPTS
 from liza.model.value_classes import Value
 from liza.programs.presets import command_line, preset_files, preset_table
 from liza.programs.presets.acp_session import started_program

@@ -17,15 +17,14 @@ from liza.git.rules import slot_states
 from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.model import clean_environment
-from liza.model.doctor_finding import Finding
-from liza.model.errors import LizaError, Refused
-from liza.model.model import Config, Confinement
+from liza.model.configuration import Config, Confinement
+from liza.model.errors import Finding, LizaError, Refused
 from liza.model.paths import BOXES, TASK_LINKS, Paths
 from liza.model.value_classes import replace
 from liza.project import commands, detect, hook_files
 from liza.project.rules import project_kinds
 from liza.project.rules.project_kinds import INIT, SUBMODULE_COMMAND, setup_hint, suggest_init_command
-from liza.text.counts import count_noun, format_bytes
+from liza.text.formats import count_noun, format_bytes
 
 _PROBE_TIMEOUT = 20.0  # seconds for an interpreter to check whether it has a module
 _NO_TEST_COMMAND = "config.integration_command is empty: merges are not tested"

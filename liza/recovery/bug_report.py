@@ -22,7 +22,7 @@ from liza.crew.crew import Crew, find_crew_or_none
 from liza.git.runner import Git
 from liza.model.errors import LizaError, Missing, Refused
 from liza.model.paths import Paths
-from liza.model.target_names import is_url
+from liza.model.setting_limits import is_url
 from liza.programs.session import run_directory
 from liza.project import config_verb as config
 from liza.recovery import doctor
@@ -30,7 +30,7 @@ from liza.recovery.rules import report_files
 from liza.recovery.rules.report_files import ReportFile
 from liza.system import untrusted_files
 from liza.system.clock import SystemClock
-from liza.text.times import format_time
+from liza.text.formats import format_time
 
 _PACKAGES = ("filelock", "gitpython", "msgspec", "ruamel.yaml", "starlette", "typer", "uvicorn", "watchdog")
 MIN_WORD = 8

@@ -18,9 +18,9 @@ from liza.git.runner import Git
 from liza.git.survey import Survey
 from liza.merging import proof_runner
 from liza.model import invariants
-from liza.model.doctor_finding import Finding
-from liza.model.errors import LizaError, Missing, NoCrew, Refused, SharedPathBlocked, UsageError
-from liza.model.model import Config, State
+from liza.model.configuration import Config
+from liza.model.errors import Finding, LizaError, Missing, NoCrew, Refused, SharedPathBlocked, UsageError
+from liza.model.model import State
 from liza.model.paths import ROLES, Paths
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
@@ -30,7 +30,7 @@ from liza.project.init import InitOptions, check_repository, find_obstacles
 from liza.recovery.findings import ACTOR, list_findings
 from liza.recovery.recover import recover_crew
 from liza.system.clock import SystemClock
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 from liza.usage.program_accounts import check_accounts
 
 

@@ -21,8 +21,7 @@ from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
 from liza.merging import drift, merge_turn
 from liza.merging.rules import merge_alarms
-from liza.model.doctor_finding import Finding
-from liza.model.errors import GitFailed, LizaError
+from liza.model.errors import Finding, GitFailed, LizaError
 from liza.model.model import State, Task
 from liza.model.paths import HISTORY_REF, Paths, run_id
 from liza.programs import liveness
@@ -31,7 +30,7 @@ from liza.recovery.rules import drift_alarms
 from liza.system import installation
 from liza.tasks.rules import picking
 from liza.tasks.rules.up_command import up_command_for
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 ACTOR = "doctor"
 FIX_COMMAND = "liza doctor --fix"

@@ -26,7 +26,7 @@ from liza.model.paths import Paths
 from liza.programs.session import run_archive
 from liza.recovery import run_cleanup
 from liza.system import atomic, crash_points, processes, untrusted_files
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 
 def gc(crew: Crew, dry_run: bool = False) -> Result:

@@ -20,7 +20,7 @@ from liza.programs.session import run_archive
 from liza.recovery import lost_worktrees, run_cleanup
 from liza.system import wake_up
 from liza.system.locks import Lock
-from liza.tasks import epic_branches, run_commits
+from liza.tasks import task_branches
 from liza.tasks.dead_claims import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
 
 
@@ -66,7 +66,7 @@ def _import_left_commits(crew: Crew, by: str) -> None:
     for slot in crew.worktrees.recorded_slots():
         run = crew.worktrees.run_of_git(slot)
         if run is not None and (agent_of(run) == by or not crew.is_supervised(agent_of(run))):
-            run_commits.try_import(crew, slot, run)
+            task_branches.try_import(crew, slot, run)
 
 
 def repair_worktrees(crew: Crew, by: str) -> list[Repair]:
@@ -122,7 +122,7 @@ def _needs_worktree(crew: Crew, task: Task, by: str) -> bool:
 def _recreate_worktree(crew: Crew, task: Task) -> Repair:
     assert task.worktree is not None
     assert task.run is not None
-    epic_branches.worktrees_for(crew, task).prepare(task.worktree, task.id, task.run, salvage_as=task.run)
+    task_branches.worktrees_for(crew, task).prepare(task.worktree, task.id, task.run, salvage_as=task.run)
     crew.worktrees.finish(task.worktree, task.id, task.run)
     return Repair(f"{task.id}: its worktree {task.worktree} was created again")
 

@@ -19,8 +19,7 @@ from liza.model.errors import Refused, UnknownId
 from liza.model.model import State
 from liza.programs.liveness import is_session_living
 from liza.recovery import recover
-from liza.text.counts import format_bytes
-from liza.text.suggestions import did_you_mean
+from liza.text.formats import did_you_mean, format_bytes
 
 
 class SlotRow(msgspec.Struct, frozen=True):

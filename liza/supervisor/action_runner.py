@@ -11,6 +11,7 @@ from liza.crew import layout
 from liza.git import integration_tip
 from liza.merging import merge_turn
 from liza.merging.rules import epic_rules
+from liza.model.derived import CurrentWork, find_current_work
 from liza.model.errors import (
     BoardInconsistent,
     LizaError,
@@ -23,7 +24,6 @@ from liza.model.errors import (
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FailedCheck
 from liza.model.narration import LIZA, Detail
-from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome, StopReason
 from liza.model.statuses import StartupCheck, WorkKind
 from liza.programs import liveness
@@ -45,7 +45,7 @@ from liza.tasks import claim
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import claims, coding
 from liza.tasks.rules.planning import WAKE_REASONS, checkpoint_reason, claim_planning, give_back_work
-from liza.text.times import format_duration, format_time
+from liza.text.formats import format_duration, format_time
 
 LONG_MERGE = 15.0  # seconds after which a running merge is announced
 SHORT_GRACE = 0.5  # seconds from SIGTERM to SIGKILL for a session that has already closed its work

@@ -12,8 +12,8 @@ from liza.crew.crew import Crew
 from liza.git import commit_signing
 from liza.model.errors import LizaError, Refused
 from liza.model.model import FailedCheck, State, Status
-from liza.model.permissions import BYPASS
 from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
+from liza.model.setting_limits import BYPASS
 from liza.model.statuses import StartupCheck, WorkKind
 from liza.model.value_classes import replace
 from liza.programs import liveness
@@ -35,7 +35,7 @@ from liza.programs.terminal import tmux
 from liza.recovery.run_cleanup import archive_old_runs
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
-from liza.tasks import run_commits
+from liza.tasks import task_branches
 from liza.tasks.handoff import find_sprint_end
 from liza.tasks.rules import claims, coding, planning, reviews
 from liza.text.quoting import quote_line
@@ -89,7 +89,7 @@ def _import_commits(crew: Crew, record: RunRecord | None) -> None:
     """Import what the session committed in its box. A failure is in the alert log: the end is recorded all the same."""
     if record is not None and record.worktree:
         # Only the name of the record's path is used: an agent can write any path into the record.
-        run_commits.try_import(crew, Path(record.worktree).name, record.run)
+        task_branches.try_import(crew, Path(record.worktree).name, record.run)
 
 
 def note_account_obstacle(

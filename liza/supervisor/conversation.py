@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from liza.crew.crew import Crew
+from liza.model.derived import CurrentWork
 from liza.model.errors import LizaError, NotRegularFile
 from liza.model.model import State
-from liza.model.owned_work import CurrentWork
 from liza.model.statuses import WorkKind
 from liza.programs.presets import acp_session
 from liza.programs.presets.preset import Preset

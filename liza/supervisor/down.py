@@ -17,8 +17,8 @@ from liza.crew.result import Result
 from liza.git import hiding, merges, ref_names, run_import
 from liza.git.survey import survey
 from liza.merging import merge_lock
+from liza.model.configuration import Config
 from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
-from liza.model.model import Config
 from liza.model.paths import HISTORY_REF
 from liza.model.session_ends import StopReason
 from liza.model.targets import EPIC_PREFIX

@@ -15,12 +15,13 @@ from liza.board import signals
 from liza.briefs.note import note
 from liza.crew.crew import Crew
 from liza.model.agent_states import AgentState, derive_state
+from liza.model.derived import find_current_work
 from liza.model.errors import LizaError
-from liza.model.model import AwareDatetime, FrozenStruct, State
-from liza.model.owned_work import find_current_work
+from liza.model.model import State
 from liza.model.paths import agent_of, role_of
 from liza.model.session_ends import StopReason
 from liza.model.statuses import AgentStatus
+from liza.model.value_classes import AwareDatetime, FrozenStruct
 from liza.programs.session import run_directory, session_process
 from liza.supervisor.down import is_under_way
 from liza.supervisor.rules import healing_rules

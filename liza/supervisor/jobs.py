@@ -16,8 +16,8 @@ from liza.model.value_classes import Mutable, Value, field
 from liza.programs.session import guarded_command, log_file
 from liza.supervisor.rules.session_facts import JobKind
 from liza.system import crash_points
+from liza.text.formats import format_duration
 from liza.text.redaction import redact
-from liza.text.times import format_duration
 
 LOOK = 1.0  # seconds between two checks of the log's size and the time limit
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL

@@ -25,11 +25,12 @@ from liza.git.git_config import git_dirs
 from liza.git.rules.slot_states import slot_variables
 from liza.git.runner import FALLBACK_IDENTITY
 from liza.guards import guard_files
-from liza.model import permissions
+from liza.model import setting_limits
+from liza.model.configuration import Config
+from liza.model.derived import CurrentWork, find_current_work
 from liza.model.errors import NotOwner, Refused
-from liza.model.model import Config, State
+from liza.model.model import State
 from liza.model.narration import Detail
-from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.paths import BoxPaths, agent_of, session_committer
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value, replace
@@ -50,7 +51,7 @@ from liza.supervisor.conversation import ConversationFinder
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import atomic, boxed_calls, crash_points, processes, untrusted_files
 from liza.system.liza_path import liza_path, sidecar_argv
-from liza.tasks import epic_branches
+from liza.tasks import task_branches
 from liza.tasks.rules import claims
 from liza.tasks.rules.conversations import ContinueConversation, NewConversation
 from liza.usage.account_choice import AccountChooser, SessionAccount
@@ -281,7 +282,7 @@ class Launcher:
         """Return the command line of a session. ``resume_args`` are last before the prompt."""
         mode = command_line.select_launch_mode(self.preset, self.terminal)
         scope = command_line.SessionScope(
-            permissions=permissions.choose_permissions(state.config.permissions, is_boxed=is_confined),
+            permissions=setting_limits.choose_permissions(state.config.permissions, is_boxed=is_confined),
             cwd=worktree,
             run_dir=directory.path,
             writable_dirs=self._writable_directories(worktree, is_confined=is_confined),
@@ -338,7 +339,7 @@ class Launcher:
             worktrees.assign_run(task.worktree, task.id, work.run)
         except NotOwner:
             # The claim is valid, but its process died or failed before the worktree was prepared.
-            epic_branches.worktrees_for(self.crew, task).prepare(task.worktree, task.id, work.run, salvage_as=work.run)
+            task_branches.worktrees_for(self.crew, task).prepare(task.worktree, task.id, work.run, salvage_as=work.run)
             worktrees.finish(task.worktree, task.id, work.run)
         return task.worktree
 

@@ -21,12 +21,11 @@ from liza.crew import recorder
 from liza.crew.crew import Crew
 from liza.git.git_config import git_dirs
 from liza.landing.branch_backup import BranchPusher
-from liza.model.backoff import backoff
+from liza.model.backoff import ClockWatch, backoff
+from liza.model.derived import held_tasks
 from liza.model.errors import LizaError, Refused, TakenMeanwhile
 from liza.model.model import State
 from liza.model.narration import LIZA, Detail, find_news
-from liza.model.rests import ClockWatch
-from liza.model.task_groups import held_tasks
 from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory, session_process
@@ -39,7 +38,7 @@ from liza.supervisor.rules import actions
 from liza.supervisor.rules.decide import decide
 from liza.supervisor.situation import gather_situation
 from liza.system import wake_up
-from liza.tasks import dead_claims, run_commits
+from liza.tasks import dead_claims, task_branches
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
 from liza.usage import costs
@@ -94,7 +93,7 @@ class Supervisor:
         self.events: queue.Queue[Any] = queue.Queue()
         self.memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()))
         self.past = LoopMemory(repository_changed_at=crew.clock.monotonic())
-        end_turn = partial(run_commits.try_import, crew)
+        end_turn = partial(task_branches.try_import, crew)
         self.make_meter = partial(MeterThread, crew, preset, environ=environ, post=self.events.put, end_turn=end_turn)
         launcher = Launcher(crew, preset, environ, self._notify_once, terminal=terminal)
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)

@@ -17,8 +17,9 @@ from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_at_exit
+from liza.model.configuration import Config
 from liza.model.errors import LizaError, LockTimeout, Refused
-from liza.model.model import Config, SupervisorExit
+from liza.model.model import SupervisorExit
 from liza.model.narration import Detail
 from liza.model.paths import parse_agent_id, role_of
 from liza.model.statuses import AgentStatus

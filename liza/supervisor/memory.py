@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.model.rests import ClockWatch, FailureStreak, MergeTries
+from liza.model.backoff import ClockWatch, FailureStreak, MergeTries
 from liza.model.spending import LedgerEntry
 from liza.model.value_classes import Mutable, Value, field
 from liza.programs.session.failure_patterns import FailureWatch

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.model import session_ends
+from liza.model.derived import find_current_work
 from liza.model.errors import LizaError
 from liza.model.model import State
-from liza.model.owned_work import find_current_work
 from liza.model.paths import run_number
 from liza.model.session_ends import SilenceKind
 from liza.model.value_classes import Value, replace

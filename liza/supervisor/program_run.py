@@ -20,9 +20,9 @@ import msgspec
 from liza.briefs import checkout_brief
 from liza.crew.caller import identify_run, require_person
 from liza.crew.crew import Crew
+from liza.model.derived import CurrentWork, find_current_work
 from liza.model.errors import LizaError, LockTimeout, NotOwner, ProgramMissing, Refused, UsageError
 from liza.model.model import State
-from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.paths import agent_of
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value

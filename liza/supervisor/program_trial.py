@@ -21,9 +21,10 @@ import msgspec
 from liza.board import events
 from liza.crew.crew import Crew, open_crew
 from liza.git.runner import Git
+from liza.model.configuration import Config
 from liza.model.errors import read_last_message
 from liza.model.history_events import UNFINISHED_ENDS
-from liza.model.model import Config, Status, Task
+from liza.model.model import Status, Task
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.project import init
@@ -31,7 +32,7 @@ from liza.project.programs import Trial, TrialCheck
 from liza.supervisor.down import end_unsupervised_sessions
 from liza.system.liza_path import liza_path
 from liza.tasks import task
-from liza.text import toml_text
+from liza.text import formats
 
 TRIAL_LIMIT = 300.0
 """Seconds for a program to do a task that takes a person ten seconds."""
@@ -119,7 +120,7 @@ def format_preset(preset: Preset) -> str:
     """Format a preset as the text of programs.toml, under the name TRIAL_PROGRAM."""
     fields = msgspec.to_builtins(preset)
     del fields["name"]
-    return f"[programs]\n{TRIAL_PROGRAM} = {toml_text.format_value(fields)}\n"
+    return f"[programs]\n{TRIAL_PROGRAM} = {formats.format_value(fields)}\n"
 
 
 @contextmanager

@@ -21,11 +21,11 @@ from liza.git.merges import find_blocking
 from liza.merging import merge_turn
 from liza.merging.rules import epic_rules
 from liza.model import spending, targets
+from liza.model.configuration import Budget
+from liza.model.derived import find_current_work, tasks_with
 from liza.model.errors import LizaError
-from liza.model.model import Budget, State, Status
-from liza.model.owned_work import find_current_work
+from liza.model.model import State, Status
 from liza.model.paths import agent_of
-from liza.model.task_groups import tasks_with
 from liza.model.value_classes import replace
 from liza.programs.hooks.hook_events import TurnPhase
 from liza.programs.presets import acp_session, command_line

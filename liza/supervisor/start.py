@@ -20,8 +20,8 @@ from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.git import integration_tip
+from liza.model.configuration import Config
 from liza.model.errors import LizaError, Refused, UsageError, read_last_message
-from liza.model.model import Config
 from liza.model.narration import LIZA
 from liza.model.paths import role_of
 from liza.model.value_classes import Value

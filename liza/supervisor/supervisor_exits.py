@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from liza.model.paths import role_of
 from liza.programs.presets.preset import Preset
 from liza.supervisor.healing import LOOK_SECONDS, Look
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 NEXT_SIGNAL_HINTS: Final = ("again: at once", "once more: kill everything")
 _ROLE_VERBS = {"planner": "plans", "coder": "codes", "code-reviewer": "reviews"}

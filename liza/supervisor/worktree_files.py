@@ -11,9 +11,9 @@ from liza.briefs.instructions_file import BlockSite, hide_from_git, place_block
 from liza.crew.crew import Crew
 from liza.git import hiding
 from liza.git.runner import Git
+from liza.model.derived import CurrentWork
 from liza.model.model import State
 from liza.model.narration import Detail
-from liza.model.owned_work import CurrentWork
 from liza.model.value_classes import Value
 from liza.programs.hooks import hook_install as hooks
 from liza.programs.hooks.hook_install import InstalledHooks

@@ -1,16 +1,17 @@
-"""archive: move closed tasks from the board to `.liza/archive`, or repair that from the history."""
+"""archive: move closed tasks from the board to `.liza/archive`, look them up, and repair it from the history."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, count
+from itertools import chain, count, islice
 from pathlib import Path
 
 import msgspec
 
 from liza.board import archive_files, revision_journal
-from liza.board.archive_files import ArchiveMove
+from liza.board.archive_files import REPAIR, ArchivedEntry, ArchiveFault, ArchiveMove
 from liza.board.rules import archiving
 from liza.board.rules.archiving import ArchiveTotals
 from liza.board.text.parse import NeedsSlowPath
@@ -19,13 +20,18 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git import board_history
 from liza.git.runner import Git
-from liza.model.errors import BoardInconsistent, LizaError, UsageError
-from liza.model.model import FINAL_STATUSES, State
+from liza.model import derived
+from liza.model.derived import Span
+from liza.model.errors import BoardInconsistent, LizaError, Refused, UnknownId, UsageError
+from liza.model.gates import is_untested
+from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import Paths
+from liza.model.statuses import task_word
+from liza.model.value_classes import replace
 from liza.programs.session.run_directory import RunDir
 from liza.system import atomic, crash_points, files
-from liza.tasks import archived_tasks
-from liza.text.counts import count_noun
+from liza.tasks.rules import claims
+from liza.text.formats import count_noun
 
 EVENT = "archive"
 """Event of a revision that moved tasks to the archive."""
@@ -197,7 +203,7 @@ def repair(crew: Crew) -> Result:
     archive_files.refuse_link(crew.paths)
     restored = restore_files(crew, by)
     lines = restored_lines(crew.paths, restored)
-    outcomes = archived_tasks.find_changed_outcomes(crew.paths, crew.board.read())
+    outcomes = find_changed_outcomes(crew.paths, crew.board.read())
     vanished = _find_vanished(crew)
     with crew.change(by, EVENT) as tx:
         totals = archive_files.count_totals(crew.paths, (task.id for task in tx.before.tasks))
@@ -236,3 +242,150 @@ def _find_vanished(crew: Crew) -> tuple[str, ...]:
     }
     moved -= {task.id for task in crew.board.read().tasks}
     return tuple(sorted(moved - set(archive_files.list_ids(crew.paths)) - archive_files.find_commented(crew.paths)))
+
+
+_MAX_MERGES = 50
+
+
+class ArchiveFigures(msgspec.Struct, frozen=True):
+    """Figures of the archive for `liza metrics`: merges without a test, and times of waiting for a person."""
+
+    untested: int = 0
+    waiting: tuple[Span, ...] = ()
+
+
+def find_task(paths: Paths, state: State, task_id: str) -> Task | None:
+    """Return a task of the board or of the archive; None if neither has it. Raises BoardInconsistent."""
+    task = state.task(task_id)
+    entry = archive_files.find_entries(paths, (task_id,)).get(task_id) if task is None else None
+    if entry is None:
+        return task
+    if entry.task is None:
+        raise BoardInconsistent(f"the entry of {task_id} in .liza/archive: {entry.error}", "liza validate")
+    return entry.task
+
+
+def with_archived(paths: Paths, state: State, task_id: str) -> State:
+    """Return the board with a task of the archive added, for commands that only read. Unchanged if it has that task.
+
+    Raises UnknownId, BoardInconsistent.
+    """
+    if state.task(task_id) is not None:
+        return state
+    task = find_task(paths, state, task_id)
+    if task is None:
+        if (damage := archive_files.find_damage(paths, state)) is not None:
+            raise UnknownId(f"there is no task {task_id!r}, and {damage.entry} is {damage.actual}", "liza validate")
+        claims.get_task(state, task_id)  # raises
+        return state
+    return replace(state, tasks=(*state.tasks, task))
+
+
+def refuse_archived(paths: Paths, state: State, task_ids: Iterable[str]) -> None:
+    """Raise Refused if one of the tasks is in the archive: closed tasks are not changed."""
+    for task_id, entry in _find_missing(paths, state, task_ids).items():
+        word = "closed" if entry.task is None else task_word(entry.task.status)
+        raise Refused(f"{task_id} is {word} and in the archive", f"liza task show {task_id}")
+
+
+def refuse_damaged(paths: Paths, state: State) -> None:
+    """Raise BoardInconsistent if the archive is damaged: an id that seems free may be that of a task in it."""
+    damage = archive_files.find_damage(paths, state)
+    if damage is not None:
+        message = f"no task can be added: its id may be in .liza/{damage.entry}, which is {damage.actual}"
+        raise BoardInconsistent(message, damage.next)
+
+
+def find_outcomes(paths: Paths, state: State, task_ids: Iterable[str]) -> dict[str, Status]:
+    """Return the outcomes of those tasks that are in the archive and not on the board; chains of superseded tasks are
+    followed.
+
+    Of an entry that cannot be read the board may know the outcome. Raises Refused if not: a guess would stay there.
+    Raises BoardInconsistent.
+    """
+    wanted = _find_missing(paths, state, task_ids)
+    entries, following = dict(wanted), wanted
+    while following:
+        named = {other for entry in following.values() if entry.task for other in entry.task.superseded_by}
+        following = _find_missing(paths, state, named - entries.keys())
+        entries |= following
+    outcomes = {**state.archived.outcomes, **{task.id: task.status for task in state.tasks}}
+    outcomes |= {task_id: _known_outcome(state, entry) for task_id, entry in entries.items() if entry.error}
+    closed = [entry.task for entry in entries.values() if entry.task is not None and not entry.error]
+    # A successor on the board may be superseded, too.
+    closed += [task for task in state.tasks if task.status in FINAL_STATUSES]
+    outcomes = archiving.resolve_outcomes(closed, outcomes)
+    return {task_id: outcomes[task_id] for task_id in wanted}
+
+
+def _find_missing(paths: Paths, state: State, task_ids: Iterable[str]) -> dict[str, ArchivedEntry]:
+    """Return the entries of those tasks that are not on the board."""
+    missing = {task_id for task_id in task_ids if state.task(task_id) is None}
+    return archive_files.find_entries(paths, missing) if missing else {}
+
+
+def _known_outcome(state: State, entry: ArchivedEntry) -> Status:
+    outcome = state.archived.outcomes.get(entry.id)
+    if outcome is None:
+        raise Refused(f"the entry of {entry.id} in the archive has an error: {entry.error}", "liza validate")
+    return outcome
+
+
+def iter_archived(paths: Paths, state: State) -> Iterator[Task]:
+    """Yield the tasks of the archive that are not on the board, the last archived first. Raises BoardInconsistent."""
+    return (task for task in archive_files.iter_newest(paths) if state.task(task.id) is None)
+
+
+def read_figures(paths: Paths, state: State) -> ArchiveFigures:
+    """Return the figures of the archive. Raises BoardInconsistent."""
+    tasks = list(iter_archived(paths, state)) if state.archived.total else []
+    untested = sum(is_untested(task) and task.status is Status.MERGED for task in tasks)
+    spans = (derived.waiting_spans(task, archiving.closed_at(task)) for task in tasks)
+    return ArchiveFigures(untested, tuple(span for task_spans in spans for span in task_spans))
+
+
+def find_merged(paths: Paths, state: State, merge_commits: Iterable[str]) -> tuple[Task, ...]:
+    """Return the archived tasks that were merged as one of these commits. Raises BoardInconsistent."""
+    if not state.archived.counts.get(Status.MERGED):
+        return ()
+    tasks = archive_files.find_merged(paths, merge_commits)
+    return tuple(task for task in tasks if task.status is Status.MERGED and state.task(task.id) is None)
+
+
+def newest_merges(paths: Paths, state: State) -> tuple[str, ...]:
+    """Return the merge commits of the tasks that were archived last."""
+    commits = (task.merge_commit for task in iter_archived(paths, state) if task.merge_commit)
+    return tuple(islice(commits, _MAX_MERGES)) if state.archived.counts.get(Status.MERGED) else ()
+
+
+def find_faults(paths: Paths, state: State) -> Iterator[ArchiveFault]:
+    """Yield what is wrong with the archive: files, then entries, then numbers and outcomes on the board.
+
+    Raises BoardInconsistent.
+    """
+    damage = archive_files.find_damage(paths, state)
+    if damage is not None:
+        yield damage
+        return
+    yield from archive_files.find_faulty_entries(paths)
+    totals = archive_files.count_totals(paths, (task.id for task in state.tasks))
+    for kind, counts, real in (
+        ("counts", state.archived.counts, totals.statuses),
+        ("verdicts", state.archived.verdicts, totals.verdicts),
+    ):
+        for name in sorted(counts.keys() | real.keys()):
+            if counts.get(name, 0) != real.get(name, 0):
+                actual, expected = f"{name}: {counts.get(name, 0)}", f"{name}: {real.get(name, 0)}, as the files have"
+                yield ArchiveFault(f"archived.{kind}", actual, expected, REPAIR)
+    for name, outcome in find_changed_outcomes(paths, state).items():
+        actual = f"{name}: {state.archived.outcomes[name]}"
+        yield ArchiveFault("archived.outcomes", actual, f"{name}: {outcome}", REPAIR)
+
+
+def find_changed_outcomes(paths: Paths, state: State) -> dict[str, Status]:
+    """Return the outcomes in the archive that differ from those on the board; none if one of them cannot be read."""
+    on_board = state.archived.outcomes
+    with suppress(Refused):
+        outcomes = find_outcomes(paths, state, on_board)
+        return {name: outcome for name, outcome in outcomes.items() if outcome != on_board[name]}
+    return {}

@@ -1,29 +1,32 @@
-"""claim: take a task in two phases, so that a claimed task always has its worktree, or take a review."""
+"""claim: take a task in two phases, so that a claimed task always has its worktree, or take a review; heartbeat."""
 
 from __future__ import annotations
 
 import shlex
 from datetime import datetime
+from typing import Annotated
 
-from liza.crew.caller import require_person
+import msgspec
+
+from liza.crew.caller import identify_run, require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import slot_setup
-from liza.model.errors import LizaError, Refused, TakenMeanwhile
+from liza.model.derived import held_tasks
+from liza.model.errors import LizaError, Refused, TakenMeanwhile, UsageError
 from liza.model.model import State, Status
 from liza.model.paths import check_task_id as checked_task_id
 from liza.model.paths import parse_agent_id, role_of
-from liza.model.task_groups import held_tasks
-from liza.model.value_classes import Value, replace
+from liza.model.value_classes import Value, WorkerRequest, replace
 from liza.system import crash_points, processes
 from liza.system.locks import Lock
-from liza.tasks import archived_tasks, dead_claims, epic_branches
+from liza.tasks import archive, dead_claims, task_branches
 from liza.tasks.dead_claims import release_orphan_slot
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import claims, picking, reviews
 from liza.tasks.rules.picking import Evidence, Pick
-from liza.tasks.run_commits import describe_left_work
-from liza.text.times import format_time
+from liza.tasks.task_branches import describe_left_work
+from liza.text.formats import format_time
 from liza.usage.costs import record_unconcluded_usage
 
 _PREPARE_LIMIT = 120.0  # seconds to wait for the task lock
@@ -118,7 +121,7 @@ def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> t
     if is_reserved and dead_claims.undo_dead_reservations(crew, patience=0):
         before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
-        archived_tasks.refuse_archived(crew.paths, before, [task_id])
+        archive.refuse_archived(crew.paths, before, [task_id])
     evidence = gather_evidence(crew, before)
     now = crew.clock.now()
     chosen = task_id or _pick(before, agent, now, evidence)
@@ -159,7 +162,7 @@ def _prepare_and_confirm(crew: Crew, reserved: TaskClaim, evidence: Evidence) ->
         processes.kill_run(lapsed_run, crew.paths.root)
         # Its agent may never come back to record it.
         record_unconcluded_usage(crew, lapsed_run)
-    slots, run = epic_branches.worktrees_for(crew, task), reserved.run
+    slots, run = task_branches.worktrees_for(crew, task), reserved.run
     prepared = slots.prepare(reserved.slot, reserved.task, run, salvage_as=lapsed_run or task.run)
     crash_points.point("claim", "prepared")
     with crew.change(reserved.run, "claim", reserved.task) as tx:
@@ -191,7 +194,7 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
     """
     before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
-        archived_tasks.refuse_archived(crew.paths, before, [task_id])
+        archive.refuse_archived(crew.paths, before, [task_id])
     evidence = gather_evidence(crew, before)
     now = crew.clock.now()
     chosen = task_id
@@ -218,3 +221,34 @@ def _reviewable_now(state: State, wanted: str, agent: str, evidence: Evidence) -
     if chosen is None:
         raise TakenMeanwhile(f"{agent} cannot review {wanted}: it is taken, and there is no other", "liza task list")
     return chosen
+
+
+class HeartbeatRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Renew the lease of the run. ``extend_seconds``: extend it for a long step, which needs a ``reason``."""
+
+    extend_seconds: Annotated[int, msgspec.Meta(ge=1, le=claims.MAX_EXTENSION)] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=claims.MAX_REASON)] = ""
+
+
+def heartbeat(crew: Crew, request: HeartbeatRequest) -> Result:
+    """Renew the lease for lease_duration, or extend it and record why.
+
+    Raises NotOwner, UsageError, Refused.
+    """
+    if request.extend_seconds is not None:
+        return _extend(crew, claims.Extension(request.extend_seconds, request.reason))
+    if request.reason.strip():
+        raise UsageError("--reason is for an extension: --extend TIME is missing", claims.EXTENSION_EXAMPLE)
+    caller = identify_run(crew)
+    with crew.board.heartbeat(caller.run) as tx:
+        tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
+    return Result("changed", caller.task, None, "go on")
+
+
+def _extend(crew: Crew, extension: claims.Extension) -> Result:
+    extension.check()
+    caller = identify_run(crew)
+    # A revision, unlike a heartbeat: the history of the task gets a line.
+    with crew.change(caller.run, "extend lease", caller.task) as tx:
+        tx.state = claims.extend_lease(tx.state, caller.run, extension, crew.clock.now())
+    return make_result(tx.before, tx.state, caller.task, "go on")

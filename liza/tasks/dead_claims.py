@@ -10,9 +10,9 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.git import leftovers, slot_records
 from liza.git.worktrees import Worktrees
+from liza.model.derived import held_tasks
 from liza.model.errors import GitFailed, LockTimeout
 from liza.model.model import ProcessIdentity, Reservation, Task
-from liza.model.task_groups import held_tasks
 from liza.model.value_classes import Value
 from liza.system import processes
 from liza.system.lock_holders import last_holder_pid

@@ -11,10 +11,10 @@ from liza.model.errors import Refused
 from liza.model.model import State, Status, Task
 from liza.model.paths import branch_of, check_task_id
 from liza.model.paths import check_task_id as checked_id
-from liza.model.state_words import describe_task
+from liza.model.statuses import describe_task
 from liza.model.targets import target_branch
 from liza.model.value_classes import asdict as fields_of
-from liza.tasks import archived_tasks
+from liza.tasks import archive
 from liza.tasks.rules import claims
 
 _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--find-renames")
@@ -27,7 +27,7 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
     ``untracked`` names untracked files, ``comments`` are those of the last rejection on lines. Raises UnknownId,
     Refused, Missing, GitFailed.
     """
-    state = archived_tasks.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
+    state = archive.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
     task = claims.get_task(state, task_id)
     options = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
@@ -89,7 +89,7 @@ def _diff_row(
 
 def find_worktree(crew: Crew, task_id: str) -> str:
     """Return the path of the link to a task's worktree. Raises UnknownId, Refused if the task has no worktree."""
-    state = archived_tasks.with_archived(crew.paths, crew.board.read(), check_task_id(task_id))
+    state = archive.with_archived(crew.paths, crew.board.read(), check_task_id(task_id))
     task, link = claims.get_task(state, task_id), crew.paths.task_link(task_id)
     if link.is_dir():
         return str(link)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from liza.crew.crew import Crew
+from liza.model.derived import is_incomplete
 from liza.model.model import State, Status, Task
 from liza.model.narration import LIZA
-from liza.model.task_groups import is_incomplete
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog, unclaimable
 from liza.tasks.rules.backlog import LIZA_SPECS, MissingField

@@ -22,8 +22,9 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import board_history
 from liza.model import invariants
+from liza.model.configuration import Config
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, Missing, Refused, UsageError
-from liza.model.model import Config, SpecChange
+from liza.model.model import SpecChange
 from liza.model.value_classes import Value, replace
 from liza.system.foreground_command import run_command
 from liza.system.locks import Lock

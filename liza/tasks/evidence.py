@@ -10,10 +10,10 @@ from typing import Final
 from liza.board import archive_files
 from liza.crew.crew import Crew
 from liza.git import merge_refs
+from liza.model.derived import held_tasks, tasks_with
 from liza.model.errors import LizaError
 from liza.model.model import State, Status, Task
 from liza.model.paths import agent_of
-from liza.model.task_groups import held_tasks, tasks_with
 from liza.model.value_classes import replace
 from liza.programs import liveness
 from liza.tasks.rules import work_record

@@ -5,16 +5,15 @@ from __future__ import annotations
 from liza.crew.caller import RunCaller, identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
+from liza.model.derived import require_planner
 from liza.model.errors import Refused, UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import AlignmentNote, Handoff, State
-from liza.model.owned_work import require_planner
 from liza.model.paths import role_of
-from liza.model.request_types import Line, Lines, Text, WorkerRequest
 from liza.model.statuses import WakeTrigger
 from liza.model.transitions import has_done
-from liza.model.value_classes import replace
-from liza.tasks import run_commits
+from liza.model.value_classes import Line, Lines, Text, WorkerRequest, replace
+from liza.tasks import task_branches
 from liza.tasks.rules import claims, coding, planning, reviews
 from liza.tasks.rules.planning import SprintEnd
 from liza.usage import costs
@@ -52,7 +51,7 @@ def handoff(crew: Crew, request: HandoffRequest) -> Result:
 
 def _hand_off_work(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
     task = require_task(caller)
-    run_commits.import_work(crew, claims.get_task(crew.board.read(), task))
+    task_branches.import_work(crew, claims.get_task(crew.board.read(), task))
     now = crew.clock.now()
     entry = Handoff(
         agent=caller.agent,

@@ -11,8 +11,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.model.errors import Refused
 from liza.tasks import next_steps
-from liza.text.counts import count_noun
-from liza.text.times import format_time
+from liza.text.formats import count_noun, format_time
 from liza.usage import costs
 
 

@@ -13,10 +13,9 @@ from liza.crew.result import Result, make_result
 from liza.model.errors import Refused
 from liza.model.model import Status, Task
 from liza.model.paths import check_task_id as checked_id
-from liza.model.request_types import Line, Text, WorkerRequest
-from liza.model.state_words import describe_task
-from liza.model.value_classes import Value
-from liza.tasks import archived_tasks, run_commits
+from liza.model.statuses import describe_task
+from liza.model.value_classes import Line, Text, Value, WorkerRequest
+from liza.tasks import archive, task_branches
 from liza.tasks.rules import claims, coding
 
 
@@ -31,7 +30,7 @@ def block(crew: Crew, request: BlockRequest) -> Result:
     """Set the run's task to BLOCKED until a person or the planner answers. Raises UsageError, NotOwner."""
     caller = identify_run(crew)
     task = require_task(caller)
-    run_commits.import_work(crew, claims.get_task(crew.board.read(), task))
+    task_branches.import_work(crew, claims.get_task(crew.board.read(), task))
     with crew.change(caller.run, "block", task) as tx:
         tx.state = coding.block(tx.state, task, caller.run, request.reason, request.questions, crew.clock.now())
     record_run_result(crew, caller.run, "0")
@@ -57,7 +56,7 @@ def find_open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQues
     """
     state = crew.board.read()
     if task_id is not None:
-        archived_tasks.refuse_archived(crew.paths, state, [checked_id(task_id)])
+        archive.refuse_archived(crew.paths, state, [checked_id(task_id)])
         task = claims.get_task(state, task_id)
         if task.status is not Status.BLOCKED:
             raise Refused(f"{describe_task(task.id, task.status)}: it has no question", f"liza task show {task.id}")

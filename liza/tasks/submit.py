@@ -15,7 +15,7 @@ from liza.model.model import State, Status, Task
 from liza.model.paths import branch_of
 from liza.model.targets import target_branch
 from liza.model.value_classes import replace
-from liza.tasks import run_commits
+from liza.tasks import task_branches
 from liza.tasks.rules import claims, coding
 from liza.tasks.rules.coding import SubmittedFiles, SubmittedWork
 
@@ -65,7 +65,7 @@ _SUBMITTABLE_STATUSES = (Status.CLAIMED, Status.READY_FOR_REVIEW)
 def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     """Collect the facts about a worktree that `submit` checks. Raises NoCrew, GitFailed."""
     slot = crew.worktree_path(task)
-    imported = run_commits.import_work(crew, task)
+    imported = task_branches.import_work(crew, task)
     git = crew.worktrees.slot_git(slot.name)
     # Commit, branch and changed files of one moment.
     tree = crew.worktrees.read_work_tree(slot.name)
@@ -75,7 +75,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     if imported is not None and is_elsewhere:
         git = crew.worktrees.open_git(slot.name)  # only the run has its commits
     elif imported is not None:
-        run_commits.refuse_moved_branch(crew, task, imported)
+        task_branches.refuse_moved_branch(crew, task, imported)
         # What was imported is the work, whatever git says in the box.
         tree = replace(tree, head=imported)
     head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error

@@ -20,7 +20,7 @@ from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
 from liza.programs.session import session_process
 from liza.system import atomic, processes
-from liza.tasks import archive, archived_tasks, draft_specs, epic_branches, next_steps, task_branches
+from liza.tasks import archive, draft_specs, next_steps, task_branches
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import backlog, claims, reviews
@@ -50,7 +50,7 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
     # Reads the archive before the lock is taken; under it only files that changed since then.
     before = crew.board.read()
     _find_archived(crew, before, requested)
-    archived_tasks.refuse_damaged(crew.paths, before)
+    archive.refuse_damaged(crew.paths, before)
     with crew.change(by, "add", requested[0].id if len(requested) == 1 else None) as tx:
         # Under the lock: no task can be archived between this look and the change.
         archived = _find_archived(crew, tx.state, requested)
@@ -69,7 +69,7 @@ def check_new_id(crew: Crew, task_id: str) -> None:
     """Raise UsageError or Refused if no task can be added with this id. ``add`` checks it again, under the lock."""
     check_task_id(task_id)
     state = crew.board.read()
-    archived = archived_tasks.find_outcomes(crew.paths, state, [task_id])
+    archived = archive.find_outcomes(crew.paths, state, [task_id])
     backlog.refuse_taken_id(task_id, {task.id for task in state.tasks}, archived)
     _refuse_taken_branches(crew, [TaskFields(task_id)])
 
@@ -95,7 +95,7 @@ def _find_archived(
 ) -> dict[str, Status]:
     """Return the outcomes of the archived tasks that a request names: as an id, a dependency or a successor."""
     named = [name for task in requested for name in (task.id, *(task.depends_on or ()))]
-    return archived_tasks.find_outcomes(crew.paths, state, (*named, *others))
+    return archive.find_outcomes(crew.paths, state, (*named, *others))
 
 
 def _missing_parts(state: State, task_id: str, specs: frozenset[str]) -> list[str] | None:
@@ -175,12 +175,12 @@ def edit(crew: Crew, requested: TaskFields) -> Result:
     """Change fields of a task that no agent holds. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
     state = crew.board.read()
-    archived_tasks.refuse_archived(crew.paths, state, [requested.id])
+    archive.refuse_archived(crew.paths, state, [requested.id])
     existing = claims.get_task(state, requested.id)
     specs = find_existing_specs(crew, [requested.spec_ref or existing.spec_ref])
     _find_archived(crew, state, [requested])  # as in ``add``: not under the lock
     with crew.change(by, "edit", requested.id) as tx:
-        archived = archived_tasks.find_outcomes(crew.paths, tx.state, requested.depends_on or ())
+        archived = archive.find_outcomes(crew.paths, tx.state, requested.depends_on or ())
         tx.state = backlog.edit(tx.state, requested, replace(_request_context(crew, by, specs), archived=archived))
     missing = _missing_parts(tx.state, requested.id, specs)
     if missing is None:
@@ -194,7 +194,7 @@ def edit(crew: Crew, requested: TaskFields) -> Result:
 def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     """Answer the questions of a BLOCKED task. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
-    archived_tasks.refuse_archived(crew.paths, crew.board.read(), [task_id])
+    archive.refuse_archived(crew.paths, crew.board.read(), [task_id])
     with crew.change(by, "unblock", task_id) as tx:
         tx.state = backlog.unblock(tx.state, task_id, answers, Invocation(now=crew.clock.now(), by=by))
     task = claims.get_task(tx.state, task_id)
@@ -228,10 +228,10 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str, reco
     _refuse_taken_branches(crew, by_tasks.new)
     context = _with_targets(crew, by_tasks.new, context)
     state = crew.board.read()
-    archived_tasks.refuse_archived(crew.paths, state, [task_id])
+    archive.refuse_archived(crew.paths, state, [task_id])
     _recover_if_dead(crew, by, task_id, recover_merge)
     if by_tasks.new:
-        archived_tasks.refuse_damaged(crew.paths, state)
+        archive.refuse_damaged(crew.paths, state)
     _find_archived(crew, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
     with crew.change(by, "supersede", task_id) as tx:
         context = replace(context, archived=_find_archived(crew, tx.state, by_tasks.new, by_tasks.existing))
@@ -244,7 +244,7 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str, reco
 def drop(crew: Crew, task_id: str, why: str, dependants: str | None, recover_merge: RecoverMerge) -> Result:
     """Abandon a task; its work is saved. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
-    archived_tasks.refuse_archived(crew.paths, crew.board.read(), [task_id])
+    archive.refuse_archived(crew.paths, crew.board.read(), [task_id])
     _recover_if_dead(crew, by, task_id, recover_merge)
     with crew.change(by, "drop", task_id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, detail=why or None)
@@ -266,7 +266,7 @@ def release(crew: Crew, task_id: str) -> Result:
     Raises Refused.
     """
     by = require_person(crew, planner=False)
-    archived_tasks.refuse_archived(crew.paths, crew.board.read(), [task_id])
+    archive.refuse_archived(crew.paths, crew.board.read(), [task_id])
     if claims.get_task(crew.board.read(), task_id).reviewing_by is not None:
         return _release_review(crew, by, task_id)
     with crew.change(by, "fence", task_id) as tx:
@@ -322,7 +322,7 @@ def prepare(crew: Crew, requested: Sequence[TaskFields], context: RequestContext
     # Read before a branch is created: what is merged on the board is on integration then.
     delivered = frozenset(task.id for task in crew.board.read().tasks if targets.is_on_integration(task))
     names = dict.fromkeys(check_task_id(task.epic) for task in requested if task.epic is not None)
-    created = frozenset(name for name in names if epic_branches.ensure_branch(crew, name))
+    created = frozenset(name for name in names if task_branches.ensure_branch(crew, name))
     return replace(context, new_epics=created, delivered=delivered)
 
 
@@ -386,7 +386,7 @@ class _TakenIds:
 
     def __contains__(self, task_id: object) -> bool:
         name = str(task_id)
-        outcomes: dict[str, Status] = archived_tasks.find_outcomes(self._crew.paths, self._state, (name,))
+        outcomes: dict[str, Status] = archive.find_outcomes(self._crew.paths, self._state, (name,))
         return (
             self._state.task(name) is not None
             or name in outcomes

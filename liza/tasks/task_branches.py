@@ -1,13 +1,85 @@
-"""Which branches below ``task/`` are those of tasks, of this crew or an earlier one, and which are a person's own."""
+"""The branches of tasks and of epics, and the commits of sessions on them.
+
+The branch of an epic is created from integration, restored or accepted by a person, and deleted after it landed. A ref
+beside it records the commit at which Liza left it. A branch that is gone while that ref exists was deleted by hand; a
+branch without it is a person's own.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 from liza.board import archive_files
 from liza.crew.crew import Crew
-from liza.git import merge_refs, merges
+from liza.git import integration_tip, merge_refs, merges, ref_names
+from liza.git.run_git import REMOTE
+from liza.git.salvage_restore import find_last_salvage
+from liza.git.worktrees import Worktrees
+from liza.model import targets
+from liza.model.alarm_kinds import LoggedKind
+from liza.model.errors import GitFailed, LizaError, Refused, UnknownId
+from liza.model.history_events import HistoryEvent
+from liza.model.model import Task
 from liza.model.paths import branch_of
+from liza.tasks.rules.conversations import earlier_runs
+
+
+def import_work(crew: Crew, task: Task) -> str | None:
+    """Import the commits of the session that owns a task. Return the newest one; None without a boxed session.
+
+    Raises ImportRefused, GitFailed, OSError, LockTimeout.
+    """
+    if task.worktree is None or not crew.worktrees.exists(task.worktree):
+        return None
+    return crew.worktrees.import_run(task.worktree)
+
+
+def try_import(crew: Crew, slot: str, run: str) -> str:
+    """Import the commits of a session in a slot. Return why that is impossible; empty if it was done.
+
+    The reason is in the alert log. Nothing is lost: the commits stay in the git directory of the run.
+    """
+    try:
+        if crew.worktrees.exists(slot):
+            crew.worktrees.import_run(slot)
+    except (LizaError, OSError) as error:
+        reason = error.message if isinstance(error, LizaError) else str(error)
+        hint = getattr(error, "hint", "") or "liza doctor"
+        crew.append_alert_log(
+            [f"{LoggedKind.NOT_IMPORTED}  the commits of {run} are not on its branch: {reason}. Next: {hint}"]
+        )
+        return reason
+    return ""
+
+
+def refuse_moved_branch(crew: Crew, task: Task, commit: str) -> None:
+    """Raise Refused if a task's branch was moved away from ``commit`` outside of its session. Raises GitFailed."""
+    branch, tip = branch_of(task.id), crew.worktrees.branch_tip(task.id)
+    if tip is not None and tip != commit:
+        raise Refused(
+            f"{branch} was moved to {tip[:12]} outside of your session",
+            f"git fetch {REMOTE} && git rebase {REMOTE}/{branch}",
+        )
+
+
+def describe_left_work(crew: Crew, task: Task, run: str) -> str:
+    """Return which operation of git an earlier run left since the last submission, or the commits that the last run
+    left outside the branch, with the next step; empty if there is nothing. Raises GitFailed.
+    """
+    runs = earlier_runs(task, run)
+    last = find_last_salvage(crew.git, task.id) if runs else None
+    if last is None:
+        return ""
+    submitted = max((at for at, event in enumerate(task.history) if event.event == HistoryEvent.SUBMIT), default=-1)
+    if last.unfinished and any(event.run == last.run for event in task.history[submitted + 1 :]):
+        saved = f"Its files are in {last.ref}: git diff HEAD {last.ref}"
+        return f"{last.run} left the worktree like this, before it was reset: {last.unfinished}. {saved}"
+    branch = branch_of(task.id)
+    ancestry = ("merge-base", "--is-ancestor", last.head, f"refs/heads/{branch}")
+    if last.run == runs[0] and crew.git.run(*ancestry, codes=(0, 1)).code == 1:
+        return f"{last.run} left commits that are not on {branch}: git merge --no-edit {last.head[:12]}"
+    return ""
 
 
 def find_persons_branches(crew: Crew, branches: Iterable[str]) -> frozenset[str]:
@@ -31,3 +103,146 @@ def _checked_out_in_slots(crew: Crew) -> set[str]:
         for path, branch in merges.list_checkouts(crew.git).items()
         if branch is not None and path.parent == crew.paths.slots
     }
+
+
+_TIPS = "refs/liza/targets/"
+
+
+def ensure_branch(crew: Crew, epic: str) -> bool:
+    """Create the branch of an epic at the tip of integration unless it exists. Return whether it was created.
+
+    Raises Refused if it was deleted by hand, is symbolic or is a person's own; Missing, GitFailed.
+    """
+    branch = targets.epic_branch(epic)
+    ref = f"refs/heads/{branch}"
+    tip, last = ref_names.read_refs(crew.git, ref, merges.last_tip_ref(branch))
+    if tip.target is not None:
+        raise Refused(ref_names.describe_symbolic(ref, tip.target), ref_names.delete_command(ref))
+    if tip.commit is not None and last.commit is not None:
+        return False
+    if tip.commit is not None:
+        free = ref_names.find_free_name(branch.replace("/", "-"), ref_names.list_branches(crew.git))
+        renamed = shlex.join(["git", "branch", "-m", branch, free])
+        raise Refused(f"the branch {branch} exists already, and Liza did not create it", renamed)
+    if last.commit is not None:
+        raise _gone_error(epic)
+    start = integration_tip.require_integration(crew.git, crew.board.read())
+    created = _write_refs(crew, f"create {ref} {start}", f"create {merges.last_tip_ref(branch)} {start}")
+    if not created and merges.branch_tip(crew.git, branch) is None:
+        raise _creation_error(crew, branch)
+    return created
+
+
+def _creation_error(crew: Crew, branch: str) -> Refused | GitFailed:
+    """Return the error for a branch that git could not create."""
+    branches = ref_names.list_branches(crew.git)
+    in_the_way = ref_names.find_excluding(branch, branches)
+    if in_the_way is not None:
+        return ref_names.ref_conflict_error(in_the_way, branch, branches)
+    return GitFailed(f"git could not create the branch {branch}", "liza doctor")
+
+
+def _gone_error(epic: str) -> Refused:
+    return Refused(f"the branch {targets.epic_branch(epic)} is gone", f"liza epics restore {epic}")
+
+
+def moved_error(epic: str, last: str | None, tip: str) -> Refused:
+    """Return the error for the branch of an epic that is not where Liza left it."""
+    branch, start = targets.epic_branch(epic), "an unknown commit" if last is None else last[:10]
+    message = f"{branch} was moved outside of liza, from {start} to {tip[:10]}: its commits have no verdict"
+    return Refused(message, f"liza epics restore {epic}")
+
+
+def worktrees_for(crew: Crew, task: Task) -> Worktrees:
+    """Return the slots for a claim of ``task``, whose branch starts at the tip of the branch it is merged into.
+
+    The branch of an epic is created if no task has needed it yet. Raises Refused, also for the branch of an epic that
+    was deleted by hand, Missing, GitFailed.
+    """
+    if task.epic is None and task.target is None:
+        return crew.worktrees
+    crew.refuse_moved()
+    if task.epic is not None:
+        ensure_branch(crew, task.epic)
+    return crew.worktrees_onto(targets.target_branch(crew.board.read(), task))
+
+
+def find_faults(crew: Crew) -> dict[str, Refused]:
+    """Return what is wrong with the branches of open epics, by epic. Raises GitFailed."""
+    faults = {}
+    state = crew.board.read()
+    commits = {task.merge_commit for task in state.tasks if task.epic}
+    heads = merge_refs.refs_below(crew.git, f"refs/heads/{targets.EPIC_PREFIX}")
+    tips = merge_refs.refs_below(crew.git, _TIPS + targets.EPIC_PREFIX)
+    for epic in targets.open_epics(state):
+        tip, last = heads.get(epic), tips.get(epic)
+        if tip is None and last is not None:
+            faults[epic] = _gone_error(epic)
+        elif tip is not None and tip != last and tip not in commits:
+            faults[epic] = moved_error(epic, last, tip)
+    return faults
+
+
+def restore_branch(crew: Crew, epic: str) -> str:
+    """Put the branch of an epic back to where Liza left it; its present tip is saved. Return a sentence.
+
+    Raises UnknownId, Refused, GitFailed.
+    """
+    branch = targets.epic_branch(epic)
+    tip, last = ref_names.read_refs(crew.git, f"refs/heads/{branch}", merges.last_tip_ref(branch))
+    if tip.commit is None and last.commit is None:
+        if epic not in targets.open_epics(crew.board.read()):
+            raise UnknownId(f"there is no open epic {epic!r}", "liza epics")
+        ensure_branch(crew, epic)
+        return f"{branch} was created at the tip of integration"
+    if last.commit is None:
+        raise Refused(f"it is unknown where liza left {branch}", f"liza epics accept {epic}")
+    if tip.commit == last.commit:
+        return f"{branch} is where liza left it"
+    saved = ""
+    if tip.commit is not None:
+        ref = f"refs/liza/salvage/epic.{epic}/{tip.commit[:12]}"
+        crew.git.out("update-ref", ref, tip.commit)
+        saved = f"; its former tip is saved as {ref}"
+    if not merges.restore_branch(crew.git, branch, last.commit):
+        message = f"{branch} could not be put back to {last.commit[:10]}: files in its checkout are in the way"
+        raise Refused(message, "git status")
+    return f"{branch} was put back to {last.commit[:10]}{saved}"
+
+
+def accept_branch(crew: Crew, epic: str) -> str:
+    """Accept where a person moved the branch of an epic. Return a sentence. Raises UnknownId, GitFailed."""
+    branch = targets.epic_branch(epic)
+    tip = merges.branch_tip(crew.git, branch)
+    if tip is None:
+        raise UnknownId(f"there is no branch {branch}", f"liza epics restore {epic}")
+    crew.git.out("update-ref", merges.last_tip_ref(branch), tip)
+    return f"{branch} is accepted at {tip[:10]}"
+
+
+def delete_landed(crew: Crew) -> None:
+    """Delete the branches of epics that have nothing left to land. One that is checked out, or has commits that
+    integration has not, stays. The caller holds the merge lock. Raises GitFailed.
+    """
+    state = crew.board.read()
+    tips = merge_refs.refs_below(crew.git, _TIPS + targets.EPIC_PREFIX)
+    for epic in sorted(tips.keys() - set(targets.open_epics(state))):
+        branch = targets.epic_branch(epic)
+        last, tip = tips[epic], merges.branch_tip(crew.git, branch)
+        delete_tip = f"delete {merges.last_tip_ref(branch)} {last}"
+        if tip is None:
+            _write_refs(crew, delete_tip)
+        elif not merges.contains(crew.git, state.config.integration_branch, tip):
+            continue
+        elif merges.find_checkout(crew.git, branch) is None:
+            _write_refs(crew, f"delete refs/heads/{branch} {tip}", delete_tip)
+
+
+def _write_refs(crew: Crew, *commands: str) -> bool:
+    """Change refs in one transaction of git; return whether it succeeded.
+
+    Not with the identity of the session of a planner: the reflog would say that the session moved them.
+    """
+    return (
+        crew.git.with_identity().run("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in commands)).code == 0
+    )

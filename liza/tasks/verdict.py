@@ -14,10 +14,10 @@ from liza.model.errors import NotOwner, Refused, UsageError
 from liza.model.model import LineComment, State, Status
 from liza.model.paths import role_of
 from liza.model.value_classes import Value
-from liza.tasks import archived_tasks, next_steps
+from liza.tasks import archive, next_steps
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import claims, reviews
-from liza.text.suggestions import did_you_mean
+from liza.text.formats import did_you_mean
 
 
 class Judgment(Value):
@@ -135,7 +135,7 @@ def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None)
     by = require_person(crew, planner=False)
     state = crew.board.read()
     if state.task(task_id) is None:
-        archived_tasks.refuse_archived(crew.paths, state, [task_id])
+        archive.refuse_archived(crew.paths, state, [task_id])
     named_commit = commit or claims.get_task(state, task_id).review_commit or ""
     commit_id = _full_commit(crew, named_commit, task_id) if named_commit else ""
     quoted = _quote_lines(crew, judgment.comments, commit_id) if commit_id else ()

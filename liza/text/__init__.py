@@ -1,4 +1,4 @@
 """Values as text: times, counts, redaction, suggestions. Pure.
 
-Read `times.py` first.
+Read `formats.py` first.
 """

@@ -13,8 +13,8 @@ from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir
+from liza.text.formats import format_time
 from liza.text.redaction import redact
-from liza.text.times import format_time
 from liza.usage import account_files, secret_source
 from liza.usage.account_files import ACCOUNTS_COMMAND, Account, Records
 from liza.usage.rules import account_rules

@@ -21,10 +21,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from liza.model.errors import LizaError, NotRegularFile, UsageError
-from liza.model.model import FrozenStruct
 from liza.model.paths import state_directory
 from liza.model.type_errors import describe_decode_error
-from liza.model.value_classes import Value, decodable
+from liza.model.value_classes import FrozenStruct, Value, decodable
 from liza.programs.presets.preset import Preset
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.locks import lock_path

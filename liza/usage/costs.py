@@ -9,9 +9,10 @@ from typing import Any
 
 from liza.crew.crew import Crew
 from liza.model import spending
+from liza.model.configuration import Budget
+from liza.model.derived import find_current_work
 from liza.model.errors import LizaError, LockTimeout, NotRegularFile
-from liza.model.model import Budget, State
-from liza.model.owned_work import find_current_work
+from liza.model.model import State
 from liza.model.paths import Paths, agent_of, run_id
 from liza.model.session_ends import SessionOutcome
 from liza.model.spending import Costs, LedgerEntry, TokenUsage, ToolTotal, UsageTotal

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.git import survey
+from liza.model.configuration import Budget, Config, LoopLimits
 from liza.model.errors import LizaError, NotRegularFile
-from liza.model.model import Budget, Config, LoopLimits
 from liza.model.spending import TokenUsage, estimate_usage, usage_since
 from liza.model.value_classes import Value, replace
 from liza.programs import event_readers, reported_figures

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from liza.model.errors import LizaError, Missing
-from liza.model.model import AwareDatetime, FrozenStruct
 from liza.model.paths import state_directory
 from liza.model.spending import TokenUsage, usage_since
+from liza.model.value_classes import AwareDatetime, FrozenStruct
 from liza.programs.presets.preset import Preset
 from liza.programs.session import private_state
 from liza.programs.session.run_directory import RunDir, read_struct

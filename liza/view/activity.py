@@ -8,14 +8,12 @@ from typing import Any
 from liza.crew.crew import Crew
 from liza.model import agent_states
 from liza.model.agent_states import AgentFacts, Session, SessionPhase, StateReport, Work
+from liza.model.derived import CurrentWork, find_current_work, tasks_with
 from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import State, Status
-from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.paths import agent_of, run_id
-from liza.model.state_words import AgentWord
-from liza.model.statuses import AgentStatus, WorkKind
-from liza.model.task_groups import tasks_with
+from liza.model.statuses import AgentStatus, AgentWord, WorkKind
 from liza.model.transitions import has_done
 from liza.model.value_classes import Value
 from liza.programs import liveness

@@ -17,19 +17,18 @@ from liza.crew.crew import Crew, open_crew
 from liza.crew.recorder import record_history
 from liza.crew.result import Result
 from liza.git import board_history, merge_refs
+from liza.model.derived import find_current_work
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
-from liza.model.model import FrozenStruct, State, Task
-from liza.model.owned_work import find_current_work
+from liza.model.model import State, Task
 from liza.model.paths import parse_agent_id, role_of, run_id, sort_agents
 from liza.model.type_errors import describe_decode_error
-from liza.model.value_classes import Value, decodable, replace
+from liza.model.value_classes import FrozenStruct, Value, decodable, replace
 from liza.model.value_classes import asdict as fields_of
 from liza.system import atomic, untrusted_files
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import work_record
 from liza.tasks.rules.work_record import ReviewRecord, TaskRecord
-from liza.text.counts import count_noun
-from liza.text.suggestions import did_you_mean
+from liza.text.formats import count_noun, did_you_mean
 from liza.usage import costs
 from liza.view import activity
 from liza.view.rules.picture import agent_line

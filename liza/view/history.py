@@ -20,8 +20,8 @@ from liza.model.model import State
 from liza.model.narration import NewsItem, find_news, recall_news
 from liza.model.paths import check_task_id as checked_id
 from liza.model.value_classes import Value, replace
-from liza.tasks import archived_tasks
-from liza.text.times import format_time
+from liza.tasks import archive
+from liza.text.formats import format_time
 
 
 class PastNews(Value):
@@ -36,7 +36,7 @@ def recall_events(crew: Crew, task_id: str | None, limit: int) -> PastNews:
     state = crew.board.read()
     if task_id is None:
         return PastNews(recall_news(state)[-limit:], state.archived.total)
-    state = archived_tasks.with_archived(crew.paths, state, checked_id(task_id))
+    state = archive.with_archived(crew.paths, state, checked_id(task_id))
     return PastNews(recall_news(_only(state, task_id))[-limit:])
 
 
@@ -62,7 +62,7 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
     Revisions that are not recorded in git yet come from the journal. Raises UnknownId, HistoryConflict, GitFailed.
     """
     if task_id is not None:
-        archived_tasks.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
+        archive.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
     # This command only reads. Revisions that cannot be recorded now, for example on a full disk, come from the journal.
     with suppress(LizaError, OSError):
         record_if_unsupervised(crew)

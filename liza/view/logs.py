@@ -12,9 +12,9 @@ from liza.briefs import delivery_log
 from liza.briefs.delivery_log import DeliveryEntry
 from liza.crew.crew import Crew
 from liza.guards import session_guards
+from liza.model.derived import find_current_work
 from liza.model.errors import Refused, UnknownId, UsageError
 from liza.model.model import Agent, State
-from liza.model.owned_work import find_current_work
 from liza.model.paths import agent_of, parse_agent_id, run_id, run_number
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value, replace
@@ -22,9 +22,9 @@ from liza.programs import liveness
 from liza.programs.session import run_archive, run_directory
 from liza.programs.session.run_archive import OutputTail
 from liza.system import untrusted_files
-from liza.tasks import archived_tasks
+from liza.tasks import archive
+from liza.text.formats import did_you_mean
 from liza.text.redaction import redact, redactable_length
-from liza.text.suggestions import did_you_mean
 
 MAX_WAIT = 30.0  # seconds after which the file is read again, in case an event was lost
 _CHUNK_BYTES = 1 << 19
@@ -111,7 +111,7 @@ def resolve_run(crew: Crew, name: str) -> str:
     if "." in name:
         return name
     state = crew.board.read()
-    task = archived_tasks.find_task(crew.paths, state, name) if name not in state.agents else None
+    task = archive.find_task(crew.paths, state, name) if name not in state.agents else None
     if task is None:
         try:
             return parse_agent_id(name)

@@ -10,12 +10,12 @@ from msgspec.structs import asdict
 
 from liza.briefs.inbox import delivery_statistics
 from liza.crew.crew import Crew
-from liza.model import derived, timings
+from liza.model import derived
 from liza.model.errors import UsageError
 from liza.model.gates import is_untested
 from liza.model.model import FINAL_STATUSES, State, Status
-from liza.tasks import archived_tasks
-from liza.text.suggestions import did_you_mean
+from liza.tasks import archive
+from liza.text.formats import did_you_mean
 from liza.usage import costs
 
 MIN_VERDICTS = 5  # with fewer verdicts the approval rate says nothing
@@ -45,14 +45,14 @@ def metrics(crew: Crew) -> dict[str, Any]:
     rate = round(counts["approved"] / verdicts, 3) if verdicts else None
     is_too_high = rate is not None and verdicts >= MIN_VERDICTS and rate > MAX_APPROVAL_RATE
     now = crew.clock.now()
-    archived = archived_tasks.read_figures(crew.paths, state)
-    times = {task.id: timings.task_times(task, now) for task in state.tasks}
+    archived = archive.read_figures(crew.paths, state)
+    times = {task.id: derived.task_times(task, now) for task in state.tasks}
     return {
         "sprint": state.sprint.id,
         "goal_status": state.goal.status,
         "retrospective": state.sprint.retrospective,
-        "goal_seconds": timings.goal_seconds(state, now),
-        "waiting_seconds": timings.waiting_seconds(state, now, archived.waiting),
+        "goal_seconds": derived.goal_seconds(state, now),
+        "waiting_seconds": derived.waiting_seconds(state, now, archived.waiting),
         "tasks": [
             {
                 "id": task.id,

@@ -18,7 +18,7 @@ from liza.programs.rules.session_events import LoggedEvent, Printed, TimeSource
 from liza.programs.session import run_archive
 from liza.programs.session.run_directory import RunRecord
 from liza.programs.terminal import tmux
-from liza.tasks import archived_tasks
+from liza.tasks import archive
 from liza.usage.run_account import session_environ
 from liza.view import all_logs, logs
 from liza.view.all_logs import FollowedFiles, OutputLine
@@ -144,7 +144,7 @@ def find_runs_of_task(crew: Crew, name: str) -> tuple[str, ...]:
 
     Empty if there is no such task.
     """
-    task = archived_tasks.find_task(crew.paths, crew.board.read(), name)
+    task = archive.find_task(crew.paths, crew.board.read(), name)
     if task is None:
         return ()
     runs = dict.fromkeys([event.run for event in task.history if event.run] + [task.run, task.review_run])

@@ -17,14 +17,13 @@ from liza.crew import deleted_parts, layout, logged_alarms
 from liza.crew.crew import Crew
 from liza.git import landed_work
 from liza.model.alarm_kinds import Alarm, AlarmKind, waits_for_person
+from liza.model.backoff import MAX_LIMIT
+from liza.model.derived import CurrentWork, find_current_work
 from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Agent, State, SupervisorExit
-from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.paths import role_of, run_id, sort_agents
-from liza.model.rests import MAX_LIMIT
-from liza.model.state_words import AgentWord
-from liza.model.statuses import AgentStatus, WorkKind
+from liza.model.statuses import AgentStatus, AgentWord, WorkKind
 from liza.model.targets import CommitsAhead
 from liza.model.value_classes import asdict as fields_of
 from liza.programs import liveness

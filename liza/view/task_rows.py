@@ -14,14 +14,14 @@ from liza.model.errors import LizaError, NotRegularFile, UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import branch_of
 from liza.model.paths import check_task_id as checked_id
-from liza.model.state_words import TaskWord, find_statuses
+from liza.model.statuses import TaskWord, find_statuses
 from liza.model.value_classes import Value
 from liza.model.value_classes import asdict as fields_of
-from liza.tasks import archived_tasks, draft_specs
+from liza.tasks import archive, draft_specs
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import claims, conversations, picking
-from liza.text.suggestions import did_you_mean
+from liza.text.formats import did_you_mean
 from liza.view import activity
 from liza.view.rules.picture import task_rows
 from liza.view.rules.structs import TaskRow
@@ -111,7 +111,7 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
 
     Raises UnknownId, UsageError.
     """
-    state = archived_tasks.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
+    state = archive.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
     task = claims.get_task(state, task_id)
     link = crew.paths.task_link(task.id)
     is_draft = task.status is Status.DRAFT

@@ -701,12 +701,12 @@ TABLE: dict[str, Defence] = {
     ),
     "sessions of a former path": Defence(
         "a session that cannot find its crew any more is not adopted, and a copy ends no session of its original",
-        {"liza.crew.moved_repository:_release_sessions": gives(None)},
+        {"liza.crew.deleted_parts:_release_sessions": gives(None)},
         (f"{MOVED}test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_a_copy",),
     ),
     "waits for the former crew": Defence(
         "the worktrees of a moved repository are left alone while a supervisor works at its former path",
-        {"liza.crew.moved_repository:_wait_for_supervisors": gives([])},
+        {"liza.crew.deleted_parts:_wait_for_supervisors": gives([])},
         (f"{MOVED}test_a_supervisor_at_the_former_path_keeps_its_worktrees",),
     ),
     "runs in use": Defence(
@@ -1329,7 +1329,7 @@ TABLE: dict[str, Defence] = {
     ),
     "tasks of a request": Defence(
         "a pull request names archived tasks, too",
-        {"liza.tasks.archived_tasks:find_merged": gives(())},
+        {"liza.tasks.archive:find_merged": gives(())},
         (f"{REQUESTS}test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated",),
     ),
     "request tested": Defence(
@@ -1555,7 +1555,7 @@ TABLE: dict[str, Defence] = {
     ),
     "archived ids": Defence(
         "the id of an archived task is not used again, and a dependency on it is known",
-        {"liza.tasks.archived_tasks:find_outcomes": gives({})},
+        {"liza.tasks.archive:find_outcomes": gives({})},
         (
             f"{ARCHIVE}test_the_id_of_an_archived_task_cannot_be_used_again",
             f"{ARCHIVE}test_a_dependency_on_an_archived_merged_task_is_met_and_one_on_a_dropped_task_is_not",
@@ -1573,12 +1573,12 @@ TABLE: dict[str, Defence] = {
     ),
     "ids in a damaged archive": Defence(
         "no id is used again that may be that of a task in a damaged archive file",
-        {"liza.tasks.archived_tasks:refuse_damaged": gives(None)},
+        {"liza.tasks.archive:refuse_damaged": gives(None)},
         (f"{ARCHIVE}test_lost_entries_are_reported_never_recorded_and_restored[empty]",),
     ),
     "unreadable outcome": Defence(
         "the outcome of an archived task that cannot be read is not guessed",
-        {"liza.tasks.archived_tasks:_known_outcome": gives("ABANDONED")},
+        {"liza.tasks.archive:_known_outcome": gives("ABANDONED")},
         (f"{ARCHIVE}test_a_dependency_on_an_archived_task_that_cannot_be_read_is_not_guessed",),
     ),
     "archive directory": Defence(
@@ -1873,7 +1873,7 @@ TABLE: dict[str, Defence] = {
     ),
     "interrupted prompts": Defence(
         "a message whose turn was interrupted unread is given again",
-        {"liza.api.acp.prompt_queue:PromptQueue.give_back": gives(None)},
+        {"liza.api.acp.turns:PromptQueue.give_back": gives(None)},
         (f"{SIDECAR}test_a_message_whose_turn_was_interrupted_before_any_answer_is_given_again",),
     ),
     "groups of programs": Defence(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from liza.api.acp.__main__ import main
-from liza.api.acp.reports import WorkerSurfaces, connect_surfaces
+from liza.api.acp.turns import WorkerSurfaces, connect_surfaces
 from liza.guards.session_guards import AuthorizeAnswer, AuthorizeRequest
 from liza.model.value_classes import replace
 from liza.programs.session.run_directory import RunDir

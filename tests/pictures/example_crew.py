@@ -14,10 +14,10 @@ from liza.board.text import document
 from liza.config import confirmed_settings
 from liza.config.rules import settings
 from liza.crew.crew import Crew
+from liza.model.derived import find_current_work
 from liza.model.history_events import HistoryEvent
 from liza.model.model import State, Status, Task
 from liza.model.narration import LIZA, find_news
-from liza.model.owned_work import find_current_work
 from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.model.value_classes import replace

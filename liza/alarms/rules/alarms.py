@@ -16,13 +16,13 @@ from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model import invariants, merge_failures, setting_limits
 from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.configuration import Config
+from liza.model.derived import CurrentWork, current_planner, find_current_work, is_incomplete
 from liza.model.gates import is_untested
 from liza.model.history_events import HistoryEvent
-from liza.model.model import FINAL_STATUSES, Config, State, Status, SupervisorExit, Task
-from liza.model.owned_work import CurrentWork, current_planner, find_current_work
+from liza.model.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
 from liza.model.paths import ROLES
 from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
-from liza.model.task_groups import is_incomplete
 from liza.model.value_classes import replace
 from liza.recovery.rules import drift_alarms
 from liza.tasks.rules import planning, reviews, unclaimable
@@ -30,7 +30,7 @@ from liza.tasks.rules.picking import Evidence
 from liza.tasks.rules.planning import can_continue, find_missing_roles, is_crew_done
 from liza.tasks.rules.unclaimable import MissingParts, failed_by_every_coder, find_unclaimable, waits_for_coder_text
 from liza.tasks.rules.up_command import next_coder, up_command_for
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 S = Status
 E = HistoryEvent

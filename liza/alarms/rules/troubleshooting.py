@@ -8,7 +8,7 @@ from typing import Final
 
 from liza.model.errors import UnknownId
 from liza.model.value_classes import Value
-from liza.text.suggestions import did_you_mean
+from liza.text.formats import did_you_mean
 
 PAGE: Final = "troubleshooting.md"
 """Name of the page below ``specs``."""

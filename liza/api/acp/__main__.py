@@ -12,8 +12,8 @@ from types import FrameType
 from typing import Any
 
 from liza.api.acp.agent_process import AgentProcess
-from liza.api.acp.reports import OutputLines, SurfaceCalls, WorkerSurfaces, connect_surfaces
 from liza.api.acp.session_driver import SessionDriver, StopOrder
+from liza.api.acp.turns import OutputLines, SurfaceCalls, WorkerSurfaces, connect_surfaces
 from liza.model.errors import LizaError, Missing
 from liza.model.paths import Paths
 from liza.programs.presets.acp_session import SidecarOrder, read_order

@@ -20,8 +20,6 @@ from liza.api.acp.agent_process import (
     LineTooLong,
     RpcConnection,
 )
-from liza.api.acp.prompt_queue import AGAIN, InboxNews, PromptQueue
-from liza.api.acp.reports import OutputLines, SurfaceCalls
 from liza.api.acp.rules import (
     AcpFacts,
     FailureSign,
@@ -31,7 +29,16 @@ from liza.api.acp.rules import (
     TurnFailure,
     classify_error,
 )
-from liza.api.acp.turns import RunningTurn, ToolUpdates, UsageUpdates
+from liza.api.acp.turns import (
+    AGAIN,
+    InboxNews,
+    OutputLines,
+    PromptQueue,
+    RunningTurn,
+    SurfaceCalls,
+    ToolUpdates,
+    UsageUpdates,
+)
 from liza.briefs.rules.message_rules import Message, PromptPriority
 from liza.model.errors import LizaError
 from liza.model.session_ends import SilenceKind

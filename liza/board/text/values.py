@@ -13,9 +13,9 @@ import msgspec
 
 from liza.model import model
 from liza.model.errors import BoardUnreadable
-from liza.model.permissions import read_permissions
+from liza.model.setting_limits import read_permissions
 from liza.model.value_classes import decodable
-from liza.text.times import format_time
+from liza.text.formats import format_time
 from liza.text.undecoded import escape_undecoded
 
 ABSENT: Final = object()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from liza.model.anomaly_kinds import check_anomaly
 from liza.model.errors import Refused, UnknownId, UsageError
 from liza.model.model import URGENCIES, Anomaly, Discovery, Resolution, State, Urgency
 from liza.model.paths import is_person
+from liza.model.statuses import check_anomaly
 from liza.model.value_classes import replace
 
 DISCOVERY = "discovery"

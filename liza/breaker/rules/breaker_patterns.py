@@ -17,13 +17,13 @@ from typing import Final
 
 import msgspec
 
+from liza.model.configuration import BreakerSettings
 from liza.model.history_events import HistoryEvent
 from liza.model.merge_failures import find_cleared, is_conflict
-from liza.model.model import BreakerSettings, State, Task
+from liza.model.model import State, Task
 from liza.model.statuses import Pattern
 from liza.model.value_classes import Value
-from liza.text.counts import count_noun
-from liza.text.times import format_time
+from liza.text.formats import count_noun, format_time
 
 E = HistoryEvent
 MAX_TEXTS = 60

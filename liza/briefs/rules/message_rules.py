@@ -20,8 +20,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-from liza.model.model import AwareDatetime, Delivery, FrozenStruct
-from liza.model.value_classes import Value, replace
+from liza.model.configuration import Delivery
+from liza.model.value_classes import AwareDatetime, FrozenStruct, Value, replace
 from liza.programs.rules.lifecycle_rules import WAITING_STATES, LifecycleEvent
 
 OFFERED = 20.0  # seconds for which a message that a hook took is not typed; programs wait that long for a hook

@@ -9,12 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from liza.config.rules import settings
+from liza.model.configuration import Config
 from liza.model.errors import Refused, UsageError
 from liza.model.invariants import check_entry
-from liza.model.model import Config, State
+from liza.model.model import State
 from liza.model.type_errors import find_problem
 from liza.model.value_classes import Value, decodable, replace
-from liza.text.suggestions import did_you_mean
+from liza.text.formats import did_you_mean
 
 LIST_COMMAND: Final = "liza config get"
 _NO_VALUE: Final = ("null", "none")

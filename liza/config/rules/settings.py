@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.model.model import (
+from liza.model.configuration import (
     BreakerSettings,
     Budget,
     Config,
@@ -25,8 +25,7 @@ from liza.model.model import (
     SlotLimits,
     TestProof,
 )
-from liza.model.permissions import read_permissions
-from liza.model.target_names import hide_credentials
+from liza.model.setting_limits import hide_credentials, read_permissions
 from liza.model.value_classes import decodable
 
 NESTED_SETTINGS: Final = {

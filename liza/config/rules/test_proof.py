@@ -10,8 +10,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import assert_never
 
+from liza.model.configuration import Config, TestProof
 from liza.model.gates import GateFinding, GateFindingKind
-from liza.model.model import Config, TestProof
 from liza.model.value_classes import Value, replace
 
 BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")

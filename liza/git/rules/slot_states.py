@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.state_words import task_word
+from liza.model.statuses import task_word
 from liza.model.value_classes import Value
 
 FIRST_PORT, PORTS_PER_SLOT = 21000, 20

@@ -8,8 +8,8 @@ from typing import Final
 
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.history_events import UNFINISHED_ENDS, HistoryEvent
-from liza.model.model import FINAL_STATUSES, AwareDatetime, FrozenStruct, State, Status, Task
-from liza.model.value_classes import Value
+from liza.model.model import FINAL_STATUSES, State, Status, Task
+from liza.model.value_classes import AwareDatetime, FrozenStruct, Value
 from liza.text.redaction import redact
 
 RETRY_AFTER: Final = 300.0

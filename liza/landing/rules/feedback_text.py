@@ -13,7 +13,7 @@ from liza.landing.rules.request_feedback import RedCheck, RequestComment
 from liza.model.model import TrackedRequest
 from liza.model.value_classes import Value
 from liza.tasks.rules.backlog import LIZA_SPECS, TaskFields
-from liza.text.ascii_form import to_ascii
+from liza.text.formats import to_ascii
 
 CHECK_PRIORITY, COMMENT_PRIORITY = 1, 2
 MAX_OUTPUT = 16_000

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from liza.model.errors import LizaError, Refused
-from liza.model.model import FrozenStruct
-from liza.model.value_classes import decodable
+from liza.model.value_classes import FrozenStruct, decodable
 
 PUSH_COMMAND, LAND_COMMAND = "liza push", "liza land --pr"
 """The commands that push; with ``--origin URL`` they accept the address first."""

@@ -13,9 +13,8 @@ from liza.model.gates import GateRun
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Task
 from liza.model.value_classes import Value
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun, format_duration
 from liza.text.redaction import redact
-from liza.text.times import format_duration
 
 BEGIN, END = "<!-- liza: begin -->", "<!-- liza: end -->"
 MAX_TABLE = 50_000

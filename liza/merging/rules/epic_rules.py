@@ -19,7 +19,7 @@ from liza.model.model import FINAL_STATUSES, Epic, EpicMerge, EpicStep, State, S
 from liza.model.transitions import Invocation, add_event
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.backlog import LIZA_SPECS, TaskFields
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 MAX_MENDS = 3
 """How many tasks are added in a row because an epic does not land; then a person must decide."""

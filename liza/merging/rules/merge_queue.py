@@ -9,11 +9,12 @@ from liza.config.rules import test_proof
 from liza.merging.rules import merge_rules
 from liza.merging.rules.merge_rules import MergeFailureKind
 from liza.model import merge_failures, targets
+from liza.model.configuration import Config
+from liza.model.derived import tasks_with
 from liza.model.errors import Refused, UsageError
 from liza.model.history_events import HistoryEvent
-from liza.model.model import Config, MergeInProgress, State, Status, Task
-from liza.model.state_words import describe_task
-from liza.model.task_groups import tasks_with
+from liza.model.model import MergeInProgress, State, Status, Task
+from liza.model.statuses import describe_task
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.claims import get_task

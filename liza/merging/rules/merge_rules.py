@@ -9,17 +9,17 @@ from enum import StrEnum
 from liza.config.rules import test_proof
 from liza.model import invariants, merge_failures, targets
 from liza.model.backoff import backoff
+from liza.model.derived import tasks_with
 from liza.model.errors import Refused
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Epic, MergeInProgress, MergeRetry, State, Status, Task
-from liza.model.state_words import describe_task
-from liza.model.task_groups import tasks_with
+from liza.model.statuses import describe_task
 from liza.model.transitions import Invocation, apply_verb, find_unexplained_step
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import coding
 from liza.tasks.rules.claims import get_task
 from liza.tasks.rules.picking import unmet_dependencies
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 from liza.text.undecoded import MAX_NAMES, escape_name
 
 S = Status

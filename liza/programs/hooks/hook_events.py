@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from liza.model.errors import LizaError, UsageError
-from liza.model.model import FrozenStruct
-from liza.model.value_classes import Value, decodable, replace
+from liza.model.value_classes import FrozenStruct, Value, decodable, replace
 from liza.programs.session.run_directory import Turn
 
 REFUSED_CODE = 2

@@ -18,8 +18,7 @@ from typing import Any
 
 import msgspec
 
-from liza.model.model import FrozenStruct
-from liza.model.value_classes import Value, field
+from liza.model.value_classes import FrozenStruct, Value, field
 from liza.programs.hooks.hook_events import (
     TEMPLATES,
     HookFile,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.model.model import FrozenStruct
+from liza.model.value_classes import FrozenStruct
 from liza.programs.presets.preset import (
     AcpSettings,
     ConversationLogFormat,

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from liza.model import clean_environment
 from liza.model.errors import UsageError
 from liza.model.paths import agent_of
-from liza.model.permissions import BYPASS, PROMPTS
+from liza.model.setting_limits import BYPASS, PROMPTS
 from liza.model.value_classes import Value, field, replace
 from liza.programs.hooks.hook_events import list_providers
 from liza.programs.presets.preset import LaunchMode, Preset, PromptStyle

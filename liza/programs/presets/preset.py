@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from liza.model.model import FrozenStruct
+from liza.model.value_classes import FrozenStruct
 
 EventFormat = Literal[
     "", "acp", "blocks", "chats", "contents", "effects", "executions", "items", "messages", "parts", "rollout",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from liza.model.configuration import Config
 from liza.model.errors import ProgramMissing, UsageError
-from liza.model.model import Config
 from liza.model.paths import Paths
 from liza.model.value_classes import Value
 from liza.programs.presets import preset_files

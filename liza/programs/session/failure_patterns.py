@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from liza.model.backoff import MAX_LIMIT
 from liza.model.errors import NotRegularFile
-from liza.model.rests import MAX_LIMIT
 from liza.model.session_ends import SilenceKind
 from liza.model.value_classes import Value
 from liza.programs import reported_figures

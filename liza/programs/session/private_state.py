@@ -25,9 +25,8 @@ import msgspec
 from liza.box.box import Mount, MountKind
 from liza.box.slot_directories import remove_tree
 from liza.model.errors import LizaError
-from liza.model.model import FrozenStruct
 from liza.model.paths import BoxPaths
-from liza.model.value_classes import Value
+from liza.model.value_classes import FrozenStruct, Value
 from liza.programs.presets.preset import Preset, StateDirectory
 from liza.programs.session.run_directory import RunDir, RunRecord, read_struct
 from liza.system import atomic, untrusted_files

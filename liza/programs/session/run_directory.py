@@ -15,11 +15,11 @@ from typing import TypeVar
 import msgspec
 
 from liza.model.errors import LizaError, NotRegularFile, Refused, UsageError
-from liza.model.model import AwareDatetime, FrozenStruct, SupervisorExit
+from liza.model.model import SupervisorExit
 from liza.model.paths import Paths, agent_of, run_number
 from liza.model.session_ends import STOP_RULES, SessionOutcome, StopReason
 from liza.model.type_errors import describe_decode_error
-from liza.model.value_classes import decodable
+from liza.model.value_classes import AwareDatetime, FrozenStruct, decodable
 from liza.programs.rules.lifecycle_rules import HealthStatus, WorkerState
 from liza.programs.session.run_records import BriefLocation as BriefLocation
 from liza.programs.session.run_records import Gauge as Gauge

@@ -6,9 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
-from liza.model.model import AwareDatetime, FrozenStruct
 from liza.model.session_ends import SilenceKind, StopReason
 from liza.model.spending import TokenUsage
+from liza.model.value_classes import AwareDatetime, FrozenStruct
 
 
 class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,9 +20,9 @@ from typing import IO, Any, Final
 
 from liza.box.box import START_ERRORS
 from liza.model.errors import Refused
-from liza.model.model import FrozenStruct, ProcessIdentity
+from liza.model.model import ProcessIdentity
 from liza.model.paths import Paths
-from liza.model.value_classes import Value, asdict
+from liza.model.value_classes import FrozenStruct, Value, asdict
 from liza.programs.liveness import ProcessState, RunningSession, ShimStarting, VanishedSession, read_state
 from liza.programs.presets.command_line import UNATTENDED_VARIABLES
 from liza.programs.session import run_directory

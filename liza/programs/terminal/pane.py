@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from liza.model.errors import Missing, NotRegularFile, Refused
-from liza.model.model import FrozenStruct
 from liza.model.paths import Paths, agent_of
+from liza.model.value_classes import FrozenStruct
 from liza.programs import liveness
 from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import RunDir

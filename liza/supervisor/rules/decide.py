@@ -12,13 +12,12 @@ from liza.breaker.rules.breaker_trips import signal_hint
 from liza.briefs.rules import message_rules
 from liza.briefs.rules.context_rules import ContextStep, next_context_step
 from liza.merging.rules import epic_rules
+from liza.model.derived import CurrentWork, find_current_work, tasks_with
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Status
-from liza.model.owned_work import CurrentWork, find_current_work
 from liza.model.paths import role_of
 from liza.model.session_ends import SilenceKind, StopReason, stop_reason_of
 from liza.model.statuses import WakeTrigger, WorkKind
-from liza.model.task_groups import tasks_with
 from liza.model.transitions import has_done
 from liza.programs.rules import model_silence
 from liza.supervisor.rules.actions import (

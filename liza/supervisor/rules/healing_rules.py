@@ -7,8 +7,7 @@ that has work, removes a slot or interrupts an agent: a new supervisor adopts a 
 from __future__ import annotations
 
 from liza.model.agent_states import AgentFacts, AgentState, SessionPhase, derive_state
-from liza.model.backoff import backoff
-from liza.model.rests import MAX_BACKOFF
+from liza.model.backoff import MAX_BACKOFF, backoff
 from liza.model.value_classes import Value
 
 MAX_RESTARTS = 3

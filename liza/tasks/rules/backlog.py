@@ -16,13 +16,12 @@ from liza.model.invariants import find_cycle
 from liza.model.model import FINAL_STATUSES, Answer, Epic, Event, State, Status, Task
 from liza.model.paths import check_task_id as checked_id
 from liza.model.paths import is_person
-from liza.model.state_words import describe_task
-from liza.model.statuses import GoalStatus, SprintStatus
+from liza.model.statuses import GoalStatus, SprintStatus, describe_task
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, field, replace
 from liza.tasks.rules import reviews
 from liza.tasks.rules.claims import get_task
-from liza.text.ascii_form import to_ascii
+from liza.text.formats import to_ascii
 
 S = Status
 E = HistoryEvent

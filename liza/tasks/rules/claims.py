@@ -15,13 +15,11 @@ from liza.model.model import Agent, ProcessIdentity, Reservation, State, Status,
 from liza.model.paths import agent_of, role_of, run_id
 from liza.model.paths import check_task_id as checked_id
 from liza.model.session_ends import OUTCOME_RULES, Fault
-from liza.model.state_words import describe_task
-from liza.model.statuses import AgentStatus
+from liza.model.statuses import AgentStatus, describe_task
 from liza.model.transitions import Invocation, add_event, apply_verb, has_done
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.picking import Evidence, claim_obstacle, max_tries, occupation
-from liza.text.suggestions import did_you_mean
-from liza.text.times import format_time
+from liza.text.formats import did_you_mean, format_time
 
 MAX_EXTENSION = 4 * 3600  # seconds
 MAX_EXTENSIONS = 20  # of one run

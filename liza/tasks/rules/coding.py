@@ -17,14 +17,13 @@ from liza.model.merge_failures import is_last_return_cleared
 from liza.model.model import FailedCheck, Handoff, State, Status, Task
 from liza.model.paths import agent_of, branch_of
 from liza.model.session_ends import OUTCOME_RULES, Fault, SessionOutcome
-from liza.model.state_words import describe_task
+from liza.model.statuses import describe_task
 from liza.model.transitions import Invocation, add_event, apply_verb, has_done
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.claims import get_owned_task, get_task, is_held_by, release
 from liza.tasks.rules.picking import CRASHES_BEFORE_OTHERS, Evidence, crashes_in_a_row, has_untried
 from liza.tasks.rules.work_record import scope_areas
-from liza.text.counts import count_noun
-from liza.text.times import format_time
+from liza.text.formats import count_noun, format_time
 from liza.text.undecoded import list_names
 
 S = Status

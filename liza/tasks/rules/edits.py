@@ -18,7 +18,7 @@ from liza.model.model import AlignmentNote, Anomaly, Discovery, Goal, Handoff, S
 from liza.model.paths import agent_of
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import claims
-from liza.text.times import format_time
+from liza.text.formats import format_time
 
 EDITABLE: Final = {
     "agents": "heartbeat, lease_expires and context_percent of its own entry",

@@ -7,13 +7,12 @@ from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from liza.model import invariants, setting_limits, targets
+from liza.model.derived import held_tasks, tasks_with
 from liza.model.history_events import HistoryEvent
 from liza.model.merge_failures import first_line, last_failure
 from liza.model.model import State, Status, Task
 from liza.model.paths import role_of, split_run
-from liza.model.state_words import task_word
-from liza.model.statuses import AgentStatus, GoalStatus
-from liza.model.task_groups import held_tasks, tasks_with
+from liza.model.statuses import AgentStatus, GoalStatus, task_word
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import work_record
 from liza.tasks.rules.work_record import Preference, TaskRecord

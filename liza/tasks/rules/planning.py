@@ -8,14 +8,12 @@ from datetime import datetime
 
 from liza.breaker.rules.breaker_trips import HALT, describe_trip, open_trips
 from liza.model import targets
+from liza.model.derived import find_current_work, goal_seconds, tasks_with
 from liza.model.errors import Refused
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.owned_work import find_current_work
 from liza.model.paths import role_of
 from liza.model.statuses import GoalStatus, SprintStatus, WakeTrigger, WorkKind
-from liza.model.task_groups import tasks_with
-from liza.model.timings import goal_seconds
 from liza.model.transitions import TRANSITIONS
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import claims
@@ -23,8 +21,7 @@ from liza.tasks.rules.claims import allocate_run, lease_expiry
 from liza.tasks.rules.picking import CLAIMABLE_STATUSES, Evidence, occupation, unmet_dependencies
 from liza.tasks.rules.reviews import release_review
 from liza.tasks.rules.unclaimable import failed_by_every_coder
-from liza.text.counts import count_noun
-from liza.text.times import format_duration
+from liza.text.formats import count_noun, format_duration
 
 S = Status
 MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person

@@ -12,15 +12,14 @@ from liza.model.history_events import HistoryEvent
 from liza.model.model import Anomaly, LineComment, State, Status, Task
 from liza.model.narration import verdict_command
 from liza.model.paths import agent_of, is_person, role_of
-from liza.model.state_words import describe_task
-from liza.model.statuses import AgentStatus
+from liza.model.statuses import AgentStatus, describe_task
 from liza.model.transitions import Invocation, apply_verb, has_done
 from liza.model.value_classes import replace
 from liza.tasks.rules.claims import allocate_run, get_task, lease_expiry
 from liza.tasks.rules.coding import add_failure
 from liza.tasks.rules.picking import Evidence, authors, occupation, review_obstacle
 from liza.tasks.rules.up_command import up_command_for
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 
 S = Status
 E = HistoryEvent

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from liza.model.derived import is_incomplete
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import role_of
-from liza.model.state_words import task_word
-from liza.model.task_groups import is_incomplete
+from liza.model.statuses import task_word
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value
 from liza.tasks.rules.picking import CLAIMABLE_STATUSES

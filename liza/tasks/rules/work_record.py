@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from liza.model.history_events import HistoryEvent
-from liza.model.model import Event, FrozenStruct, State, Status, Task
+from liza.model.model import Event, State, Status, Task
 from liza.model.paths import agent_of
 from liza.model.spending import LedgerEntry
-from liza.model.value_classes import Value
+from liza.model.value_classes import FrozenStruct, Value
 
 E = HistoryEvent
 _MAX_AREAS = 12

@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from liza.model.backoff import backoff
-from liza.model.model import AwareDatetime, FrozenStruct
-from liza.model.rests import MAX_LIMIT, MAX_QUOTA_REST, MAX_RETRY_DELAY, MIN_QUOTA_REST, QUOTA_FACTOR
-from liza.model.value_classes import Value, replace
+from liza.model.backoff import MAX_LIMIT, MAX_QUOTA_REST, MAX_RETRY_DELAY, MIN_QUOTA_REST, QUOTA_FACTOR, backoff
+from liza.model.value_classes import AwareDatetime, FrozenStruct, Value, replace
 
 SOURCE_RETRY = timedelta(minutes=1)
 """Time after which an account is tried again whose secret could not be read, such as from a locked password store."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from liza.model.model import LoopLimits
+from liza.model.configuration import LoopLimits
 from liza.model.session_ends import STOP_RULES, StopReason
 from liza.model.value_classes import Value, replace
 from liza.programs.rules.session_events import SessionEvent, ToolCalled, ToolReturned

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from liza.model.model import AwareDatetime, FrozenStruct
-from liza.model.request_types import Label
 from liza.model.spending import TokenUsage, ToolTotal, limited_name
+from liza.model.value_classes import AwareDatetime, FrozenStruct, Label
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 

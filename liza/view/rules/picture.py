@@ -11,10 +11,10 @@ from liza.model import merge_failures
 from liza.model.agent_states import AgentState
 from liza.model.alarm_kinds import CONTAINED_NOTICES, Alarm, AlarmKind, AlarmRow
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.state_words import TASK_WORDS, AgentWord, TaskWord, agent_word
+from liza.model.statuses import TASK_WORDS, AgentWord, TaskWord, agent_word
 from liza.tasks.rules import picking
 from liza.tasks.rules.unclaimable import MissingParts
-from liza.text.counts import count_noun
+from liza.text.formats import count_noun
 from liza.view.rules.structs import (
     AgentLine,
     AgentRow,

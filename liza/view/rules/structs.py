@@ -10,7 +10,7 @@ from liza.merging.rules.merge_queue import QueueRow
 from liza.model.alarm_kinds import Alarm, AlarmRow
 from liza.model.model import AlignmentNote, State, Task
 from liza.model.spending import Costs
-from liza.model.state_words import AgentWord, TaskWord
+from liza.model.statuses import AgentWord, TaskWord
 from liza.model.targets import CommitsAhead
 from liza.model.value_classes import Value, asdict
 from liza.tasks.rules.unclaimable import MissingParts

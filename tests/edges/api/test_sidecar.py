@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from liza.api.acp.agent_process import MAX_LINE, AgentProcess, parse_message
-from liza.api.acp.prompt_queue import AGAIN, PromptQueue
+from liza.api.acp.turns import AGAIN, PromptQueue
 from liza.briefs import inbox
 from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage

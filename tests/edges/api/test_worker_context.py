@@ -13,9 +13,9 @@ from liza.briefs.brief_context import gather_brief_facts
 from liza.briefs.brief_writer import compose_brief
 from liza.briefs.rules.context_rules import ContextMode
 from liza.crew.crew import Crew, find_crew
+from liza.model.derived import find_current_work
 from liza.model.errors import NotOwner, RunIsOver
 from liza.model.model import HumanNote
-from liza.model.owned_work import find_current_work
 from liza.programs.session.run_directory import Gauge, RunDir, RunRecord, Turn, TurnSource
 from liza.project.init import InitOptions, init
 from liza.tasks.claim import claim

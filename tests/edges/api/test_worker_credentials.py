@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.api.credentials import (
+from liza.api.identity import (
+    Credential,
     CredentialReport,
     CredentialState,
     acknowledge_credentials,
@@ -16,7 +17,6 @@ from liza.api.credentials import (
     list_rotated,
     report_credential,
 )
-from liza.api.identity import Credential
 from liza.crew.crew import Crew
 from liza.model.errors import Missing, NoAccount, RunIsOver
 from liza.model.paths import Paths

@@ -26,7 +26,7 @@ from liza.recovery import findings
 from liza.recovery import restore as restore_verb
 from liza.recovery import validate as validate_verb
 from liza.system.clock import SystemClock
-from liza.tasks import archive, archived_tasks
+from liza.tasks import archive
 from liza.tasks import task as task_verb
 from liza.tasks.rules import backlog, picking
 from liza.tasks.rules.backlog import RequestContext, TaskFields
@@ -79,7 +79,7 @@ def add(root: Path, task_id: str, *needs: str) -> None:
     crew = crew_of(root)
     with crew.change(ME, "add", task_id) as tx:
         fields = TaskFields(task_id, "d", "w", "s", "specs/a.md", depends_on=needs)
-        archived = archived_tasks.find_outcomes(crew.paths, tx.state, (task_id, *needs))
+        archived = archive.find_outcomes(crew.paths, tx.state, (task_id, *needs))
         context = RequestContext(Invocation(now=crew.clock.now(), by=ME), frozenset({"specs/a.md"}), archived)
         tx.state = backlog.add(tx.state, [fields], context)
 
@@ -107,7 +107,7 @@ def on_board(root: Path) -> list[str]:
 
 def known(root: Path, task_id: str) -> Task:
     crew = crew_of(root)
-    task = archived_tasks.find_task(crew.paths, crew.board.read(), task_id)
+    task = archive.find_task(crew.paths, crew.board.read(), task_id)
     assert task is not None
     return task
 
@@ -208,7 +208,7 @@ def assert_in_one_place(root: Path) -> None:
     state = check(root)
     assert invariants.check_board(state) == ()
     assert state.archived.total == archived(root).count("t1")
-    assert list(archived_tasks.find_faults(Paths(root), state)) == []
+    assert list(archive.find_faults(Paths(root), state)) == []
 
 
 @pytest.mark.campaign
@@ -338,7 +338,7 @@ def test_an_archived_task_has_the_outcome_of_a_chain_of_successors_on_the_board(
     add(root, "t7", "t2")
     state = check(root)
     assert state.archived.outcomes == {"t2": Status.MERGED}
-    assert list(archived_tasks.find_faults(crew.paths, state)) == []
+    assert list(archive.find_faults(crew.paths, state)) == []
 
 
 def test_the_id_of_an_archived_task_cannot_be_used_again(root: Path) -> None:
@@ -346,9 +346,9 @@ def test_the_id_of_an_archived_task_cannot_be_used_again(root: Path) -> None:
     with pytest.raises(Refused, match="in the archive"):
         add(root, "t1")
     with pytest.raises(Refused, match="is given up and in the archive"):
-        archived_tasks.refuse_archived(Paths(root), opened(root).read(), ["t1"])
+        archive.refuse_archived(Paths(root), opened(root).read(), ["t1"])
     with pytest.raises(UnknownId):
-        archived_tasks.with_archived(Paths(root), opened(root).read(), "t99")
+        archive.with_archived(Paths(root), opened(root).read(), "t99")
 
 
 def test_a_task_that_a_restored_board_has_again_is_not_counted_twice(root: Path) -> None:
@@ -416,7 +416,7 @@ def test_a_faulty_edit_is_reported_and_nothing_else_stops(root: Path, was: str, 
     move(root)
     path = the_file(root)
     path.write_text(path.read_text().replace(was, now, 1))
-    faults = list(archived_tasks.find_faults(Paths(root), check(root)))
+    faults = list(archive.find_faults(Paths(root), check(root)))
     assert faults[0].entry.startswith(f"archive/{path.name}")
     assert fault in faults[0].actual
     say(opened(root), "the crew works on")
@@ -502,18 +502,18 @@ def test_a_task_of_a_missing_or_unreadable_file_is_not_called_unknown_without_a_
     path = the_file(root)
     path.unlink()
     with pytest.raises(UnknownId, match="the files have 0 of the 1 task that the board counts") as refusal:
-        archived_tasks.with_archived(Paths(root), opened(root).read(), "t1")
+        archive.with_archived(Paths(root), opened(root).read(), "t1")
     assert refusal.value.hint == "liza validate"
     path.mkdir()
     with pytest.raises(UnknownId, match="is not a regular file"):
-        archived_tasks.with_archived(Paths(root), opened(root).read(), "t1")
+        archive.with_archived(Paths(root), opened(root).read(), "t1")
     assert validate_verb.validate(None)["next"] == "liza archive --repair"
     archive.repair(crew_of(root))
     assert [copy.is_dir() for copy in path.parent.glob("*.damaged-*")] == [True]
     assert validate_verb.validate(None)["valid"]
-    assert archived_tasks.with_archived(Paths(root), opened(root).read(), "t1").task("t1") is not None
+    assert archive.with_archived(Paths(root), opened(root).read(), "t1").task("t1") is not None
     with pytest.raises(UnknownId, match="on the board"):
-        archived_tasks.with_archived(Paths(root), opened(root).read(), "t9")
+        archive.with_archived(Paths(root), opened(root).read(), "t9")
 
 
 def test_a_repair_writes_recorded_files_and_counts_anew_what_a_person_deleted(
@@ -602,7 +602,7 @@ def test_the_last_of_several_entries_of_a_task_counts(root: Path, monkeypatch: p
     assert in_files(root) == ["t1", "t2", "t1", "t2"]
     assert known(root, "t1").description == "The very first"
     assert check(root).archived.total == 2
-    assert list(archived_tasks.find_faults(Paths(root), check(root))) == []
+    assert list(archive.find_faults(Paths(root), check(root))) == []
 
 
 def test_a_move_that_version_0_1_was_killed_in_is_completed(root: Path) -> None:
@@ -813,9 +813,9 @@ def test_an_id_that_is_not_utf8_is_refused_as_one(root: Path) -> None:
     move(root)
     crew = crew_of(root)
     state = crew.board.read()
-    archived_tasks.refuse_archived(crew.paths, state, ["\udcff"])
+    archive.refuse_archived(crew.paths, state, ["\udcff"])
     with pytest.raises(UsageError):
-        archived_tasks.with_archived(crew.paths, state, "\udcff")
+        archive.with_archived(crew.paths, state, "\udcff")
 
 
 def test_a_repair_names_a_task_that_vanished_before_it_was_recorded(root: Path) -> None:

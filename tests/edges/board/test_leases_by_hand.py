@@ -19,8 +19,7 @@ from liza.model.value_classes import replace
 from liza.printing.render_task import format_task
 from liza.programs.session.run_directory import RunRecord
 from liza.system.locks import Lock
-from liza.tasks.claim import claim, claim_review
-from liza.tasks.heartbeat import HeartbeatRequest, heartbeat
+from liza.tasks.claim import HeartbeatRequest, claim, claim_review, heartbeat
 from liza.tasks.rules import claims
 from liza.tasks.submit import submit
 from liza.view.task_rows import show_task

@@ -15,7 +15,7 @@ import pytest
 
 from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
-from liza.model.model import Config, Confinement, Network
+from liza.model.configuration import Config, Confinement, Network
 from liza.model.paths import Paths
 from liza.project import commands
 from liza.project.commands import CommandOutcome

@@ -9,8 +9,8 @@ import pytest
 
 from liza.git import slot_setup
 from liza.git.runner import Git
+from liza.model.configuration import Config, Confinement, TestProof
 from liza.model.errors import Refused, UsageError
-from liza.model.model import Config, Confinement, TestProof
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
 from tests.conftest import git

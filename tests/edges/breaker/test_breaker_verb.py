@@ -20,8 +20,9 @@ from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.commands.breaker import format_breaker
 from liza.crew.crew import Crew
 from liza.crew.logged_alarms import alerts_lock
+from liza.model.configuration import BreakerSettings
 from liza.model.errors import LockTimeout, Refused, UsageError
-from liza.model.model import Agent, BreakerSettings, Event, PlanningClaim, State
+from liza.model.model import Agent, Event, PlanningClaim, State
 from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.model.value_classes import replace

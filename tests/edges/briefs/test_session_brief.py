@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from liza.crew.crew import Crew, find_crew
 from liza.git import hiding
+from liza.model.derived import find_current_work
 from liza.model.errors import Refused
-from liza.model.owned_work import find_current_work
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunRecord
 from liza.project.config_verb import set_setting

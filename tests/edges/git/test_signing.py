@@ -15,8 +15,8 @@ from liza.cli import app
 from liza.crew.crew import find_crew
 from liza.git import commit_signing
 from liza.git.runner import Git
-from liza.model.doctor_finding import Finding
-from liza.model.model import Confinement
+from liza.model.configuration import Confinement
+from liza.model.errors import Finding
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor
 from tests.conftest import git, variant

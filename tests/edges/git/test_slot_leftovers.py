@@ -11,7 +11,7 @@ import pytest
 
 from liza.git import hiding, slot_setup
 from liza.git.runner import Git
-from liza.model.model import Gate, QueueSettings
+from liza.model.configuration import Gate, QueueSettings
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add

@@ -17,8 +17,8 @@ from liza.git import slot_damage
 from liza.git.rules.slot_states import slot_variables
 from liza.merging import slot_limits
 from liza.merging.merge import merge
+from liza.model.configuration import SlotLimits
 from liza.model.errors import Refused, UnknownId
-from liza.model.model import SlotLimits
 from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import RunRecord
 from liza.recovery import slots as verbs

@@ -12,7 +12,7 @@ from liza.cli import app
 from liza.crew.crew import find_crew
 from liza.git import local_files, slot_setup
 from liza.git.runner import Git
-from liza.model.doctor_finding import Finding
+from liza.model.errors import Finding
 from liza.project import hook_files
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor

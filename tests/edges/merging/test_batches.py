@@ -16,9 +16,9 @@ from liza.merging import gate_log
 from liza.merging import queue as queue_verbs
 from liza.merging.merge import merge
 from liza.merging.merge_lock import recover_if_dead
+from liza.model.configuration import Gate, QueueSettings
 from liza.model.errors import LizaError, Refused
 from liza.model.gates import GateOutcome, GateRun
-from liza.model.model import Gate, QueueSettings
 from liza.recovery.recover import recover_crew
 from liza.tasks.task import drop
 from tests.campaign import forks

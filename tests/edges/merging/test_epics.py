@@ -16,8 +16,9 @@ from liza.landing.sync import sync
 from liza.merging import epics as epic_verbs
 from liza.merging.merge import merge
 from liza.merging.merge_lock import recover_if_dead
+from liza.model.configuration import Gate
 from liza.model.errors import LizaError, Refused
-from liza.model.model import Epic, EpicMerge, EpicStep, Gate
+from liza.model.model import Epic, EpicMerge, EpicStep
 from liza.recovery.recover import recover_crew
 from liza.supervisor.down import purge
 from liza.system import processes

@@ -22,10 +22,10 @@ from liza.merging import merge_lock, merge_turn
 from liza.merging.proof_runner import prove_now
 from liza.merging.rules import merge_rules
 from liza.model.alarm_kinds import Alarm
+from liza.model.backoff import ClockWatch
 from liza.model.errors import BoardInconsistent, GitFailed
 from liza.model.model import State
 from liza.model.narration import Detail
-from liza.model.rests import ClockWatch
 from liza.programs.presets import preset_table
 from liza.project.init import InitOptions, init
 from liza.recovery import findings

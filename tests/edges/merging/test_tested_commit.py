@@ -11,7 +11,7 @@ from liza.config.rules.test_proof import ProofVerdict
 from liza.git import sparse_checkout
 from liza.git.rules.tree_changes import TreeChanges
 from liza.merging.merge import merge
-from liza.model.model import Gate, TestProof
+from liza.model.configuration import Gate, TestProof
 from liza.project import tree_snapshot
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges

@@ -23,9 +23,9 @@ from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.merging.queue import show_queue
 from liza.merging.rules import merge_queue, merge_rules
-from liza.model.doctor_finding import Finding
-from liza.model.errors import Missing, Refused
-from liza.model.model import Config, Gate, Status
+from liza.model.configuration import Config, Gate
+from liza.model.errors import Finding, Missing, Refused
+from liza.model.model import Status
 from liza.project import detect
 from liza.project.config_verb import set_setting
 from liza.project.init import InitOptions, init

@@ -13,8 +13,8 @@ from liza.alarms.current_alarms import find_alarms
 from liza.box import support
 from liza.crew.crew import find_crew
 from liza.model.alarm_kinds import AlarmKind
+from liza.model.configuration import Config, Confinement
 from liza.model.errors import Missing
-from liza.model.model import Config, Confinement
 from liza.project.config_verb import set_setting
 from liza.project.init import InitOptions, init
 from liza.recovery.doctor import doctor

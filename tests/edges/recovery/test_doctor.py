@@ -17,8 +17,7 @@ from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
 from liza.git.branch_moves import BranchMove
-from liza.model.doctor_finding import Finding
-from liza.model.errors import LizaError, Missing
+from liza.model.errors import Finding, LizaError, Missing
 from liza.model.model import Agent
 from liza.model.value_classes import asdict
 from liza.programs.session.run_directory import RunRecord

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from liza.briefs.note import note as send_note
 from liza.crew.crew import Crew
+from liza.model.backoff import ClockWatch
+from liza.model.configuration import Budget
 from liza.model.errors import BoardUnreadable, Refused
-from liza.model.model import Budget, Status
+from liza.model.model import Status
 from liza.model.paths import Paths
-from liza.model.rests import ClockWatch
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.printing import render_crew
 from liza.printing.columns import strip_controls

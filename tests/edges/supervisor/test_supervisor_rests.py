@@ -12,9 +12,9 @@ import pytest
 
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
+from liza.model.backoff import ClockWatch, FailureStreak
 from liza.model.errors import BoardUnreadable, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing, WriteFailed
 from liza.model.paths import Paths
-from liza.model.rests import ClockWatch, FailureStreak
 from liza.model.session_ends import SessionOutcome
 from liza.model.value_classes import replace
 from liza.programs.session import run_directory

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import Crew
+from liza.model.configuration import Config, Confinement
 from liza.model.history_events import HistoryEvent
-from liza.model.model import Config, Confinement, Event, Status
+from liza.model.model import Event, Status
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
 from liza.programs.presets.preset import Permissions, Preset

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from liza.crew.crew import Crew, find_crew
-from liza.model.owned_work import find_current_work
+from liza.model.derived import find_current_work
 from liza.programs.presets import preset_table
 from liza.supervisor.launch import Launcher
 from liza.tasks.claim import claim_review

@@ -11,9 +11,9 @@ from liza.api.api_server import ServerKeeper
 from liza.crew.crew import Crew
 from liza.guards.rules.guard_rules import GUARDS_FILE
 from liza.guards.session_guards import GuardsCache
+from liza.model.backoff import FIRST_DELAY
 from liza.model.errors import NotRegularFile
 from liza.model.paths import Paths
-from liza.model.rests import FIRST_DELAY
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.system.untrusted_files import MAX_RECORD_SIZE
 from liza.usage.run_account import account_of, config_dir_of, run_account_path

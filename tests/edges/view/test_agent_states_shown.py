@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from liza.crew.crew import Crew
 from liza.model.model import Status
 from liza.model.paths import Paths
-from liza.model.state_words import AgentWord
+from liza.model.statuses import AgentWord
 from liza.printing.render_crew import format_agents
 from liza.printing.render_task import format_agent
 from liza.programs.liveness import RunningSession

@@ -18,10 +18,9 @@ from liza.crew.crew import Crew
 from liza.merging.rules.repository_drift import AbsentCheckout, RepositoryDrift
 from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind, LoggedKind, alarm_class, waits_for_person
+from liza.model.configuration import Config, Delivery, TestProof
 from liza.model.model import (
     Agent,
-    Config,
-    Delivery,
     Discovery,
     Event,
     MergeInProgress,
@@ -30,7 +29,6 @@ from liza.model.model import (
     Status,
     SupervisorExit,
     Task,
-    TestProof,
 )
 from liza.tasks.rules import claims
 from liza.tasks.rules.picking import Evidence

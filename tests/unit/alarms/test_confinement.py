@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from liza.box.support import SYSTEM_PROGRAM, MachineFacts, Support, decide_confinement, explain_failure
+from liza.model.configuration import Confinement
 from liza.model.errors import Missing
-from liza.model.model import Confinement
-from liza.model.permissions import choose_permissions, read_permissions
+from liza.model.setting_limits import choose_permissions, read_permissions
 
 UBUNTU = "bwrap: setting up uid map: Permission denied"
 

@@ -15,9 +15,15 @@ from liza.config.rules import settings
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.model import invariants
 from liza.model.alarm_kinds import Alarm
-from liza.model.model import Config, NotifySettings
-from liza.model.quiet_hours import parse_quiet_hours
-from liza.model.target_names import CUT_COMMAND, board_problems, hide_credentials, target_label, target_problem
+from liza.model.configuration import Config, NotifySettings
+from liza.model.setting_limits import (
+    CUT_COMMAND,
+    board_problems,
+    hide_credentials,
+    parse_quiet_hours,
+    target_label,
+    target_problem,
+)
 from tests.unit.boards import board
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

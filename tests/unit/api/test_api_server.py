@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.api import openapi
-from liza.api.calls import Access, Connection, refuse_web_pages
+from liza.api import operations
+from liza.api.calls import STATUSES, Access, Connection, RequestProblem, invalid_body, problem_of, refuse_web_pages
 from liza.api.operations import OPERATIONS
-from liza.api.problems import STATUSES, RequestProblem, invalid_body, problem_of
 from liza.model import errors
+from liza.model.backoff import FIRST_DELAY, MAX_DELAY, restart_delay
 from liza.model.errors import LizaError
-from liza.model.rests import FIRST_DELAY, MAX_DELAY, restart_delay
 from liza.system.peers import PeerSession
 
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
@@ -61,7 +60,7 @@ def test_a_wrong_body_names_the_path_of_the_field(body: bytes, detail: str, fiel
 
 
 def test_the_document_has_each_operation_once_with_its_checks() -> None:
-    document = openapi.make_document(OPERATIONS)
+    document = operations.make_document(OPERATIONS)
     listed = [one["operationId"] for methods in document["paths"].values() for one in methods.values()]
     assert sorted(listed) == sorted(BY_NAME)
     assert all(path.startswith("/v1/") or path == "/openapi.json" for path in document["paths"])

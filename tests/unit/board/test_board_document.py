@@ -18,8 +18,9 @@ from liza.board.text import changes, document, parse, splitter
 from liza.board.text.splice import sorted_comments
 from liza.board.text.values import FREE_FORM_KEYS, TIME_KEYS, from_plain, to_plain
 from liza.board.write_intent import sha
+from liza.model.configuration import Config
 from liza.model.errors import BoardTooNew, BoardUnreadable
-from liza.model.model import Agent, Anomaly, Config, Discovery, Event, Handoff, Reservation, State, Status, Task
+from liza.model.model import Agent, Anomaly, Discovery, Event, Handoff, Reservation, State, Status, Task
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 replace = msgspec.structs.replace

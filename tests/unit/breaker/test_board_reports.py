@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.board.outside_edits import merge_edit
 from liza.breaker.rules import board_reports
-from liza.model.anomaly_kinds import ANOMALY_TYPES
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.model.model import Anomaly, Discovery, Resolution, State
+from liza.model.statuses import ANOMALY_TYPES
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog, planning
 from liza.tasks.rules.backlog import RequestContext, TaskFields

@@ -30,12 +30,12 @@ from liza.breaker.rules.breaker_trips import (
     signals_of_trips,
 )
 from liza.model import invariants
-from liza.model.anomaly_kinds import missing_details
+from liza.model.configuration import BreakerSettings
 from liza.model.errors import Refused, UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.merge_failures import describe_conflict
-from liza.model.model import Anomaly, BreakerSettings, Event, State, Task
-from liza.model.statuses import Pattern
+from liza.model.model import Anomaly, Event, State, Task
+from liza.model.statuses import Pattern, missing_details
 from liza.model.value_classes import replace
 from tests.unit.boards import NOW, board, later, task, with_config
 

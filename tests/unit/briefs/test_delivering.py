@@ -26,7 +26,7 @@ from liza.briefs.rules.message_rules import (
     next_step,
     sort_unacknowledged,
 )
-from liza.model.model import Delivery
+from liza.model.configuration import Delivery
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOW = Delivery()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.briefs import brief_writer
+from liza.model.configuration import Config
 from liza.model.model import (
     Agent,
     AlignmentNote,
@@ -19,7 +20,6 @@ from liza.model.model import (
     Answer,
     BreakerTrip,
     CircuitBreaker,
-    Config,
     Discovery,
     Event,
     FailedCheck,

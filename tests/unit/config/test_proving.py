@@ -18,7 +18,7 @@ from liza.config.rules.test_proof import (
     to_test_proof,
     unproved_reason,
 )
-from liza.model.model import Config, Gate, TestProof
+from liza.model.configuration import Config, Gate, TestProof
 
 SOURCES = ("src/invo/__init__.py", "src/invo/sums.py")
 SEEN = ProofObservation(exit_status=0, broken=SOURCES)

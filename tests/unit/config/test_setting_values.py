@@ -10,8 +10,8 @@ from liza.config.rules import setting_values
 from liza.config.rules.setting_meanings import MEANINGS, USUAL
 from liza.config.rules.setting_values import setting_names
 from liza.model import setting_limits
+from liza.model.configuration import BreakerSettings, Config, Delivery, QueueSettings
 from liza.model.errors import Refused, UsageError
-from liza.model.model import BreakerSettings, Config, Delivery, QueueSettings
 from tests.unit.boards import board, with_config
 
 

@@ -13,22 +13,22 @@ import msgspec
 import pytest
 
 import liza
-from liza.model import model
+from liza.model import configuration, model
 from tests.unit.sources import module_nodes
 
 PACKAGE = Path(liza.__file__).parent
 SETTINGS = frozenset(
     (
-        model.Config,
-        model.Budget,
-        model.Delivery,
-        model.LoopLimits,
-        model.BreakerSettings,
-        model.GuardSettings,
-        model.Gate,
-        model.QueueSettings,
-        model.SlotLimits,
-        model.NotifySettings,
+        configuration.Config,
+        configuration.Budget,
+        configuration.Delivery,
+        configuration.LoopLimits,
+        configuration.BreakerSettings,
+        configuration.GuardSettings,
+        configuration.Gate,
+        configuration.QueueSettings,
+        configuration.SlotLimits,
+        configuration.NotifySettings,
     )
 )
 """What a person writes: with `liza config set` and `liza edit`."""
@@ -54,8 +54,9 @@ READ_OTHERWISE = MappingProxyType(
 def fields() -> list[tuple[type[msgspec.Struct], str]]:
     structs = [
         value
-        for value in vars(model).values()
-        if inspect.isclass(value) and issubclass(value, msgspec.Struct) and value.__module__ == model.__name__
+        for module in (model, configuration)
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__
     ]
     return [(struct, name) for struct in structs for name in struct.__struct_fields__]
 
@@ -66,7 +67,7 @@ def uses() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     read, written = defaultdict(set), defaultdict(set)
     for path in PACKAGE.rglob("*.py"):
         module = path.relative_to(PACKAGE).as_posix()
-        if module == "model/model.py" or module.startswith("demo/"):
+        if module in ("model/model.py", "model/configuration.py") or module.startswith("demo/"):
             continue
         for node in module_nodes(path):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):

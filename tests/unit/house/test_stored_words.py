@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from liza.model.model import FrozenStruct
+from liza.model.value_classes import FrozenStruct
 from tests.unit.sources import pure_modules
 
 ROOT = Path(__file__).parents[3]

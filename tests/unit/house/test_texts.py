@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.model.anomaly_kinds import ANOMALY_TYPES
-from liza.model.model import Config, Status
+from liza.model.configuration import Config
+from liza.model.model import Status
 from liza.model.paths import Paths
+from liza.model.statuses import ANOMALY_TYPES
 from liza.model.transitions import OPEN_STATUSES, TRANSITIONS
 from liza.programs.presets import preset, preset_table
 from liza.programs.session import failure_patterns

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from liza.model.model import Config, State, Status, Task
+from liza.model.configuration import Config
+from liza.model.model import State, Status, Task
 from liza.model.type_errors import TypeProblem, describe_decode_error, find_problem
-from liza.text.suggestions import closest_match
+from liza.text.formats import closest_match
 from liza.usage.rules.telemetry_rules import Count
 
 TASK = {"id": "t1", "status": "DRAFT", "description": "d", "created": "2026-01-01T00:00:00Z"}

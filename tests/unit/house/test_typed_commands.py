@@ -16,8 +16,7 @@ import liza
 from liza.cli.app import load_command
 from liza.crew.result import Result, make_result
 from liza.model.alarm_kinds import Alarm
-from liza.model.doctor_finding import Finding
-from liza.model.errors import LizaError
+from liza.model.errors import Finding, LizaError
 from liza.tasks.next_steps import NextStep
 from tests.unit.sources import nodes_of, parse_module
 

@@ -17,7 +17,8 @@ from liza.landing.rules.backup_rules import (
     is_waiting,
 )
 from liza.landing.rules.push_rules import parse_ref_results
-from liza.model.model import Config, Event, Goal, State, Status, Task
+from liza.model.configuration import Config
+from liza.model.model import Event, Goal, State, Status, Task
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED = BackupFailure(

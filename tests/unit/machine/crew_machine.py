@@ -19,12 +19,12 @@ from liza.merging.rules.epic_rules import EpicJob
 from liza.merging.rules.merge_queue import Batch, HowTested
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import targets
+from liza.model.configuration import BreakerSettings
 from liza.model.derived import update_derived_fields
 from liza.model.errors import LizaError
 from liza.model.model import (
     FINAL_STATUSES,
     Anomaly,
-    BreakerSettings,
     Discovery,
     EpicStep,
     Handoff,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from liza.model import gates
-from liza.model.model import Config
+from liza.model.configuration import Config
 from liza.project.rules import project_kinds
 
 

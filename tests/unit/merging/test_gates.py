@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from liza.config.rules import settings
 from liza.model import gates
+from liza.model.configuration import Config, Gate, QueueSettings
 from liza.model.gates import FLAKY_RETRIES, GateOutcome, GateRun
-from liza.model.model import Config, Gate, QueueSettings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LINT = Gate(name="lint", command="ruff check", paths=("*.py", "pyproject.toml"))

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_rules import MergeFailureKind
+from liza.model.configuration import QueueSettings
 from liza.model.errors import Refused, UsageError
-from liza.model.model import MergeInProgress, MergeRetry, QueueSettings, State, Status
+from liza.model.model import MergeInProgress, MergeRetry, State, Status
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog
 from tests.unit.merging.test_merging import BY, NOW, TIP, approved, board

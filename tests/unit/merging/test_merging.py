@@ -17,7 +17,8 @@ from liza.merging.rules.merge_alarms import absent_checkout_alarms
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.merging.rules.repository_drift import AbsentCheckout
 from liza.model import invariants
-from liza.model.model import Agent, Config, Event, Goal, MergeInProgress, MergeRetry, State, Status, Task
+from liza.model.configuration import Config
+from liza.model.model import Agent, Event, Goal, MergeInProgress, MergeRetry, State, Status, Task
 from liza.model.statuses import Pattern
 from liza.model.transitions import Invocation
 from liza.supervisor.rules import decide

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from liza.config.rules import settings
+from liza.model.configuration import Budget, Config, QueueSettings
 from liza.model.derived import sprint_metrics, update_derived_fields
 from liza.model.errors import BoardInconsistent
 from liza.model.history_events import (
     HistoryEvent,
 )
-from liza.model.model import Agent, ArchiveSummary, Budget, Config, Event, QueueSettings, State, Status
+from liza.model.model import Agent, ArchiveSummary, Event, State, Status
 from liza.model.statuses import AgentStatus
 from liza.model.transitions import Invocation, apply_verb, find_illegal_changes, find_unexplained_step
 from liza.model.value_classes import replace

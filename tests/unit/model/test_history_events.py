@@ -8,7 +8,7 @@ from msgspec.structs import asdict as fields_of
 from msgspec.structs import replace
 
 from liza.board.text import changes, document
-from liza.model import history_events, timings
+from liza.model import derived, history_events
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Event, State, Task
 from liza.model.narration import find_news
@@ -55,7 +55,7 @@ def test_an_unknown_event_is_loaded_and_shown_and_means_nothing() -> None:
     assert loaded == strange
     assert find_news(state, loaded) == ()
     assert find_unexplained_step(loaded.tasks[0]) is None
-    assert timings.task_times(loaded.tasks[0], NOW) == timings.task_times(state.tasks[0], NOW)
+    assert derived.task_times(loaded.tasks[0], NOW) == derived.task_times(state.tasks[0], NOW)
     assert picking.authors(loaded.tasks[0]) == {"coder-1"}
     session = conversations.EarlierSession(run="coder-1.2", program="script", worktree="/w")
     chosen = [conversations.choose_conversation(changed.tasks[0], session, []) for changed in (loaded, state)]

@@ -6,22 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from liza.model import invariants
+from liza.model.configuration import BreakerSettings, Budget, Config, Gate, NotifySettings
 from liza.model.derived import update_derived_fields
 from liza.model.history_events import HistoryEvent
-from liza.model.model import (
-    Agent,
-    Anomaly,
-    ArchiveSummary,
-    BreakerSettings,
-    Budget,
-    Config,
-    Gate,
-    NotifySettings,
-    State,
-    Status,
-    TakenFeedback,
-    TrackedRequest,
-)
+from liza.model.model import Agent, Anomaly, ArchiveSummary, State, Status, TakenFeedback, TrackedRequest
 from liza.model.transitions import TRANSITIONS, Invocation, apply_verb, find_illegal_changes
 from liza.tasks.rules.planning import claim_planning
 from tests.unit.boards import NOW, agents, board, claimed, task, under_review

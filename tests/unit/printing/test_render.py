@@ -17,10 +17,11 @@ from liza.cli.app import command_names, list_headings
 from liza.cli.reference import build_reference as reference
 from liza.commands._declare import parse_details, parse_duration, split_names
 from liza.model.alarm_kinds import Alarm
+from liza.model.configuration import Config
 from liza.model.errors import UsageError
-from liza.model.model import AlignmentNote, Answer, ArchiveSummary, Config, Event, Goal, Handoff, State, Status, Task
+from liza.model.model import AlignmentNote, Answer, ArchiveSummary, Event, Goal, Handoff, State, Status, Task
 from liza.model.spending import Costs
-from liza.model.state_words import TaskWord
+from liza.model.statuses import TaskWord
 from liza.model.targets import CommitsAhead
 from liza.printing import printing, render_crew, render_patch, render_task
 from liza.printing.columns import (
@@ -37,7 +38,7 @@ from liza.printing.columns import (
 )
 from liza.printing.render_metrics import format_metrics, format_summary
 from liza.tasks.rules.unclaimable import MissingParts
-from liza.text.times import format_duration, format_time
+from liza.text.formats import format_duration, format_time
 from liza.view.rules.picture import agent_line, alarm_rows, build_picture
 from liza.view.rules.structs import AgentRow, CrewFacts
 from tests.unit.contrast import contrast, terminal_colour

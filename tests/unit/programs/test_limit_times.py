@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.model.backoff import MAX_LIMIT
 from liza.model.paths import Paths
-from liza.model.rests import MAX_LIMIT
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import FailurePattern
 from liza.programs.session import failure_patterns

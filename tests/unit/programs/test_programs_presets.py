@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 import liza
+from liza.model.configuration import Config
 from liza.model.errors import Missing, UsageError
-from liza.model.model import Config
 from liza.model.paths import Paths
 from liza.printing import render_crew
 from liza.programs.presets import acp_session, command_line, preset_files, preset_table
@@ -28,7 +28,7 @@ from liza.programs.session.failure_patterns import ModelSigns, find_failure
 from liza.project.programs import SessionWay, check_programs, describe_way, list_abilities
 from liza.supervisor import program_trial
 from liza.supervisor.start import parse_programs
-from liza.text import toml_text
+from liza.text import formats
 from tests.unit.grounds import ground
 
 NAMES = {
@@ -678,7 +678,7 @@ def test_what_show_prints_of_a_row_can_be_put_into_a_table_as_it_is(project: Pro
     for name, row in project.load().rows.items():
         fields = msgspec.to_builtins(row)
         said = "\n".join(
-            toml_text.format_table(f"programs.{name}", {key: fields[key] for key in fields if key != "name"})
+            formats.format_table(f"programs.{name}", {key: fields[key] for key in fields if key != "name"})
         )
         project.own(said)
         assert project.load().rows[name] == row

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from liza.model.agent_states import AgentFacts, AgentState, Session, SessionPhase, Work, derive_state
 from liza.model.derived import update_derived_fields
 from liza.model.model import Agent, Status
-from liza.model.state_words import (
+from liza.model.statuses import (
     AGENT_WORDS,
     STATE_WORDS,
     TASK_WORDS,
+    AgentStatus,
     AgentWord,
     TaskWord,
     agent_word,
     find_statuses,
     task_word,
 )
-from liza.model.statuses import AgentStatus
 from tests.unit.boards import board, claimed, task
 
 START, CLAIMED, CLOSED = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (10, 9, 11))

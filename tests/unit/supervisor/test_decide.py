@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.model import rests
-from liza.model.backoff import backoff
+from liza.model.backoff import MAX_BACKOFF, backoff
 from liza.model.model import BreakerTrip, CircuitBreaker, Discovery, Event, MergeInProgress, State, Status, Task
 from liza.model.session_ends import SessionOutcome, StopReason
 from liza.supervisor.rules import actions, decide
@@ -187,7 +186,7 @@ def test_a_rest_after_a_failed_review_delays_no_other_review() -> None:
 def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:
     state, _ = claimed(board(task()))
     assert at(state, rest_seconds=4.0) == actions.Wait("resting before the next session", 4.0)
-    assert [backoff(count, 5.0, rests.MAX_BACKOFF) for count in (1, 2, 3, 9, 9999)] == [5.0, 10.0, 20.0, 300.0, 300.0]
+    assert [backoff(count, 5.0, MAX_BACKOFF) for count in (1, 2, 3, 9, 9999)] == [5.0, 10.0, 20.0, 300.0, 300.0]
 
 
 def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from liza.model.model import Config
-from liza.model.rests import CRASH_WINDOW, ClockWatch, CrashRecord, FailureStreak, MergeTries, TaskRest
+from liza.model.backoff import CRASH_WINDOW, ClockWatch, CrashRecord, FailureStreak, MergeTries, TaskRest
+from liza.model.configuration import Config
 from liza.model.session_ends import SessionOutcome
 from tests.unit.boards import NOW
 

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.merging.rules import merge_rules
+from liza.model.derived import changed_tasks, find_current_work
 from liza.model.model import Event, Reservation, Status, Task
-from liza.model.owned_work import find_current_work
-from liza.model.task_groups import changed_tasks
 from liza.tasks.rules import picking
 from liza.text.redaction import redact_changes
 from tests.unit.boards import BASE, HEAD, NOW, board, later, task

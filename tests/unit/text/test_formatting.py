@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.text.counts import count_noun, format_bytes
-from liza.text.suggestions import closest_match, did_you_mean
-from liza.text.times import format_duration, format_time
-from liza.text.toml_text import format_key, format_table, format_value
+from liza.text.formats import (
+    closest_match,
+    count_noun,
+    did_you_mean,
+    format_bytes,
+    format_duration,
+    format_key,
+    format_table,
+    format_time,
+    format_value,
+)
 
 
 @pytest.mark.parametrize(

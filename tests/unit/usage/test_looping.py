@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.model.model import LoopLimits
+from liza.model.configuration import LoopLimits
 from liza.usage.rules import loop_detection
 from liza.usage.rules.loop_detection import Progress, Stuck, ToolCall, check_progress
 

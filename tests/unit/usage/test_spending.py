@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.model.model import Budget, ProcessIdentity
+from liza.model.configuration import Budget
+from liza.model.model import ProcessIdentity
 from liza.model.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason
 from liza.model.spending import LedgerEntry, TokenUsage, over_budget_reason, seconds_left, sum_usage
 from liza.model.value_classes import replace

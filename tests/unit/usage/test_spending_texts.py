@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from liza.model import spending
-from liza.model.model import Budget
+from liza.model.configuration import Budget
 from liza.model.spending import LedgerEntry, TokenUsage
-from liza.text.counts import format_bytes
+from liza.text.formats import format_bytes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
