@@ -73,7 +73,10 @@ RunId = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z-]{0,40}-\d{1,9}\.\d{1,9
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base class of the requests. An unknown field is refused by its name."""
+    """Base class of the requests of the worker API. An unknown field is refused by its name.
+
+    Fields may be added in later versions; none is renamed or removed in ``/v1``.
+    """
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
