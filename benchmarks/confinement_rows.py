@@ -21,12 +21,11 @@ from benchmarks.timing import interleave, milliseconds
 from benchmarks.worktree_rows import create_repository, git
 from liza.box import slot_directories, support, surroundings
 from liza.box.run_mounts import build_slot_box
-from liza.git import slot_damage
 from liza.git.boxed_git import make_reader
 from liza.git.run_git import make_run_git
 from liza.git.run_import import RunStore, import_branch
 from liza.git.runner import Git
-from liza.git.worktrees import Worktrees
+from liza.git.worktrees import Worktrees, measure_bytes
 from liza.model.configuration import Config, Confinement
 from liza.model.paths import Paths
 from liza.project import commands
@@ -148,8 +147,8 @@ def _measure_starts(options: Options, site: Site, files: int) -> Iterator[Row]:
         "confinement", f"{AT_ONCE} starts at once", "ms", summarize(taken["own"]), {WITHOUT: summarize(taken[WITHOUT])},
         400.0,
     )  # fmt: skip
-    added = slot_damage.measure_bytes(site.own.directory) / 1000
-    whole = slot_damage.measure_bytes(site.root / ".git") / 1000
+    added = measure_bytes(site.own.directory) / 1000
+    whole = measure_bytes(site.root / ".git") / 1000
     yield Row(
         "confinement", "disk of a run without work", "kB", summarize([added]), {"the repository": summarize([whole])},
         is_count=True,

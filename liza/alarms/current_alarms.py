@@ -16,7 +16,7 @@ from liza.board import archive_files, revision_journal, signals
 from liza.config import confirmed_settings
 from liza.crew import deleted_parts, recorder
 from liza.crew.crew import Crew
-from liza.git import ref_names, slot_records, slots_directory
+from liza.git import git_refs, slot_records, slots_directory
 from liza.guards import guard_files, session_guards
 from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_TOML
 from liza.landing import branch_backup, sync_failures
@@ -146,8 +146,8 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         except SharedPathBlocked as error:
             yield Alarm(AlarmKind.PLACE_BROKEN, "worktrees", f"{error.message}: no task can be merged", error.hint)
     with suppress(LizaError, OSError):
-        if ref_names.has_branch_named_task(slots_directory.find_common_dir(crew.paths.root)):
-            conflict = ref_names.ref_conflict_error("task", branch_of("<id>"), ref_names.list_branches(crew.git))
+        if git_refs.has_branch_named_task(slots_directory.find_common_dir(crew.paths.root)):
+            conflict = git_refs.ref_conflict_error("task", branch_of("<id>"), git_refs.list_branches(crew.git))
             yield Alarm(
                 AlarmKind.BRANCH_IN_THE_WAY, "task", f"{conflict.message}: no new task can be claimed", conflict.hint
             )

@@ -32,11 +32,10 @@ from liza.model.value_classes import AwareDatetime, FrozenStruct
 from liza.model.value_classes import asdict as fields_of
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import read_struct
-from liza.system import atomic, crash_points, lock_holders, processes, untrusted_files
+from liza.system import atomic, crash_points, locks, processes, untrusted_files
 from liza.system.files import convert_os_errors
-from liza.system.liza_path import liza_argv
-from liza.system.lock_holders import describe_holder
-from liza.system.locks import Lock, is_flock_held, wait_for_release
+from liza.system.installation import liza_argv
+from liza.system.locks import Lock, describe_holder, is_flock_held, wait_for_release
 from liza.text.redaction import redact
 
 PACKAGES: Final = ("starlette", "uvicorn", "httptools")
@@ -104,7 +103,7 @@ def describe(crew: Crew) -> dict[str, Any]:
         "running": running,
         "expected": running or (was_started and has_supervisor(crew)),
         "since": _read_start(crew.paths) if running else None,
-        "pid": lock_holders.find_holder(crew.paths.server_lock) if running else None,
+        "pid": locks.find_holder(crew.paths.server_lock) if running else None,
         "socket": str(crew.paths.api_socket),
         "port": read_port(crew.paths.api_port) if running else None,
         "error": error,
@@ -303,7 +302,7 @@ def stop(paths: Paths) -> bool:
     """
     if not is_serving(paths):
         return False
-    pid = lock_holders.find_holder(paths.server_lock)
+    pid = locks.find_holder(paths.server_lock)
     server = None if pid is None else processes.identify_process(pid)
     for number, limit in ((signal.SIGTERM, STOP_TIMEOUT), (signal.SIGKILL, KILL_TIMEOUT)):
         if pid is not None and is_serving(paths):

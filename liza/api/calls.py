@@ -24,7 +24,7 @@ from liza.guards.session_guards import GuardsCache
 from liza.model.errors import LizaError, Refused
 from liza.model.value_classes import Mutable, Value, decodable, field
 from liza.programs.session.run_directory import RunDir
-from liza.system.liza_path import qualify_command
+from liza.system.installation import qualify_command
 from liza.system.peers import Peer, PeerSession
 from liza.usage.telemetry_log import TelemetryLog
 

@@ -28,7 +28,7 @@ from liza.programs.rules.lifecycle_rules import (
     parse_state,
 )
 from liza.programs.session.run_directory import RunDir, Turn, TurnSource
-from liza.system import lock_holders, wake_up
+from liza.system import file_growth, locks
 from liza.system.locks import lock_path
 
 READY_BY_REPORT = "{source} {event}"
@@ -131,7 +131,7 @@ def _lock_turn(run_dir: RunDir) -> Iterator[None]:
 
 def _describe_holder(path: Path, error: LockTimeout) -> LockTimeout:
     """Return the error with the process that holds the lock, and with the command that lets it go on."""
-    pid = next(iter(lock_holders.find_holders(path)), None)
+    pid = next(iter(locks.find_holders(path)), None)
     step = f"kill -CONT {pid}"  # of use if it is stopped
     return error if pid is None else LockTimeout(f"{error.message}, {pid}: {step}", step)
 
@@ -146,7 +146,7 @@ def _record(run_dir: RunDir, turn: Turn, now: datetime, event: str | None, by: T
 def _wake_supervisor(run_dir: RunDir) -> None:
     """Wake the supervisor, which also finds the record at its next look."""
     with suppress(OSError):
-        wake_up.wake_watchers(run_dir.paths, run_dir.agent)
+        file_growth.wake_watchers(run_dir.paths, run_dir.agent)
 
 
 def _reported_state(turn: Turn | None) -> ReportedState | None:

@@ -29,7 +29,7 @@ from liza.crew.recorder import record_if_unsupervised
 from liza.model.errors import LizaError, LockTimeout, Refused, TokenRefused
 from liza.model.model import State
 from liza.model.paths import Paths, run_id
-from liza.system import wake_up
+from liza.system import file_growth
 from liza.system.locks import Lock
 
 LOCK_TIMEOUT: Final = 2.0
@@ -135,7 +135,7 @@ class _Process:
     def _watch(self, call_in_loop: Callable[..., None]) -> None:
         """Wake the streams when another process wakes the watchers of an agent, and keep the port files current."""
         changes: queue.Queue[Any] = queue.Queue()
-        wakes = wake_up.wake_directory(self._crew.paths)
+        wakes = file_growth.wake_directory(self._crew.paths)
         with events.watch(self._crew.paths, (wakes,)) as watch:
             watch.subscribe(changes)
             # A stream may have looked before the watch was active.

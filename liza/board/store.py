@@ -27,7 +27,7 @@ from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoC
 from liza.model.model import Clock, State, Violation
 from liza.model.paths import Paths
 from liza.model.value_classes import Mutable, Value
-from liza.system import boxed_calls, files
+from liza.system import ancestors, files
 from liza.system.locks import Lock
 from liza.text.formats import format_time
 
@@ -348,7 +348,7 @@ class Board:
         if not self._board_paths.liza.is_dir() or not (
             self._board_paths.state.exists() or self._board_paths.intent.exists()
         ):
-            if boxed_calls.is_without_board():
+            if ancestors.is_without_board():
                 raise NoCrew("the box of `liza confine` shows no board: type this outside of it", "liza confine --help")
             raise NoCrew(f"{self._board_paths.state} is gone", document.RESTORE_COMMAND)
 

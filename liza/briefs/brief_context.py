@@ -13,7 +13,7 @@ from liza.breaker.rules.breaker_trips import open_trips
 from liza.briefs import inbox
 from liza.briefs.rules.message_rules import Message, list_quotable
 from liza.crew.crew import Crew
-from liza.git import slot_setup, sparse_checkout, survey
+from liza.git import local_files, slot_setup, survey
 from liza.git.worktrees import Worktrees
 from liza.model.derived import CurrentWork
 from liza.model.errors import LizaError
@@ -24,7 +24,7 @@ from liza.model.session_ends import SessionOutcome
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import planning
 from liza.tasks.rules.conversations import earlier_runs
@@ -269,7 +269,7 @@ def _unfinished(crew: Crew, state: State, work: CurrentWork, worktree: Path, is_
 def _sparse(worktrees: Worktrees, worktree: Path) -> tuple[str, ...]:
     if not worktrees.exists(worktree.name):
         return ()
-    return sparse_checkout.list_included(worktrees.slot_git(worktree.name))
+    return local_files.list_included(worktrees.slot_git(worktree.name))
 
 
 def _is_confined(directory: RunDir) -> bool:

@@ -30,7 +30,7 @@ from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
 from liza.system import atomic, crash_points, untrusted_files
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 from liza.system.locks import Lock
 from liza.text.quoting import BLOCK_BEGIN, BLOCK_END, quote_line, quote_lines
 

@@ -36,7 +36,7 @@ from liza.model.errors import LizaError, NotRegularFile, QueueFull, UsageError
 from liza.model.paths import Paths
 from liza.model.value_classes import Value, replace
 from liza.programs.session import run_directory
-from liza.system import atomic, crash_points, wake_up
+from liza.system import atomic, crash_points, file_growth
 from liza.system.locks import lock_path
 from liza.text.quoting import MESSAGE_PREFIX, quote_line, quote_lines
 
@@ -83,7 +83,7 @@ def queue_message(
             crash_points.point("inbox", "queued")
             # If this fails, the message is delivered at the next check, and must not be queued twice.
             with suppress(OSError):
-                wake_up.wake_watchers(paths, agent)
+                file_growth.wake_watchers(paths, agent)
             return message
     raise AssertionError("numbers do not end")
 

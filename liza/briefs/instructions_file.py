@@ -25,7 +25,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import BriefLocation, RunDir
 from liza.system import atomic
 from liza.system.clock import SystemClock
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 from liza.text.brief_marks import strip_blocks
 from liza.text.quoting import render_block
 

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from liza import __version__, commands
 from liza.commands._declare import TYPER_SETTINGS, Heading, Process
 from liza.model.errors import Refused, UsageError
-from liza.system.boxed_calls import is_called_from_box
+from liza.system.ancestors import is_called_from_box
 from liza.text.formats import closest_match
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]

@@ -15,8 +15,8 @@ from pathlib import Path
 from liza.model.errors import UsageError
 from liza.model.paths import Paths
 from liza.system import atomic
-from liza.system.foreground_command import run_command
 from liza.system.locks import Lock
+from liza.system.program_path import run_command
 
 _LIZA = (sys.executable, "-P", "-c", "import sys; from liza.client import main; sys.exit(main())")
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import typer
 
 from liza.model.errors import Missing, UsageError
-from liza.system.boxed_calls import is_called_from_box
+from liza.system.ancestors import is_called_from_box
 from liza.system.files import MAX_BOARD_SIZE
 
 TYPER_SETTINGS: Final[dict[str, Any]] = {

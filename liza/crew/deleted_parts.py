@@ -25,7 +25,7 @@ from liza.model.session_ends import StopReason
 from liza.model.value_classes import replace
 from liza.programs import liveness
 from liza.programs.session import run_directory, session_process
-from liza.system import processes, wake_up
+from liza.system import file_growth, processes
 from liza.system.locks import Lock, lock_path
 
 AGAIN = "liza restore --last-good --stop"
@@ -202,7 +202,7 @@ def _wait_for_supervisors(paths: Paths) -> list[str]:
             lock.release()
             continue
         with suppress(OSError):
-            wake_up.wake_watchers(paths, "moved")
+            file_growth.wake_watchers(paths, "moved")
         try:
             lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
             lock.release()

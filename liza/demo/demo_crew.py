@@ -20,7 +20,7 @@ from liza.crew.crew import Crew
 from liza.model.paths import role_of
 from liza.model.value_classes import Value
 from liza.supervisor.down import down
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 
 FIRST_TERM_WAIT, SECOND_TERM_WAIT = 15.0, 5.0  # seconds after the first and the second SIGTERM
 _AGENT_MODULES = {"planner": "planner", "coder": "coder", "code-reviewer": "reviewer"}

@@ -18,7 +18,7 @@ from liza.demo import checks, demo_crew, shop_project
 from liza.model.errors import Missing, Refused
 from liza.printing import columns, printing
 from liza.system import installation
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 
 TIME_LIMIT = 120.0
 """Seconds after which the demo fails."""

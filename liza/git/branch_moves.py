@@ -19,7 +19,7 @@ from pathlib import Path
 
 from liza.git import checkout_files, leftovers
 from liza.git.git_config import git_dirs
-from liza.git.rules.blocking_files import BlockingFile
+from liza.git.rules.git_operations import BlockingFile
 from liza.git.runner import COMMIT, Git, find_remedy, summarize_error
 from liza.model.errors import GitFailed, Refused
 from liza.model.value_classes import Value, asdict

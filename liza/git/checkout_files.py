@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from liza.git import worktree_records
+from liza.git import git_config
 from liza.git.git_config import git_dirs
-from liza.git.rules.blocking_files import BlockingFile, BlockingKind
+from liza.git.rules.git_operations import BlockingFile, BlockingKind
 from liza.git.runner import COMMIT, Git
 from liza.git.survey import copy_index
 from liza.model.errors import NotRegularFile
@@ -380,7 +380,7 @@ def is_lagging(git: Git, record: AbsentCheckoutRecord, tip: str) -> bool:
 
 def _linked_worktrees(git: Git) -> dict[Path, Path]:
     """Return the linked worktrees. git itself skips a record that it may not read: one stops no merge."""
-    return worktree_records.list_worktrees(git_dirs(git)[1], skip_unreadable=True)
+    return git_config.list_worktrees(git_dirs(git)[1], skip_unreadable=True)
 
 
 def _read_head(git_dir: Path) -> str:

@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from liza.git import branch_moves, checkout_files, leftovers, merge_refs, ref_names
+from liza.git import branch_moves, checkout_files, git_refs, leftovers
 from liza.git.branch_moves import AdvanceResult, BranchMove, MoveOutcome
 from liza.git.checkout_files import AbsentCheckoutRecord
-from liza.git.git_config import git_dirs
-from liza.git.rules.blocking_files import put_away_command, show_command
+from liza.git.git_config import git_dirs, list_worktrees, read_gitfile
+from liza.git.rules.git_operations import put_away_command, show_command
 from liza.git.runner import Git, find_remedy, summarize_error
 from liza.git.survey import describe_operation, find_operation
-from liza.git.worktree_records import list_worktrees, read_gitfile
 from liza.model.errors import GitFailed, MergeConflict, Missing, NotRegularFile, Refused
 from liza.model.model import MergeInProgress
 from liza.model.value_classes import Value
@@ -87,7 +86,7 @@ def delete_candidate(git: Git, task: str, *, closed: bool = False) -> None:
 
     If the task is ``closed``, delete the ref of its reviewed commit, too. Raises GitFailed.
     """
-    refs = [candidate_ref(task), merge_refs.tested_ref(task), *([merge_refs.review_ref(task)] if closed else [])]
+    refs = [candidate_ref(task), git_refs.tested_ref(task), *([git_refs.review_ref(task)] if closed else [])]
     git.out("update-ref", "--stdin", stdin="".join(f"delete {ref}\n" for ref in refs))
 
 
@@ -162,9 +161,9 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
     AdvanceResult names.
     """
     ref = f"refs/heads/{branch}"
-    tip = ref_names.read_refs(git, ref)[0]
+    tip = git_refs.read_refs(git, ref)[0]
     if tip.target is not None:
-        raise Missing(ref_names.describe_symbolic(ref, tip.target), ref_names.delete_command(ref))
+        raise Missing(git_refs.describe_symbolic(ref, tip.target), git_refs.delete_command(ref))
     if tip.commit == candidate:
         return sync_checkout(git, branch, candidate, expected)
     checkout_files.record_absent(git, branch, expected)
@@ -190,9 +189,9 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
 def require_movable(git: Git, branch: str) -> None:
     """Raise Missing if ``branch`` cannot be moved: it is gone or symbolic, or has two checkouts. Raises GitFailed."""
     ref = f"refs/heads/{branch}"
-    tip = ref_names.read_refs(git, ref)[0]
+    tip = git_refs.read_refs(git, ref)[0]
     if tip.target is not None:
-        raise Missing(ref_names.describe_symbolic(ref, tip.target), ref_names.delete_command(ref))
+        raise Missing(git_refs.describe_symbolic(ref, tip.target), git_refs.delete_command(ref))
     if tip.commit is None:
         raise Missing(f"the branch {branch} is gone", "liza doctor")
     _find_only_checkout(git, branch)
@@ -301,7 +300,7 @@ def recover_merges(git: Git, branches: Sequence[str]) -> dict[str, str]:
     while another git holds an index lock, GitFailed.
     """
     candidates = list_candidates(git)
-    refs = [ref(task) for task in candidates for ref in (candidate_ref, merge_refs.tested_ref)]
+    refs = [ref(task) for task in candidates for ref in (candidate_ref, git_refs.tested_ref)]
     heads = [f"refs/heads/{branch}" for branch in branches]
     last_tips = [last_tip_ref(branch) for branch in branches[1:]]
     leftovers.remove_stale_locks(git, (*heads, LAST_INTEGRATION_REF, *last_tips, *refs))
@@ -330,7 +329,7 @@ def _sync_published(git: Git, branch: str, candidates: Mapping[str, str]) -> Non
 
 def list_candidates(git: Git) -> dict[str, str]:
     """Return the candidates that have a ref, by task. Raises GitFailed."""
-    return merge_refs.refs_below(git, candidate_ref(""))
+    return git_refs.refs_below(git, candidate_ref(""))
 
 
 def find_checkout(git: Git, branch: str) -> Path | None:

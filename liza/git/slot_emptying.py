@@ -12,21 +12,11 @@ from typing import TypeVar
 from liza.box import support
 from liza.box.run_mounts import Surroundings
 from liza.box.surroundings import read_surroundings
-from liza.git import (
-    hiding,
-    reset,
-    run_git,
-    run_import,
-    slot_records,
-    slot_setup,
-    slots_directory,
-    stuck_slots,
-    submodules,
-    survey,
-)
+from liza.git import hiding, leftovers, reset, run_git, run_import, slot_records, slot_setup, slots_directory, survey
 from liza.git.boxed_git import SlotBox, list_boxed_filters, make_reader, shown_directories
 from liza.git.git_config import git_dirs
 from liza.git.merges import find_branches
+from liza.git.reset import salvage_before_reset
 from liza.git.run_git import ImportRefused
 from liza.git.run_import import RunStore
 from liza.git.runner import Git
@@ -38,7 +28,6 @@ from liza.git.salvage import (
     salvage_refs,
 )
 from liza.git.slot_records import LastUse, SlotOwner
-from liza.git.submodules import salvage_before_reset
 from liza.git.survey import WorkTreeState
 from liza.model.errors import GitFailed, LockTimeout, Missing, SharedPathBlocked
 from liza.model.paths import Paths, branch_of
@@ -256,7 +245,7 @@ class SlotAccess(Value, dict=True):
             raise error
         git_dir, path = self._git_dir(slot), self.paths.slot(slot)
         if path.exists() and not path.is_symlink() and not path.is_dir():
-            stuck_slots.clear_slot_path(path)
+            leftovers.clear_slot_path(path)
         if git_dir is None or slot_records.is_half_made(git_dir) or not path.is_dir():
             self.add(slot, commit)
 
@@ -300,7 +289,7 @@ class SlotEmptying(SlotAccess):
         try:
             saved = salvage_if_needed(git, task, run, kept_in, target)
         except GitFailed:
-            stuck_slots.remove_pipes(self.paths.slot(slot))
+            leftovers.remove_pipes(self.paths.slot(slot))
             saved = salvage_if_needed(self.slot_git(slot), task, run, kept_in)
         salvage_refs(git, task, run, target)
         return saved
@@ -376,18 +365,18 @@ class SlotEmptying(SlotAccess):
         Call this before the slot is emptied: afterwards git may not list a submodule that the agent added.
         """
         git = self.open_git(slot)
-        if not submodules.may_exist(git):
+        if not reset.may_have_submodules(git):
             return ()
         name = (slot, "unknown") if owner is None else (owner.task, owner.run)
         salvage_before_reset(git, *name, self._salvage_target(slot))
-        return submodules.list_fetched(git)
+        return reset.list_fetched(git)
 
     def _reset_submodules(self, slot: str, saved: tuple[str, ...]) -> None:
         """Reset the submodules to the commit that was checked out. Remove those of ``saved`` that it does not have."""
         git = self.slot_git(slot).with_timeout(600)
         if saved:
             git.out("--literal-pathspecs", "clean", "-ffd", "--quiet", "--", *saved)
-        if submodules.may_exist(git):
+        if reset.may_have_submodules(git):
             slot_setup.empty_submodules(git, remove_foreign=False)
 
     def _checkout(self, slot: str, owner: SlotOwner, *where: str) -> None:
@@ -410,7 +399,7 @@ class SlotEmptying(SlotAccess):
         except (GitFailed, OSError):
             if not path.is_dir() or path.is_symlink():
                 raise
-            if not stuck_slots.loosen_permissions(path) and not stuck_slots.is_stuck(path):
+            if not leftovers.loosen_permissions(path) and not leftovers.is_stuck(path):
                 raise
-        with stuck_slots.explain_stuck(path):
+        with leftovers.explain_stuck(path):
             return work()

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from liza.git.git_config import list_worktrees, read_gitfile, recorded_path, records_directory
 from liza.git.runner import Git
-from liza.git.worktree_records import list_worktrees, read_gitfile, recorded_path, records_directory
 from liza.model.errors import GitFailed, NotRegularFile, SharedPathBlocked
 from liza.model.paths import TASK_LINKS, Paths
 from liza.model.value_classes import Value

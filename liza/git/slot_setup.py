@@ -18,7 +18,7 @@ import msgspec
 
 from liza.box import support
 from liza.config.rules import test_proof
-from liza.git import hiding, submodules
+from liza.git import hiding, reset
 from liza.git.git_config import git_dirs
 from liza.git.rules import slot_states, tree_changes
 from liza.git.runner import Git
@@ -195,8 +195,8 @@ def _is_covered(name: str, results: set[str]) -> bool:
 def _repositories(git: Git) -> Iterator[tuple[str, Git]]:
     """Yield the slot itself and its fetched submodules, each with the prefix of its names."""
     yield "", git
-    if submodules.may_exist(git):
-        for name, inner in submodules.open_all(git):
+    if reset.may_have_submodules(git):
+        for name, inner in reset.open_submodules(git):
             yield f"{name}/", inner
 
 
@@ -241,7 +241,7 @@ def remove_untracked(git: Git, keep: Sequence[str]) -> None:
     The set-up becomes due. Raises GitFailed, OSError.
     """
     options = _clean_options(keep)
-    submodules.empty(git, options)
+    reset.empty_submodules(git, options)
     git.with_timeout(_CLEAN_LIMIT).out("clean", *options)
     clear_setup_mark(git)
 
@@ -253,9 +253,9 @@ def _clean_options(keep: Sequence[str]) -> tuple[str, ...]:
 def empty_submodules(git: Git, *, remove_foreign: bool = True) -> None:
     """Reset the submodules of a slot to the commit. The set-up becomes due if one must be fetched again.
 
-    ``remove_foreign``: as ``submodules.empty``. Raises GitFailed, OSError.
+    ``remove_foreign``: as ``reset.empty_submodules``. Raises GitFailed, OSError.
     """
-    if not submodules.empty(git, remove_foreign=remove_foreign):
+    if not reset.empty_submodules(git, remove_foreign=remove_foreign):
         clear_setup_mark(git)
 
 

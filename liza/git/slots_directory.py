@@ -17,10 +17,9 @@ from itertools import pairwise
 from pathlib import Path, PurePath
 
 from liza.git import slot_records
-from liza.git.git_config import git_dirs
+from liza.git.git_config import git_dirs, list_worktrees, read_gitfile, records_directory
 from liza.git.runner import Git
 from liza.git.survey import find_main_checkout
-from liza.git.worktree_records import list_worktrees, read_gitfile, records_directory
 from liza.model.errors import GitFailed, NotRegularFile, Refused
 from liza.model.paths import BOXES, Paths
 from liza.model.value_classes import Value, replace

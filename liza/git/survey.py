@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from liza.git.git_config import git_dirs
-from liza.git.ref_names import current_branch
+from liza.git.git_refs import current_branch
 from liza.git.rules.git_operations import GitOperation
 from liza.git.runner import FALLBACK_IDENTITY, Git
 from liza.model.errors import GitFailed, Missing, NotRegularFile, Refused

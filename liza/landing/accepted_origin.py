@@ -10,14 +10,14 @@ import msgspec
 
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
-from liza.git.rules.remote_urls import find_forge_repository
 from liza.landing import remote_branches
 from liza.landing.remote_branches import Remote
 from liza.landing.rules import push_address
 from liza.landing.rules.push_address import LAND_COMMAND, PUSH_COMMAND, PushAddress
+from liza.landing.rules.remote_urls import find_forge_repository
 from liza.model.errors import LizaError, UsageError
 from liza.model.value_classes import Value, replace
-from liza.system import wake_up
+from liza.system import file_growth
 
 
 class Remotes(Value):
@@ -83,7 +83,7 @@ def accept_origin(crew: Crew, url: str, base: str | None = None) -> None:
     _record(crew, address)
     # A person has changed what failed: it is tried again at once.
     crew.paths.push_failure.unlink(missing_ok=True)
-    wake_up.wake_watchers(crew.paths, "origin")
+    file_growth.wake_watchers(crew.paths, "origin")
 
 
 def record_first_origin(crew: Crew, base: str | None) -> tuple[str, str] | None:

@@ -19,7 +19,7 @@ import msgspec
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import merge_refs, ref_names
+from liza.git import git_refs
 from liza.git.runner import Git
 from liza.landing import accepted_origin
 from liza.landing.remote_branches import REMOTE, BranchPush, Remote
@@ -32,7 +32,7 @@ from liza.model.paths import Paths, branch_of
 from liza.model.value_classes import Value
 from liza.programs.session.run_directory import read_struct
 from liza.system import atomic, crash_points
-from liza.system.liza_path import liza_argv
+from liza.system.installation import liza_argv
 from liza.system.locks import Lock, is_flock_held
 from liza.tasks.rules import claims
 from liza.text.formats import count_noun
@@ -151,7 +151,7 @@ def _push(git: Git, remote: Remote, tasks: Sequence[str]) -> BackupOutcome:
                 saved[task] = tip
             case PushStep.REFUSE:
                 failed[task] = _not_overwritten(remote, task, str(remote_tip))
-            case PushStep.PUSH if (other := ref_names.find_excluding(branch_of(task), remote_tips)) is not None:
+            case PushStep.PUSH if (other := git_refs.find_excluding(branch_of(task), remote_tips)) is not None:
                 failed[task] = _excluded(remote, branch_of(task), other, remote_tips)
             case PushStep.PUSH:
                 pushes[task] = BranchPush(branch_of(task), tip, remote_tip)
@@ -165,7 +165,7 @@ def _push(git: Git, remote: Remote, tasks: Sequence[str]) -> BackupOutcome:
 
 def _decide(git: Git, tips: TaskTips, task: str, remote_tip: str | None) -> PushStep:
     tip = tips.local[task]
-    is_contained = remote_tip is not None and merge_refs.is_contained(git, remote_tip, tip)
+    is_contained = remote_tip is not None and git_refs.is_contained(git, remote_tip, tip)
     return decide_push(PushFacts(tip, remote_tip, tips.own_tip(task, remote_tip), is_contained))
 
 
@@ -177,7 +177,7 @@ def _not_overwritten(remote: Remote, task: str, remote_tip: str) -> Refused:
 
 def _excluded(remote: Remote, branch: str, other: str, remote_tips: Mapping[str, str]) -> Refused:
     message = f"the branch {other} of {remote.name} is in the way: git cannot have {branch} beside it"
-    renamed = ref_names.find_free_name(f"{other}-old", remote_tips)
+    renamed = git_refs.find_free_name(f"{other}-old", remote_tips)
     fetch = shlex.join(["git", "fetch", remote.name, f"refs/heads/{other}"])
     push = shlex.join(["git", "push", remote.name, f"FETCH_HEAD:refs/heads/{renamed}"])
     return Refused(message, f"{fetch} && {push} && {shlex.join(['git', 'push', remote.name, f':refs/heads/{other}'])}")

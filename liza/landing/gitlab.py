@@ -12,7 +12,6 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from liza.git.rules.remote_urls import Forge, RemoteRepository
 from liza.landing.forge import (
     PullRequest,
     clean_address,
@@ -23,6 +22,7 @@ from liza.landing.forge import (
     run_forge_end,
 )
 from liza.landing.rules.feedback_text import MAX_OUTPUT
+from liza.landing.rules.remote_urls import Forge, RemoteRepository
 from liza.landing.rules.request_feedback import CheckResult, RequestComment, RequestFeedback
 from liza.model.errors import ForgeSlow, LoginMissing, Missing
 from liza.model.value_classes import Value

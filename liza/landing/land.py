@@ -9,9 +9,9 @@ from typing import Any
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import integration_tip, merges, ref_names
+from liza.git import git_refs, integration_tip, merges
 from liza.git.branch_moves import MoveOutcome
-from liza.git.landed_work import find_landed
+from liza.git.integration_tip import find_landed
 from liza.merging import candidate, drift, merge_outcomes
 from liza.merging.merge_lock import hold_merge_lock, recover_dead_merger
 from liza.model import gates, targets
@@ -90,7 +90,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
     word = gates.describe_tested(tested, result.remarks)
     message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {word}"
     details = {**_details(landing, tasks, tested=tested), "remarks": result.remarks}
-    step = f"git log {ref_names.type_revision(crew.git, landing.branch)}"
+    step = f"git log {git_refs.type_revision(crew.git, landing.branch)}"
     return Result("changed", None, None, step, details, message)
 
 
@@ -118,17 +118,17 @@ def find_landing(crew: Crew, branch: str | None) -> Landing:
     integration = state.config.integration_branch
     tip = integration_tip.require_integration(crew.git, state)
     if branch is None:
-        branch = ref_names.current_branch(crew.git)
+        branch = git_refs.current_branch(crew.git)
         if branch is None or branch == integration:
             which = f"{integration} itself is" if branch else "no branch is"
-            step = ref_names.branch_command(crew.git, "liza land", integration)
+            step = git_refs.branch_command(crew.git, "liza land", integration)
             raise Refused(f"{which} checked out: name the branch to land on", step)
     before = merges.branch_tip(crew.git, branch)
     if before is None:
-        step = ref_names.branch_command(crew.git, "liza land", integration)
+        step = git_refs.branch_command(crew.git, "liza land", integration)
         raise UnknownId(f"there is no branch {branch!r} to land on", step)
     if branch == integration or targets.is_crew_branch(branch):
-        step = ref_names.branch_command(crew.git, "liza land", integration)
+        step = git_refs.branch_command(crew.git, "liza land", integration)
         raise Refused(f"{branch} is a branch of the crew: land on one of yours", step)
     moved = drift.find_integration_drift(crew)
     if moved is not None:

@@ -8,9 +8,8 @@ from contextlib import suppress
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import merge_refs, merges, ref_names
-from liza.git.landed_work import find_landed
-from liza.git.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
+from liza.git import git_refs, merges
+from liza.git.integration_tip import find_landed
 from liza.landing import accepted_origin, pull_requests, remote_branches
 from liza.landing.accepted_origin import Remotes
 from liza.landing.land import Landing, find_landing, landed_tasks, run_landing_gates
@@ -18,6 +17,7 @@ from liza.landing.remote_branches import Remote
 from liza.landing.rules import request_text
 from liza.landing.rules.push_address import LAND_COMMAND
 from liza.landing.rules.push_rules import PushFacts, PushStep, decide_push
+from liza.landing.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.landing.rules.request_feedback import track_request
 from liza.landing.rules.request_text import RequestFacts
 from liza.merging import gate_log, merge_outcomes
@@ -75,9 +75,9 @@ def land_pr(
     push, project = remotes.push, remotes.project
     head = _check_head(crew, head or landing.integration, landing, push)
     tips = push.read_branches(head, landing.branch)
-    excluding = ref_names.find_excluding(head, tips)
+    excluding = git_refs.find_excluding(head, tips)
     if excluding is not None:
-        free = shlex.quote(ref_names.find_free_name(head, {*tips, *ref_names.list_branches(crew.git)}))
+        free = shlex.quote(git_refs.find_free_name(head, {*tips, *git_refs.list_branches(crew.git)}))
         message = f"the branch {excluding} of {push.name} is in the way: git cannot have {head} beside it"
         raise Refused(message, f"{LAND_COMMAND} --head {free}")
     bases = tips if project is push else project.read_branches(landing.branch)
@@ -85,7 +85,7 @@ def land_pr(
         step = shlex.join(["git", "push", project.name, f"refs/heads/{landing.branch}"])
         raise Refused(f"{project.name} has no branch {landing.branch} to land on", step)
     landing = _from_remote_base(crew, landing, project, bases[landing.branch])
-    is_synced = merge_refs.is_contained(crew.git, landing.before, landing.tip)
+    is_synced = git_refs.is_contained(crew.git, landing.before, landing.tip)
     sync_command = project.fetch_and_sync_command(landing.branch)
     if landing.landed == landing.tip:
         message = f"{landing.branch} of {project.name} has all of {landing.integration} already"
@@ -121,7 +121,7 @@ def preview_push(crew: Crew, branch: str | None = None, head: str | None = None)
 
 
 def _check_head(crew: Crew, head: str, landing: Landing, push: Remote) -> str:
-    free = ref_names.find_free_name(landing.integration, [landing.branch, *ref_names.list_branches(crew.git)])
+    free = git_refs.find_free_name(landing.integration, [landing.branch, *git_refs.list_branches(crew.git)])
     step = f"{LAND_COMMAND} --head {shlex.quote(free)}"
     if head == landing.branch or not targets.is_branch_name(head):
         raise UsageError(f"{head!r} cannot be the branch of the pull request", step)
@@ -134,7 +134,7 @@ def _check_head(crew: Crew, head: str, landing: Landing, push: Remote) -> str:
 
 def _from_remote_base(crew: Crew, landing: Landing, project: Remote, base: str) -> Landing:
     """Compare with the branch of the project, whose tip is ``base``: it may have what was squashed there."""
-    if not merge_refs.has_commit(crew.git, base):
+    if not git_refs.has_commit(crew.git, base):
         project.fetch_commit(landing.branch)
     return replace(landing, before=base, landed=find_landed(crew.git, base, landing.tip))
 
@@ -143,7 +143,7 @@ def _push(
     crew: Crew, remote: Remote, landing: Landing, head: str, remote_tip: str | None, *, untested: bool
 ) -> str | None:
     """Test the tip and push it; return what the remote printed, None if the remote has it already."""
-    is_contained = remote_tip is not None and merge_refs.is_contained(crew.git, remote_tip, landing.tip)
+    is_contained = remote_tip is not None and git_refs.is_contained(crew.git, remote_tip, landing.tip)
     step = decide_push(PushFacts(landing.tip, remote_tip, remote.last_pushed(head), is_contained))
     if step is PushStep.NOTHING:
         return None

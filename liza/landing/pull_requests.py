@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from liza.git.rules.remote_urls import Forge, find_forge_repository
 from liza.landing.accepted_origin import Remotes
 from liza.landing.forge import PullRequest, is_installed
 from liza.landing.github import GitHubFeedback, GitHubRequests
 from liza.landing.gitlab import GitLabFeedback, GitLabRequests
+from liza.landing.rules.remote_urls import Forge, find_forge_repository
 from liza.landing.rules.request_feedback import CheckResult, RequestFeedback
 from liza.model.errors import Refused
 from liza.model.model import TrackedRequest

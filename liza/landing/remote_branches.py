@@ -8,13 +8,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from liza.git.ref_names import HEADS, find_free_name, list_branches
-from liza.git.rules.remote_urls import Forge, find_forge_repository, hide_credentials
+from liza.git.git_refs import HEADS, find_free_name, list_branches
 from liza.git.runner import Git, GitResult
 from liza.landing.rules import remote_choice
 from liza.landing.rules.push_address import LAND_COMMAND, PUSH_COMMAND, accept_command, strip_login
 from liza.landing.rules.push_rules import PushFailure, classify_failure, parse_ref_results
 from liza.landing.rules.remote_choice import ORIGIN
+from liza.landing.rules.remote_urls import Forge, find_forge_repository, hide_credentials
 from liza.model.errors import GitFailed, LizaError, Missing, Refused
 from liza.model.value_classes import Value
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import integration_tip, merge_refs, merges, ref_names
+from liza.git import git_refs, integration_tip, merges
 from liza.git.branch_moves import MoveOutcome
-from liza.git.landed_work import find_landed
+from liza.git.integration_tip import find_landed
 from liza.merging import candidate, drift, merge_outcomes, proof_runner
 from liza.merging.merge_lock import hold_merge_lock, recover_dead_merger
 from liza.merging.rules import merge_rules
@@ -55,7 +55,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, u
     command = shlex.join(["liza", "sync", *([branch] if branch else []), *(["--untested"] if untested else [])])
     commit = merges.branch_tip(crew.git, source)
     if commit is None:
-        raise UnknownId(f"there is no branch {source!r}", ref_names.branch_command(crew.git, "liza sync", into))
+        raise UnknownId(f"there is no branch {source!r}", git_refs.branch_command(crew.git, "liza sync", into))
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
         result = _merge_branch(locked, _SyncRequest(source, commit, into, accept_moved, untested, command), by)
@@ -81,10 +81,10 @@ def _refuse_crew_branch(branch: str) -> None:
 
 
 def _current_branch(crew: Crew, into: str) -> str:
-    branch = ref_names.current_branch(crew.git)
+    branch = git_refs.current_branch(crew.git)
     if branch is None or (branch == into and drift.find_integration_drift(crew) is None):
         message = "HEAD of your checkout is detached" if branch is None else f"{into} itself is checked out"
-        raise Refused(message, ref_names.branch_command(crew.git, "liza sync", into))
+        raise Refused(message, git_refs.branch_command(crew.git, "liza sync", into))
     return branch
 
 
@@ -104,15 +104,15 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             )
         except MergeConflict as conflict:
             message = f"{source} conflicts with {into} in {list_names(conflict.files)}"
-            merge = f"git merge {ref_names.type_revision(crew.git, into)}"
-            if ref_names.current_branch(crew.git) != source:
+            merge = f"git merge {git_refs.type_revision(crew.git, into)}"
+            if git_refs.current_branch(crew.git) != source:
                 merge = f"git switch {shlex.quote(source)} && {merge}"
             step = f"{merge}, resolve the conflicts and commit, then: {request.command}"
             raise MergeConflict(message, conflict.files, step) from None
         try:
             tested, remarks = _test_candidate(crew, request, candidate_commit, expected, by)
             # Before the branch moves, also for an untested merge: who looks at the branch knows it as one of Liza.
-            merge_refs.write_tested_ref(crew.git, _CANDIDATE_NAME, candidate_commit)
+            git_refs.write_tested_ref(crew.git, _CANDIDATE_NAME, candidate_commit)
             advance = merges.advance_branch(crew.git, into, candidate_commit, expected)
             if advance.outcome is MoveOutcome.MOVED:
                 integration_tip.record_last_tip(crew.git, candidate_commit)
@@ -127,7 +127,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             details = {"branch": source, "merge_commit": candidate_commit, "tested": tested, "remarks": remarks}
             word = gates.describe_tested(tested, remarks)
             message = f"{source} is in {into} as {candidate_commit[:10]}, {word}"
-            step = f"git log --first-parent {ref_names.type_revision(crew.git, into)}"
+            step = f"git log --first-parent {git_refs.type_revision(crew.git, into)}"
             return _report_accepted(crew, Result("changed", None, None, step, details, message), moved, by)
     raise Refused(f"{into} moved {merge_rules.MAX_CANDIDATES} times while the tests of the merge ran", request.command)
 

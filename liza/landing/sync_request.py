@@ -8,7 +8,7 @@ from typing import Any
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import merge_refs
+from liza.git import git_refs
 from liza.git.runner import COMMIT, Git
 from liza.landing import accepted_origin, remote_branches, sync_failures
 from liza.landing.pull_requests import FeedbackHost, find_feedback_host
@@ -112,7 +112,7 @@ def _require_own_commit(crew: Crew, remote: Remote, request: TrackedRequest, com
 
 
 def _contains(git: Git, tip: str, commit: str) -> bool:
-    return merge_refs.has_commit(git, commit) and git.ok("merge-base", "--is-ancestor", commit, tip)
+    return git_refs.has_commit(git, commit) and git.ok("merge-base", "--is-ancestor", commit, tip)
 
 
 def _take(crew: Crew, reading: _Reading) -> _SyncedRequest:
@@ -197,7 +197,7 @@ def _find_changed_task(crew: Crew, state: State, path: str | None) -> str | None
     """Return the one merged task of the pull request that changed a file; None if no task did, or several."""
     request = state.pull_request
     pushed = remote_branches.find_remote(crew.git, request.base).last_pushed(request.head)
-    if not path or pushed is None or not request.since or not merge_refs.has_commit(crew.git, request.since):
+    if not path or pushed is None or not request.since or not git_refs.has_commit(crew.git, request.since):
         return None
     words = ("rev-list", "--first-parent", f"{request.since}..{pushed}", "--", f":(top,literal){path}")
     commits = set(crew.git.out(*words).split())

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from liza.config.rules import test_proof
 from liza.crew.crew import Crew
-from liza.git import checkout_files, merge_refs, merges
+from liza.git import checkout_files, git_refs, merges
 from liza.git.branch_moves import MoveOutcome
 from liza.merging import candidate, gate_log, merge_outcomes
 from liza.merging.candidate import CandidateResult, CandidateRun
@@ -122,7 +122,7 @@ def _carry_out(crew: Crew, by: str, batch: Batch, verdict: BatchResult) -> bool:
 
 def _record_tested(crew: Crew, by: str, batch: Batch, passed: Batch, record: HowTested) -> Batch:
     """Record the green prefix, as refs and on the board, before the branch moves: recovery requires both."""
-    merge_refs.write_tested_refs(crew.git, passed.ids, passed.tip)
+    git_refs.write_tested_refs(crew.git, passed.ids, passed.tip)
     crash_points.point("merge", "noted")
     event = "tests passed" if record.tested or record.remarks else "no tests to run"
     dropped = [task_id for task_id in batch.ids if task_id not in passed.ids]

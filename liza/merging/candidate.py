@@ -14,7 +14,7 @@ from pathlib import Path
 from liza.config.rules import test_proof
 from liza.config.rules.test_proof import ProofVerdict
 from liza.crew.crew import Crew
-from liza.git import merge_refs, slot_setup, sparse_checkout
+from liza.git import git_refs, local_files, slot_setup
 from liza.git.rules import tree_changes
 from liza.merging import gate_log
 from liza.model import gates, merge_failures
@@ -88,21 +88,19 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     if not chosen:
         return CandidateResult(None, False)
     slots = prepare_slots(crew, run.name, run.commit, len(chosen))
-    before, commits_before = merge_refs.snapshot_refs(crew.git), _list_commits_made(crew, slots)
+    before, commits_before = git_refs.snapshot_refs(crew.git), _list_commits_made(crew, slots)
     replaces = run.replaces or run.base
     on_start = partial(_record_start, crew, run)
     job = GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start, run.always)
     outcome = run_gates(crew, job)
-    changes = merge_refs.find_ref_changes(
-        crew.git, before, run.commit, _list_commits_made(crew, slots) - commits_before
-    )
+    changes = git_refs.find_ref_changes(crew.git, before, run.commit, _list_commits_made(crew, slots) - commits_before)
     branch = f"refs/heads/{run.branch}"
     return CandidateResult(
         outcome.failure,
         outcome.untested is None,
-        merge_refs.refs_moved_by_tests(changes),
-        before.get(branch) if merge_refs.is_branch_rewound(changes, branch) else None,
-        merge_refs.is_sure(changes),
+        git_refs.refs_moved_by_tests(changes),
+        before.get(branch) if git_refs.is_branch_rewound(changes, branch) else None,
+        git_refs.is_sure(changes),
         tuple(_to_gate_run(crew, run, timing) for timing in outcome.timings),
         outcome.untested,
         outcome.remarks,
@@ -111,7 +109,7 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
 
 def _choose_gates(crew: Crew, run: CandidateRun) -> tuple[Gate, ...]:
     config = crew.board.read().config
-    changed = merge_refs.list_changed_paths(crew.git, run.base, run.commit) if gates.have_paths(config) else ()
+    changed = git_refs.list_changed_paths(crew.git, run.base, run.commit) if gates.have_paths(config) else ()
     if run.base == run.commit:
         chosen = gates.branch_gates(config, run.branch)  # the branch alone: nothing is changed, and all of it counts
     else:
@@ -120,7 +118,7 @@ def _choose_gates(crew: Crew, run: CandidateRun) -> tuple[Gate, ...]:
 
 
 def _list_commits_made(crew: Crew, slots: Sequence[PreparedMergeSlot]) -> frozenset[str]:
-    return frozenset().union(*(merge_refs.list_commits_made(crew.worktrees.slot_git(slot.name)) for slot in slots))
+    return frozenset().union(*(git_refs.list_commits_made(crew.worktrees.slot_git(slot.name)) for slot in slots))
 
 
 def _record_start(crew: Crew, run: CandidateRun, gate: str) -> None:
@@ -204,7 +202,7 @@ def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> PreparedMerg
     crew.worktrees.clean(slot, config)
     git = crew.worktrees.slot_git(slot)
     if config.checkout == FULL_CHECKOUT:
-        sparse_checkout.make_full(git)
+        local_files.make_full(git)
     slot_setup.mark_tests_started(git)
     commands.renew_git(crew.paths, git, config)
     return PreparedMergeSlot(slot, tree_snapshot.take_snapshot(git))
@@ -359,9 +357,9 @@ def _check_checkout(crew: Crew, job: GateJob, slot: PreparedMergeSlot) -> tuple[
         return ()
     git = crew.worktrees.slot_git(slot.name)
     return tree_changes.judge_checkout(
-        sparse_checkout.list_included(git),
+        local_files.list_included(git),
         absent,
-        merge_refs.list_changed_paths(git, job.base, job.commit),
+        git_refs.list_changed_paths(git, job.base, job.commit),
         is_allowed=crew.board.read().config.checkout != FULL_CHECKOUT,
     )
 

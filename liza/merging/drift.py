@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.git import checkout_files, integration_tip, merge_refs, merges, ref_names
+from liza.git import checkout_files, git_refs, integration_tip, merges
 from liza.git.git_config import git_dirs
 from liza.git.runner import Git
 from liza.merging.rules.repository_drift import AbsentCheckout, IntegrationDrift, RepositoryDrift
@@ -44,7 +44,7 @@ def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
     """Return how integration differs from the commit at which Liza left it, or None. Raises Missing if it is gone."""
     state = crew.board.read()
     ref = f"refs/heads/{state.config.integration_branch}"
-    integration, last = ref_names.read_refs(crew.git, ref, merges.LAST_INTEGRATION_REF)
+    integration, last = git_refs.read_refs(crew.git, ref, merges.LAST_INTEGRATION_REF)
     if integration_tip.require_plain(crew.git, state, ref, integration) == last.commit and last.target is None:
         return None
     while True:
@@ -62,7 +62,7 @@ def _find_drift_from(crew: Crew, last_tip: str | None) -> IntegrationDrift | Non
     order: the candidate is in the refs, or on the board that is read after them.
     """
     tip = integration_tip.require_integration(crew.git, crew.board.read())
-    tested = frozenset(merge_refs.list_tested(crew.git).values())
+    tested = frozenset(git_refs.list_tested(crew.git).values())
     state = crew.board.read()
     expected_tip = last_tip or integration_tip.find_newest_merge(crew.git, state)
     if expected_tip is None or tip == expected_tip:
@@ -99,7 +99,7 @@ def record_merged_tip(crew: Crew, task: Task, expected: str, candidate: str) -> 
     if last_tip is None or last_tip in (expected, candidate):
         integration_tip.record_last_tip(crew.git, candidate)
         return None
-    tested = frozenset(merge_refs.list_tested(crew.git).values())
+    tested = frozenset(git_refs.list_tested(crew.git).values())
     drift = _compare_tips(crew, crew.board.read(), last_tip, expected, tested)
     if not drift.lost_tasks:
         integration_tip.record_last_tip(crew.git, candidate)
@@ -115,7 +115,7 @@ def record_merged_tip(crew: Crew, task: Task, expected: str, candidate: str) -> 
 def detect_drift(crew: Crew, state: State) -> RepositoryDrift:
     """Return the drift of integration and its absent checkouts. Raises LizaError, OSError."""
     ref = f"refs/heads/{state.config.integration_branch}"
-    integration = ref_names.read_refs(crew.git, ref)[0]
+    integration = git_refs.read_refs(crew.git, ref)[0]
     try:
         integration_tip.require_plain(crew.git, state, ref, integration)
     except Missing as error:
@@ -183,7 +183,7 @@ def _rewind_command(git: Git, drift: IntegrationDrift) -> str:
     """Return the command that restores removed commits and keeps what Liza has merged since."""
     branch, commit = shlex.quote(drift.branch), drift.last_tip[:12]
     if drift.has_merged_since:
-        before = shlex.quote(ref_names.find_free_name(f"{drift.branch}-before", ref_names.list_branches(git)))
+        before = shlex.quote(git_refs.find_free_name(f"{drift.branch}-before", git_refs.list_branches(git)))
         return f"git branch {before} {commit} && liza sync {before}"
     checkout_branch = merges.find_branches(git, drift.branch).get(drift.branch)
     if checkout_branch is not None and checkout_branch.checkout is not None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from liza.crew.crew import Crew
-from liza.git import merge_refs, merges
+from liza.git import git_refs, merges
 from liza.git.branch_moves import MoveOutcome
 from liza.merging import batches, candidate, merge_outcomes
 from liza.merging.candidate import CandidateRun
@@ -102,7 +102,7 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
     if result.culprit is not None:
         _add_mend(crew, by, job, result.failure)
         return True
-    merge_refs.write_tested_ref(crew.git, _name(job.epic), batch.tip)
+    git_refs.write_tested_ref(crew.git, _name(job.epic), batch.tip)
     crash_points.point("epic", "noted")
     with crew.change(merge_outcomes.merge_actor(by), "tests passed" if result.tested else "no tests to run") as tx:
         tx.state = epic_rules.record_tested(tx.state, job.epic, result.tested)
@@ -166,7 +166,7 @@ def recover_epics(crew: Crew, by: str) -> None:
             # Nothing may be merged onto a candidate that no test has passed.
             if _is_untested_published(crew, job, entry.merging) or not _record_error(crew, by, job, error):
                 raise
-    if merge_refs.refs_below(crew.git, merges.last_tip_ref(targets.EPIC_PREFIX)):
+    if git_refs.refs_below(crew.git, merges.last_tip_ref(targets.EPIC_PREFIX)):
         task_branches.delete_landed(crew)
 
 
@@ -178,7 +178,7 @@ def _is_untested_published(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool
 
 
 def _is_tested(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool:
-    tested_ref = merge_refs.list_tested(crew.git).get(_name(job.epic))
+    tested_ref = git_refs.list_tested(crew.git).get(_name(job.epic))
     return merging.tested is not None and tested_ref == merging.candidate
 
 

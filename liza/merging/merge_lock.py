@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from liza.crew.crew import Crew
-from liza.git import integration_tip, merge_refs, merges, ref_names
+from liza.git import git_refs, integration_tip, merges
 from liza.merging import epic_merges, merge_outcomes
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch
@@ -15,7 +15,7 @@ from liza.model import targets
 from liza.model.errors import GitFailed, LizaError, LockTimeout, Refused
 from liza.model.model import FINAL_STATUSES, MergeInProgress, State, Status, Task
 from liza.project import commands
-from liza.system import wake_up
+from liza.system import file_growth
 from liza.system.locks import Lock
 
 LOCK_TIMEOUT = 0.5  # seconds: a process that only checks whether the lock is free holds it for a moment
@@ -77,7 +77,7 @@ def wake_for_next_merge(crew: Crew) -> None:
     """
     with suppress(LizaError, OSError):
         if epic_rules.next_subject(crew.board.read(), crew.clock.now()) is not None:
-            wake_up.wake_watchers(crew.paths, "merge")
+            file_growth.wake_watchers(crew.paths, "merge")
 
 
 def recover_dead_merger(crew: Crew, by: str) -> None:
@@ -110,7 +110,7 @@ def _restore_integration(crew: Crew) -> None:
     Raises Missing if it is gone for another reason.
     """
     state = crew.board.read()
-    integration = ref_names.read_refs(crew.git, f"refs/heads/{state.config.integration_branch}")[0]
+    integration = git_refs.read_refs(crew.git, f"refs/heads/{state.config.integration_branch}")[0]
     if integration.commit is not None and integration.target is None:
         return
     if integration.commit is None:
@@ -179,7 +179,7 @@ def _is_genuine_candidate(crew: Crew, state: State, task: Task, merging: MergeIn
 
 def _is_recorded_tested(crew: Crew, batch: Batch) -> bool:
     """Return whether the batch is recorded as tested. Board and refs must agree: agents can write each."""
-    refs = merge_refs.list_tested(crew.git)
+    refs = git_refs.list_tested(crew.git)
     return all(member.merging.tested is not None and refs.get(member.task.id) == batch.tip for member in batch.members)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from liza.crew import logged_alarms
 from liza.crew.crew import Crew
-from liza.git import integration_tip, merge_refs, merges, ref_names
+from liza.git import git_refs, integration_tip, merges
 from liza.merging import drift
 from liza.merging.candidate import CandidateResult
 from liza.merging.rules import merge_alarms, merge_queue, merge_rules
@@ -201,7 +201,7 @@ def is_task_error(crew: Crew, error: BaseException) -> bool:
     try:
         branch = crew.board.read().config.integration_branch
         merges.require_movable(crew.git, branch)
-        return merge_refs.is_readable(crew.git, branch)
+        return git_refs.is_readable(crew.git, branch)
     except CAUGHT_ERRORS:
         return False
 
@@ -237,8 +237,8 @@ def classify_error(crew: Crew, task: Task, error: Exception) -> MergeFailure:
     commit, text, hint = task.review_commit, _error_text(error), _error_hint(error)
     try:
         branch = targets.target_branch(crew.board.read(), task)
-        commit_exists = commit is not None and merge_refs.has_commit(crew.git, commit)
-        related = not commit_exists or merge_refs.has_merge_base(crew.git, str(commit), f"refs/heads/{branch}")
+        commit_exists = commit is not None and git_refs.has_commit(crew.git, commit)
+        related = not commit_exists or git_refs.has_merge_base(crew.git, str(commit), f"refs/heads/{branch}")
     except CAUGHT_ERRORS:
         return MergeFailure(MergeFailureKind.FAILED, text, hint)
     kind = merge_rules.classify_failure(commit_exists=commit_exists, related=related)
@@ -315,9 +315,9 @@ def require_tip(crew: Crew, branch: str) -> str:
     if epic is not None:
         return _require_epic_tip(crew, state, epic)
     ref = f"refs/heads/{branch}"
-    tip = ref_names.read_refs(crew.git, ref)[0]
+    tip = git_refs.read_refs(crew.git, ref)[0]
     if tip.target is not None:
-        raise Refused(ref_names.describe_symbolic(ref, tip.target), ref_names.delete_command(ref))
+        raise Refused(git_refs.describe_symbolic(ref, tip.target), git_refs.delete_command(ref))
     if tip.commit is None:
         last = _read_last_tip(crew, branch)
         raise Refused(f"the branch {branch} is gone", f"git branch {shlex.quote(branch)} {(last or 'HEAD')[:12]}")
@@ -328,7 +328,7 @@ def _require_epic_tip(crew: Crew, state: State, epic: str) -> str:
     task_branches.ensure_branch(crew, epic)
     branch = targets.epic_branch(epic)
     ref, last_ref = f"refs/heads/{branch}", merges.last_tip_ref(branch)
-    tip, last = ref_names.read_refs(crew.git, ref, last_ref)
+    tip, last = git_refs.read_refs(crew.git, ref, last_ref)
     assert tip.commit is not None
     if tip.commit == last.commit:
         return tip.commit
@@ -367,4 +367,4 @@ def record_merged_tip(crew: Crew, batch: Batch) -> str | None:
 
 
 def _read_last_tip(crew: Crew, branch: str) -> str | None:
-    return ref_names.read_refs(crew.git, merges.last_tip_ref(branch))[0].commit
+    return git_refs.read_refs(crew.git, merges.last_tip_ref(branch))[0].commit

@@ -23,10 +23,9 @@ from liza.model.errors import LizaError, NotRegularFile
 from liza.model.model import State, Status
 from liza.model.paths import Paths
 from liza.model.value_classes import decodable
-from liza.system import files, lock_holders, untrusted_files, wake_up
+from liza.system import file_growth, files, locks, untrusted_files
 from liza.system.files import convert_os_errors, replace_unsynced
-from liza.system.lock_holders import last_holder_pid
-from liza.system.locks import is_flock_held, try_flock
+from liza.system.locks import is_flock_held, last_holder_pid, try_flock
 from liza.text.redaction import redact
 from liza.text.undecoded import encode_json
 
@@ -83,7 +82,7 @@ def pass_on_orphaned_turn(paths: Paths, agent: str) -> None:
         lock = paths.supervisor_lock(agent)
         if last_holder_pid(lock) != os.getppid() or not is_flock_held(lock):
             _close_turn(paths)
-            wake_up.wake_watchers(paths, agent)
+            file_growth.wake_watchers(paths, agent)
 
 
 def _close_turn(paths: Paths) -> None:
@@ -109,8 +108,8 @@ def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
     if epic_rules.next_subject(state, crew.clock.now()) is None:
         return None
     for path in (crew.paths.merge_turn, crew.paths.merge_lock):
-        for pid in lock_holders.find_holders(path):
-            command = lock_holders.read_command(pid)
+        for pid in locks.find_holders(path):
+            command = locks.read_command(pid)
             if command and not _is_liza(command) and not _is_own_git(crew, pid, command):
                 name = path.relative_to(crew.paths.root)
                 text = redact(shlex.join(command))[:MAX_COMMAND_LENGTH]
@@ -151,7 +150,7 @@ def _is_own_git(crew: Crew, pid: int, command: tuple[str, ...]) -> bool:
     """Return whether a git with a lock of this crew works in its directories: Liza started it."""
     if Path(command[0]).name != "git":
         return False
-    directory = lock_holders.read_directory(pid)
+    directory = locks.read_directory(pid)
     return directory is not None and any(
         directory.is_relative_to(parent) for parent in (crew.paths.root, crew.paths.slots)
     )

@@ -9,7 +9,7 @@ from typing import Any
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git import merge_refs
+from liza.git import git_refs
 from liza.merging import gate_log, merge_lock, merge_turn
 from liza.merging.rules import merge_queue
 from liza.merging.rules.merge_queue import Batch, QueueRow, queue_rows
@@ -70,7 +70,7 @@ def _changed_paths(crew: Crew, state: State, branch: str, batch: Iterable[Task])
         return None
     commits = [task.review_commit or "" for task in batch]
     try:
-        return tuple(path for commit in commits for path in merge_refs.list_branch_paths(crew.git, branch, commit))
+        return tuple(path for commit in commits for path in git_refs.list_branch_paths(crew.git, branch, commit))
     except GitFailed:
         return None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from liza.crew.crew import Crew
-from liza.git import slot_damage
 from liza.git.rules import slot_states
 from liza.git.rules.slot_states import SlotFacts, SlotState, SlotStatus
+from liza.git.worktrees import count_unsaved, find_damage, list_slot_names, measure_slot
 from liza.merging import merge_turn
 from liza.model.errors import LizaError, Refused
 from liza.model.model import State
@@ -18,10 +18,10 @@ from liza.text.formats import format_bytes
 def find_status(crew: Crew, state: State, slot: str) -> SlotStatus:
     """Return the state of a slot now. Raises LizaError, OSError."""
     task = slot_states.find_user_task(state, slot)
-    damage = slot_damage.find_damage(crew.worktrees, slot)
+    damage = find_damage(crew.worktrees, slot)
     user = _find_user(crew.paths, state, slot)
     is_needed = damage is None and task is None and user is None and not _is_for_merges(slot)
-    unsaved = slot_damage.count_unsaved(crew.worktrees, slot) if is_needed else 0
+    unsaved = count_unsaved(crew.worktrees, slot) if is_needed else 0
     return slot_states.slot_status(SlotFacts(slot, damage, user, unsaved), task)
 
 
@@ -49,7 +49,7 @@ def remove_free_slots(crew: Crew, slots: Iterable[str]) -> list[tuple[str, int]]
             if find_status(crew, crew.board.read(), slot).state is not SlotState.FREE:
                 raise _NotFree(f"{slot} is not free", "liza slots")
 
-        size = slot_damage.measure_slot(crew.paths, slot)
+        size = measure_slot(crew.paths, slot)
         try:
             crew.worktrees.remove(slot, refuse_used)
         except _NotFree:
@@ -69,7 +69,7 @@ def keep_limit(crew: Crew) -> None:
     limit = crew.board.read().config.slots.max_bytes
     if limit is None:
         return
-    sizes = {slot: slot_damage.measure_slot(crew.paths, slot) for slot in slot_damage.list_slots(crew.worktrees)}
+    sizes = {slot: measure_slot(crew.paths, slot) for slot in list_slot_names(crew.worktrees)}
     total = sum(sizes.values())
     uses = {slot: crew.worktrees.last_use(slot) for slot in sizes}
     for slot in sorted(sizes, key=lambda slot: use.since if (use := uses[slot]) is not None else 0.0):

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from liza.model.errors import LizaError, format_error
 from liza.printing.columns import strip_controls
-from liza.system.liza_path import qualify_command
+from liza.system.installation import qualify_command
 from liza.text.undecoded import escape_undecoded
 
 

@@ -21,7 +21,7 @@ from liza.printing.columns import (
     strip_controls_but_colours,
     wrap_text,
 )
-from liza.system.liza_path import qualify_command
+from liza.system.installation import qualify_command
 from liza.text.undecoded import encode_json
 
 MIN_WIDTH = 40

@@ -10,7 +10,7 @@ from pathlib import Path
 from liza.config.rules import test_proof
 from liza.config.rules.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
 from liza.crew.crew import Crew
-from liza.git import local_files, sparse_checkout
+from liza.git import local_files
 from liza.git.rules import tree_changes
 from liza.git.rules.tree_changes import TreeChanges
 from liza.git.runner import Git
@@ -132,7 +132,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         prove = not options.no_proof and server is None
         result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=prove, report=report)
     except GitFailed as error:
-        if sparse_checkout.list_included(crew.git) and plan.is_full:
+        if local_files.list_included(crew.git) and plan.is_full:
             raise GitFailed(error.message, 'liza init "…" --checkout sparse') from error
         raise
     _report_left(result.left, say)
@@ -166,15 +166,15 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
 
 def _report_sparse(git: Git, tip: str, checkout: str, say: ReportFact) -> None:
     """Report what a full checkout of candidates costs, if that of the person is sparse. Raises GitFailed, OSError."""
-    included = sparse_checkout.list_included(git)
+    included = local_files.list_included(git)
     if not included:
         return
-    absent = count_noun(len(sparse_checkout.list_absent(git)), "file")
+    absent = count_noun(len(local_files.list_absent(git)), "file")
     only = f"sparse: {', '.join(included[:6])}{', …' if len(included) > 6 else ''}"
     if checkout != FULL_CHECKOUT:
         say("checkout", f"{only}; merges are tested on it too, without {absent}, and recorded as tested, but …")
         return
-    missing = sparse_checkout.count_missing_objects(git, tip)
+    missing = local_files.count_missing_objects(git, tip)
     cost = f", for which {count_noun(missing, 'object')} must be fetched" if missing else ""
     say(
         "checkout",

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from liza.config.rules import breakage
 from liza.config.rules.test_proof import GreenPart, ProofDetails
-from liza.git import file_commits, stuck_slots
+from liza.git import git_refs, leftovers
 from liza.git.rules import tree_changes
 from liza.git.runner import Git
 from liza.guards import shell_parser
@@ -269,7 +269,7 @@ class BrokenRuns:
             return None
         commit = self._commit({name: self.broken[name] for name in half})
         if touched:
-            texts = file_commits.read_files(self.slot.git, self.slot.commit, touched)
+            texts = git_refs.read_files(self.slot.git, self.slot.commit, touched)
             commit = self._commit({name: breakage.touch_source(name, text) for name, text in texts.items()}, commit)
         self._check_out(commit)
         if self.setup_builds and not self._run_setup():
@@ -278,15 +278,15 @@ class BrokenRuns:
         return self._run_commands()
 
     def _read_sources(self, names: Sequence[str]) -> dict[str, str]:
-        return file_commits.read_files(self.slot.git, self.slot.commit, names)
+        return git_refs.read_files(self.slot.git, self.slot.commit, names)
 
     def _commit(self, texts: Mapping[str, str], parent: str | None = None) -> str:
-        return file_commits.commit_files(self.slot.git, parent or self.slot.commit, texts, breakage.BREAKAGE_MARK)
+        return git_refs.commit_files(self.slot.git, parent or self.slot.commit, texts, breakage.BREAKAGE_MARK)
 
     def _check_out(self, commit: str) -> None:
         """Put the slot at a commit, without the new files of the tests."""
         git, path = self.slot.git, self.slot.path
-        stuck_slots.loosen_permissions(path)
+        leftovers.loosen_permissions(path)
         git.with_timeout(_CHECKOUT_LIMIT).out("reset", "--quiet", "--hard", commit)
         self.remove_new_files()
         commands.update_git(self.slot.paths, git, self.slot.plan.config)
@@ -298,7 +298,7 @@ class BrokenRuns:
     def remove_new_files(self) -> None:
         """Remove the new files of the tests that git does not ignore: they alone could make the next run red."""
         git, path = self.slot.git, self.slot.path
-        stuck_slots.loosen_permissions(path)
+        leftovers.loosen_permissions(path)
         for name in _untracked(git) - self.files_before:
             file = path / name
             if not file.is_dir() and file.parent.resolve() == path.resolve() / PurePosixPath(name).parent:

@@ -34,7 +34,7 @@ from liza.programs.presets import preset_table
 from liza.programs.session import guarded_command, log_file
 from liza.programs.session.program_faults import list_logins
 from liza.project.rules import project_kinds
-from liza.system import ancestors, boxed_calls, crash_points, processes, untrusted_files
+from liza.system import ancestors, crash_points, processes, untrusted_files
 from liza.text.redaction import redact
 
 
@@ -354,7 +354,7 @@ def confine(crew: Crew, words: Sequence[str], directory: Path, shell: str) -> Bo
     # It is a person's: a merger that looks for orphans of tests must not end it.
     environ = {name: value for name, value in outside.items() if name != "LIZA_RUN"} | slot_variables(slot)
     argv = tuple(box.wrap(command or (shell,)))
-    inside = {**box.environment(environ), boxed_calls.CONFINED: boxed_calls.LOOKS}
+    inside = {**box.environment(environ), ancestors.CONFINED: ancestors.LOOKS}
     return BoxedCommand(slot, argv, inside, crew.paths.slot(slot))
 
 

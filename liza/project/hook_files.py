@@ -18,7 +18,7 @@ from liza.box.box import Box, Mount, MountKind
 from liza.box.run_mounts import build_reading_box
 from liza.box.surroundings import read_surroundings
 from liza.git import local_files
-from liza.git.commit_signing import is_signing, key_settings, signing_mounts, unlock_command
+from liza.git.boxed_git import is_signing, key_settings, signing_mounts, unlock_command
 from liza.git.git_config import git_dirs, read_config
 from liza.git.runner import Git, summarize_error
 from liza.model import clean_environment
@@ -27,7 +27,7 @@ from liza.model.errors import Finding, GitFailed
 from liza.model.paths import Paths, session_committer
 from liza.model.value_classes import Value
 from liza.programs.presets import command_line, preset_table
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 
 _COMMIT_HOOKS = (
     "pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-merge-commit", "post-checkout",

@@ -18,7 +18,7 @@ from liza.crew import deleted_parts, layout
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.recorder import record_history
 from liza.crew.result import Result
-from liza.git import board_history, git_config, hiding, integration_tip, local_files, merges, ref_names, slots_directory
+from liza.git import board_history, git_config, git_refs, hiding, integration_tip, local_files, merges, slots_directory
 from liza.git.git_config import find_failing_filters
 from liza.git.runner import Git
 from liza.git.survey import (
@@ -296,10 +296,10 @@ def check_repository(directory: Path, *, has_crew: bool = False) -> tuple[Survey
         text = "the repository has no commit yet; agents start from one"
         errors.append(Missing(text, FIRST_COMMIT_COMMAND))
     git = Git(surveyed.root)
-    branches = ref_names.list_branches(git)
+    branches = git_refs.list_branches(git)
     if surveyed.head is not None and surveyed.branch is None:
-        branch = ref_names.suggest_branch(git, Config().integration_branch, "--points-at=HEAD")
-        step = ["git", "switch", *([branch] if branch else ["-c", ref_names.find_free_name("work", branches)])]
+        branch = git_refs.suggest_branch(git, Config().integration_branch, "--points-at=HEAD")
+        step = ["git", "switch", *([branch] if branch else ["-c", git_refs.find_free_name("work", branches)])]
         # git does not switch branches during a rebase.
         operation, hint = describe_operation(surveyed.root) or ("", shlex.join(step))
         why = f" ({operation})" if operation else ""
@@ -307,7 +307,7 @@ def check_repository(directory: Path, *, has_crew: bool = False) -> tuple[Survey
         errors.append(Refused(text, hint))
     task_branch = branch_of("<id>")
     if "task" in branches:
-        errors.append(ref_names.ref_conflict_error("task", task_branch, branches))
+        errors.append(git_refs.ref_conflict_error("task", task_branch, branches))
     if surveyed.head is not None:
         for failing in find_failing_filters(git, surveyed.head):
             # A clone has no filter of the repository's own configuration: it has the files as git stores them.
@@ -427,17 +427,17 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
     """
     assert surveyed.head is not None
     branch = options.integration_branch or Config().integration_branch
-    branches = ref_names.list_branches(git)
-    other = f'liza init "…" --integration-branch {shlex.quote(ref_names.find_free_name(branch, [*branches, branch]))}'
+    branches = git_refs.list_branches(git)
+    other = f'liza init "…" --integration-branch {shlex.quote(git_refs.find_free_name(branch, [*branches, branch]))}'
     if not targets.is_target_name(branch):
         raise UsageError(f"{branch!r} cannot be the branch of the merges", 'liza init "…" --integration-branch crew')
     _refuse_excluding_refs(git)
     ignore_case = git.run("config", "--type=bool", "core.ignoreCase").stdout == b"true\n"
-    excluding = ref_names.find_excluding(branch, branches, ignore_case=ignore_case)
+    excluding = git_refs.find_excluding(branch, branches, ignore_case=ignore_case)
     if excluding is not None:
         raise Refused(f"the branch {excluding} is in the way: git cannot have {branch} beside it", other)
-    ref = ref_names.HEADS + branch
-    ref_names.refuse_symbolic(git, ref)
+    ref = git_refs.HEADS + branch
+    git_refs.refuse_symbolic(git, ref)
     tip = git.find_commit(ref)
     if tip is None:
         return surveyed.head
@@ -460,7 +460,7 @@ def _refuse_excluding_refs(git: Git) -> None:
     """Raise Refused if a ref excludes one of Liza's own."""
     refs = git.lines("for-each-ref", "--format=%(refname)", HISTORY_REF.rpartition("/")[0])
     for own in (HISTORY_REF, merges.LAST_INTEGRATION_REF, merges.candidate_ref("<id>")):
-        ref = ref_names.find_excluding(own, refs)
+        ref = git_refs.find_excluding(own, refs)
         if ref is not None:
             renamed = ref.replace("refs/", "refs/renamed/", 1)
             step = f"git update-ref {shlex.quote(renamed)} {shlex.quote(ref)} && git update-ref -d {shlex.quote(ref)}"
@@ -610,6 +610,6 @@ def undo_init(crew: Crew, surveyed: Survey) -> None:
     ):
         # Delete it only at its initial commit: another process may have moved it since.
         crew.git.run("update-ref", "-d", f"refs/heads/{branch}", str(tip))
-    ref_names.remove_empty_directory(crew.git)
+    git_refs.remove_empty_directory(crew.git)
     if crew.paths.liza.exists():
         files.remove_tree(crew.paths.liza)

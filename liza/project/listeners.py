@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.git import worktree_records
+from liza.git import git_config
 from liza.git.git_config import git_dirs
 from liza.git.runner import Git
 from liza.model.errors import FailsInBox
@@ -24,7 +24,7 @@ from liza.project.rules import box_needs, foreign_servers
 from liza.project.rules.box_needs import BoxNeeds, PathKind
 from liza.project.rules.foreign_servers import CheckoutTrees, ListeningProcess
 from liza.project.rules.project_kinds import INIT
-from liza.system import ancestors, lock_holders, peers, processes
+from liza.system import ancestors, locks, peers, processes
 
 
 def find_servers(crew: Crew, git: Git, tested: Sequence[str], commands: Sequence[str]) -> GateFinding | None:
@@ -40,13 +40,13 @@ def find_servers(crew: Crew, git: Git, tested: Sequence[str], commands: Sequence
         peers.read_port_range(),
         lambda address: foreign_servers.is_word_in(address, commands) or _is_in_files(git, address),
     )
-    own = lock_holders.find_holder(crew.paths.server_lock) if servers else None
+    own = locks.find_holder(crew.paths.server_lock) if servers else None
     return foreign_servers.judge_servers([server for server in servers if server.process.pid != own])
 
 
 def _find_trees(crew: Crew, tested: Sequence[str]) -> CheckoutTrees:
     slots, root = os.path.realpath(crew.paths.slots), os.path.realpath(crew.paths.root)
-    linked = worktree_records.list_worktrees(git_dirs(crew.git)[1], skip_unreadable=True).values()
+    linked = git_config.list_worktrees(git_dirs(crew.git)[1], skip_unreadable=True).values()
     others = (str(gitfile.parent) for gitfile in linked if gitfile.parent.parent != Path(slots))
     return CheckoutTrees(root, slots, tuple(others), tuple(tested))
 
@@ -55,14 +55,14 @@ def _iter_listening(crew: Crew, trees: CheckoutTrees) -> Iterator[ListeningProce
     """Yield the processes that listen, without those whose program cannot be that of a foreign server."""
     listening = peers.list_listening()
     for pid in peers.list_pids() if listening else ():
-        program = lock_holders.read_program(pid)
+        program = locks.read_program(pid)
         if program is None or pid == os.getpid() or not foreign_servers.may_run_sources(program, trees):
             continue
         addresses = dict.fromkeys(listening[inode] for inode in peers.iter_sockets(pid) if inode in listening)
-        directory = lock_holders.read_directory(pid) if addresses else None
+        directory = locks.read_directory(pid) if addresses else None
         if directory is None:
             continue
-        words = lock_holders.read_command(pid)
+        words = locks.read_command(pid)
         yield ListeningProcess(
             pid,
             processes.parent_pid(pid),

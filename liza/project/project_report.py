@@ -12,10 +12,10 @@ from pathlib import Path
 
 from liza.box import support
 from liza.config.rules import test_proof
-from liza.git import local_files, slot_damage, slot_setup, slots_directory
+from liza.git import local_files, slot_setup, slots_directory
 from liza.git.rules import slot_states
 from liza.git.runner import Git
-from liza.git.worktrees import Worktrees
+from liza.git.worktrees import Worktrees, measure_slot
 from liza.model import clean_environment
 from liza.model.configuration import Config, Confinement
 from liza.model.errors import Finding, LizaError, Refused
@@ -332,7 +332,7 @@ def _disk(paths: Paths) -> Iterator[Finding]:
     slots = paths.slot("x").parent
     directories = sorted(slots.iterdir()) if _is_real_directory(slots) else []
     sizes = {
-        path.name: slot_damage.measure_slot(paths, path.name)
+        path.name: measure_slot(paths, path.name)
         for path in directories
         if _is_real_directory(path) and path.name not in (TASK_LINKS, BOXES)
     }

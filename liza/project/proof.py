@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from liza.briefs import instructions_file
 from liza.config.rules import breakage, test_proof
 from liza.config.rules.test_proof import GreenPart, NotProved, ProofDetails, ProofObservation, ProofOutcome
-from liza.git import file_commits, slot_setup, sparse_checkout
+from liza.git import git_refs, local_files, slot_setup
 from liza.git.rules.tree_changes import TreeChanges
 from liza.git.runner import Git
 from liza.git.worktrees import PROOF_SLOT, Worktrees
@@ -68,7 +68,7 @@ def run_proof(
     worktrees.discard(PROOF_SLOT)
     worktrees.detach(PROOF_SLOT, commit, "proof")
     if plan.is_full:
-        sparse_checkout.make_full(worktrees.slot_git(PROOF_SLOT))
+        local_files.make_full(worktrees.slot_git(PROOF_SLOT))
     try:
         slot = _open_slot(worktrees, plan, logs, prove=prove and bool(plan.command))
         return _run_in_slot(worktrees, slot, prove=prove and bool(plan.command), always=always, report=report)
@@ -90,7 +90,7 @@ def _open_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, *, prove: bool
 def read_definitions(git: Git, commit: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the files of ``commit`` that define what the commands ``texts`` do, with their texts. Raises GitFailed."""
     names = git.names("ls-tree", "-r", "-z", "--name-only", commit)
-    return test_definitions.find_definitions(texts, names, lambda wanted: file_commits.read_files(git, commit, wanted))
+    return test_definitions.find_definitions(texts, names, lambda wanted: git_refs.read_files(git, commit, wanted))
 
 
 def _run_in_slot(

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from liza.git import submodules
+from liza.git import reset
 from liza.git.rules.tree_changes import ChangedFile, TreeChanges
 from liza.git.runner import Git
 from liza.model.value_classes import Value, field, replace
@@ -54,7 +54,7 @@ def accept_rewritten(git: Git, before: TreeSnapshot, contents: Mapping[str, byte
 
 def add_submodules(git: Git, snapshot: TreeSnapshot) -> TreeSnapshot:
     """Return the snapshot with the submodules that a set-up has fetched since. Raises GitFailed, OSError."""
-    if not submodules.may_exist(git):
+    if not reset.may_have_submodules(git):
         return snapshot
     fetched = {name: inner for name, inner in _open_submodules(git) if name not in snapshot.inner}
     return replace(snapshot, inner={**snapshot.inner, **{name: _take_own(inner) for name, inner in fetched.items()}})
@@ -79,9 +79,9 @@ def restore_files(git: Git, before: TreeSnapshot, changes: TreeChanges) -> None:
 
 
 def _open_submodules(git: Git) -> list[tuple[str, Git]]:
-    roots = submodules.list_roots(git)
-    names = (name for name, _ in submodules.list_submodules(git))
-    opened = ((name, submodules.open_submodule(git, roots, name)) for name in names)
+    roots = reset.list_roots(git)
+    names = (name for name, _ in reset.list_submodules(git))
+    opened = ((name, reset.open_submodule(git, roots, name)) for name in names)
     return [(name, inner) for name, inner in opened if inner is not None]
 
 

@@ -11,14 +11,14 @@ from contextlib import suppress
 from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
-from liza.git import integration_tip, leftovers, merge_refs, merges, stuck_slots
+from liza.git import git_refs, integration_tip, leftovers, merges
 from liza.merging.merge_lock import recover_dead_merger
 from liza.model.errors import LizaError, Refused
 from liza.model.model import FINAL_STATUSES, Status, Task
 from liza.model.paths import BOXES, TASK_LINKS, agent_of
 from liza.programs.session import run_archive
 from liza.recovery import lost_worktrees, run_cleanup
-from liza.system import wake_up
+from liza.system import file_growth
 from liza.system.locks import Lock
 from liza.tasks import task_branches
 from liza.tasks.dead_claims import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
@@ -56,7 +56,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
     record_history(crew, packed=True)
     # Processes that wait for this agent must be told. A full disk must not prevent the start.
     with suppress(OSError):
-        wake_up.wake_watchers(crew.paths, by)
+        file_growth.wake_watchers(crew.paths, by)
     return tuple(repairs)
 
 
@@ -183,7 +183,7 @@ def _remove_slot_links(crew: Crew) -> list[str]:
     names = [
         name for name in crew.worktrees.recorded_slots() if crew.paths.slot(name).is_symlink() and name not in of_tasks
     ]
-    return [name for name in names if stuck_slots.clear_slot_path(crew.paths.slot(name))]
+    return [name for name in names if leftovers.clear_slot_path(crew.paths.slot(name))]
 
 
 def _repair_slots(crew: Crew) -> list[str]:
@@ -213,13 +213,13 @@ def _has_worktree(crew: Crew, task: Task) -> bool:
 
 def _repair_review_refs(crew: Crew) -> list[Repair]:
     """Create missing review refs of open tasks, and delete those of closed tasks."""
-    review_refs, repairs = merge_refs.list_reviewed(crew.git), []
+    review_refs, repairs = git_refs.list_reviewed(crew.git), []
     for task in crew.board.read().tasks:
         commit = None if task.status in FINAL_STATUSES else task.review_commit
         if task.id in review_refs and task.status in FINAL_STATUSES:
-            merge_refs.delete_review_ref(crew.git, task.id)
-        elif commit and review_refs.get(task.id) != commit and merge_refs.has_commit(crew.git, commit):
-            merge_refs.write_review_ref(crew.git, task.id, commit)
+            git_refs.delete_review_ref(crew.git, task.id)
+        elif commit and review_refs.get(task.id) != commit and git_refs.has_commit(crew.git, commit):
+            git_refs.write_review_ref(crew.git, task.id, commit)
             repairs.append(Repair(f"{task.id}: its commit {commit[:12]} is kept for the review by a ref"))
     return repairs
 

@@ -10,10 +10,10 @@ import msgspec
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import integration_tip, slot_damage
+from liza.git import integration_tip
 from liza.git.rules import slot_states
 from liza.git.rules.slot_states import SlotState
-from liza.git.worktrees import Worktrees
+from liza.git.worktrees import Worktrees, list_slot_names, measure_slot, repair_slot
 from liza.merging import slot_limits
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import State
@@ -53,7 +53,7 @@ class SlotList(msgspec.Struct, frozen=True):
 def list_slots(crew: Crew) -> SlotList:
     """Return every slot with its state, and the limits. To measure them takes a while. Raises LizaError, OSError."""
     state = crew.board.read()
-    rows = tuple(_slot_row(crew, state, slot) for slot in slot_damage.list_slots(crew.worktrees))
+    rows = tuple(_slot_row(crew, state, slot) for slot in list_slot_names(crew.worktrees))
     return SlotList(rows, sum(row.bytes for row in rows), state.config.slots.max, state.config.slots.max_bytes)
 
 
@@ -72,7 +72,7 @@ def _slot_row(crew: Crew, state: State, slot: str) -> SlotRow:
         agent=None if last is None else last.agent,
         last_used=None if last is None else datetime.fromtimestamp(int(last.since), UTC),
         age=None if last is None else max(0, int(crew.clock.now().timestamp() - last.since)),
-        bytes=slot_damage.measure_slot(crew.paths, slot),
+        bytes=measure_slot(crew.paths, slot),
         directory=crew.paths.slot(slot),
     )
 
@@ -80,7 +80,7 @@ def _slot_row(crew: Crew, state: State, slot: str) -> SlotRow:
 def prune(crew: Crew) -> Result:
     """Remove all free slots. A slot that a claim takes meanwhile stays. Raises Refused, GitFailed, OSError."""
     require_person(crew, planner=False)
-    removed = slot_limits.remove_free_slots(crew, slot_damage.list_slots(crew.worktrees))
+    removed = slot_limits.remove_free_slots(crew, list_slot_names(crew.worktrees))
     freed = sum(size for _, size in removed)
     names = [slot for slot, _ in removed]
     message = f"removed {', '.join(names)}: {format_bytes(freed)}" if names else "no slot is free"
@@ -124,10 +124,10 @@ def repair(crew: Crew, slot: str | None = None) -> Result:
     if slot is not None:
         _refuse_unknown(crew.worktrees, slot)
     state = crew.board.read()
-    names = slot_damage.list_slots(crew.worktrees) if slot is None else (slot,)
+    names = list_slot_names(crew.worktrees) if slot is None else (slot,)
     damaged = [name for name in names if slot_limits.find_status(crew, state, name).state is SlotState.DAMAGED]
     commit = integration_tip.require_integration(crew.git, state)
-    lines = [f"{name}: {slot_damage.repair_slot(crew.worktrees, name, commit)}" for name in damaged]
+    lines = [f"{name}: {repair_slot(crew.worktrees, name, commit)}" for name in damaged]
     # A claimed task gets its worktree again.
     lines += [fixed.message for fixed in recover.repair_worktrees(crew, by)]
     message = "\n".join(lines) or "no slot is damaged"
@@ -135,7 +135,7 @@ def repair(crew: Crew, slot: str | None = None) -> Result:
 
 
 def _refuse_unknown(worktrees: Worktrees, slot: str) -> None:
-    names = slot_damage.list_slots(worktrees)
+    names = list_slot_names(worktrees)
     if slot not in names:
         listed = ", ".join(names) or "none"
         raise UnknownId(f"there is no slot {slot} (there are: {listed}){did_you_mean(slot, names)}", "liza slots")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from liza.model.agent_states import StoppedProcesses
 from liza.model.paths import Paths
-from liza.system import lock_holders, proc_stat
-from liza.system.lock_holders import last_holder_pid
+from liza.system import locks, proc_stat
+from liza.system.locks import last_holder_pid
 
 
 def find_stopped(paths: Paths, agents: Iterable[str]) -> StoppedProcesses:
@@ -41,4 +41,4 @@ def _is_stopped(pid: int) -> bool:
 
 def _is_holder(path: Path, pid: int) -> bool:
     """Whether the process holds the lock: agents can write in the file, and its pid may be used again."""
-    return lock_holders.find_holder(path) == pid
+    return locks.find_holder(path) == pid

@@ -39,8 +39,8 @@ from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
 from liza.supervisor.message_carrier import MessageCarrier, SessionMessages
 from liza.supervisor.rules import actions
 from liza.supervisor.rules.session_facts import JobKind
-from liza.system import wake_up
-from liza.system.liza_path import liza_argv
+from liza.system import file_growth
+from liza.system.installation import liza_argv
 from liza.tasks import claim
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import claims, coding
@@ -241,7 +241,7 @@ class ActionRunner:
         self.memory.has_ended_turn = False
         is_due = epic_rules.next_subject(self.crew.board.read(), self.crew.clock.now()) is not None
         if is_due and not isinstance(action, actions.Merge):
-            wake_up.wake_watchers(self.crew.paths, self.agent)
+            file_growth.wake_watchers(self.crew.paths, self.agent)
 
     def _stop_session(self, run: str, action: actions.StopSession) -> None:
         """Write the stop note and end the session's processes. The next pass concludes the session."""
@@ -270,7 +270,7 @@ class ActionRunner:
         if not note_account_obstacle(self.crew, directory, result, self.launcher.environ, self.notify):
             self._rest_after(result, work)
             self._report_end(run, result, rule, work)
-        wake_up.wake_watchers(self.crew.paths, self.agent)
+        file_growth.wake_watchers(self.crew.paths, self.agent)
 
     def _rest_after(self, result: SessionEnd, work: CurrentWork | None) -> None:
         """Set the rest before the next session. ``work``: what the agent held before the session was concluded."""

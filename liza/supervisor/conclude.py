@@ -9,7 +9,7 @@ from pathlib import Path
 
 from liza.box import support
 from liza.crew.crew import Crew
-from liza.git import commit_signing
+from liza.git import boxed_git
 from liza.model.errors import LizaError, Refused
 from liza.model.model import FailedCheck, State, Status
 from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
@@ -138,7 +138,7 @@ def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionE
     if end.outcome is not SessionOutcome.CRASHED and end.reason:
         return end
     last = _describe_last_words(crew, directory, preset)
-    if _UNWRITTEN_COMMIT in last and commit_signing.is_signing(crew.git):
+    if _UNWRITTEN_COMMIT in last and boxed_git.is_signing(crew.git):
         last = f"its git could not sign a commit; next: liza doctor. {last}"
     if not end.reason:
         return replace(end, reason=last)

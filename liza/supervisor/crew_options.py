@@ -12,7 +12,7 @@ from liza.crew.crew import Crew
 from liza.model.errors import UsageError
 from liza.model.paths import ROLES, parse_agent_id, role_of
 from liza.model.value_classes import Value, field
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 from liza.tasks.rules import up_command
 
 _NAME = re.compile(r"[\w-]*")

@@ -14,7 +14,7 @@ from liza.crew import deleted_parts, layout, recorder
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import hiding, merges, ref_names, run_import
+from liza.git import git_refs, hiding, merges, run_import
 from liza.git.survey import survey
 from liza.merging import merge_lock
 from liza.model.configuration import Config
@@ -28,9 +28,8 @@ from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.project import commands
 from liza.recovery import saved_specs
-from liza.system import crash_points, files, lock_holders, processes
-from liza.system.lock_holders import describe_holder
-from liza.system.locks import Lock, is_flock_held, wait_for_release
+from liza.system import crash_points, files, locks, processes
+from liza.system.locks import Lock, describe_holder, is_flock_held, wait_for_release
 from liza.tasks import task_branches
 from liza.tasks.rules.up_command import restart_command_for, up_command_for
 
@@ -114,12 +113,12 @@ def _restart_command(crew: Crew, stopped: list[str]) -> str:
 
 def _stop(crew: Crew, agent: str, *, now: bool) -> None:
     path = crew.paths.supervisor_lock(agent)
-    pid = lock_holders.find_holder(path)
+    pid = locks.find_holder(path)
     if pid is None:
         # It ended since the look at its lock, or that lock was another process's that looked as well.
         if wait_for_release(path, LOCK_TIMEOUT):
             return
-        pid = lock_holders.find_holder(path)
+        pid = locks.find_holder(path)
     if pid is None:
         raise Refused(f"the supervisor of {agent} holds its lock, but its pid is unknown", f"fuser {path}")
     with suppress(ProcessLookupError):
@@ -216,7 +215,7 @@ def _purge(crew: Crew) -> PurgeResult:
         else:
             crew.git.out("update-ref", "-d", history)
             deleted.append(history)
-    ref_names.remove_empty_directory(crew.git)
+    git_refs.remove_empty_directory(crew.git)
     remaining += tuple(f"{path} is a mount point" for path in files.remove_tree(crew.paths.liza))
     return PurgeResult(tuple(deleted), tuple(kept), (*specs.skipped, *programs.skipped), ended, remaining, branch)
 

@@ -19,7 +19,7 @@ from liza.board import events
 from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git.landed_work import find_commits_ahead
+from liza.git.integration_tip import find_commits_ahead
 from liza.landing import forge, sync_failures
 from liza.landing.rules.poll_rules import next_poll_seconds
 from liza.landing.sync_request import sync_request
@@ -45,7 +45,7 @@ from liza.supervisor.supervisor_exits import (
 )
 from liza.system import processes
 from liza.system.locks import Lock
-from liza.system.signal_repeats import Repeats
+from liza.system.processes import Repeats
 from liza.tasks.rules.planning import find_stalled_tasks, is_crew_done, is_task_over
 
 PrintLine = Callable[[str, str], None]

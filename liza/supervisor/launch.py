@@ -20,7 +20,7 @@ from liza.box.run_mounts import SESSION_SOCKET
 from liza.briefs import inbox
 from liza.briefs.rules.message_rules import LIZA, PromptPriority
 from liza.crew.crew import Crew
-from liza.git import commit_signing, hiding, integration_tip, run_git, slot_setup
+from liza.git import boxed_git, hiding, integration_tip, run_git, slot_setup
 from liza.git.git_config import git_dirs
 from liza.git.rules.slot_states import slot_variables
 from liza.git.runner import FALLBACK_IDENTITY
@@ -49,8 +49,8 @@ from liza.project import commands
 from liza.project.commands import BoxUse, CommandBox, build_box
 from liza.supervisor.conversation import ConversationFinder
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
-from liza.system import atomic, boxed_calls, crash_points, processes, untrusted_files
-from liza.system.liza_path import liza_path, sidecar_argv
+from liza.system import ancestors, atomic, crash_points, processes, untrusted_files
+from liza.system.installation import liza_path, sidecar_argv
 from liza.tasks import task_branches
 from liza.tasks.rules import claims
 from liza.tasks.rules.conversations import ContinueConversation, NewConversation
@@ -401,7 +401,7 @@ class Launcher:
         # The agent's own runs of the tests are as those of a gate. The row of a program takes precedence.
         environment = composed if self.preset.reads_ci else {**config.gate_variables, **composed}
         git_dir, _ = git_dirs(self.crew.worktrees.slot_git(worktree.name))
-        key = commit_signing.key_settings(self.crew.git, environment.get("GIT_COMMITTER_EMAIL", ""))
+        key = boxed_git.key_settings(self.crew.git, environment.get("GIT_COMMITTER_EMAIL", ""))
         environment |= slot_variables(worktree.name) | hiding.session_variables(git_dir, key)
         name = environment.get("GIT_COMMITTER_NAME")
         # With this name the commits and the reflogs show which session made them.
@@ -488,7 +488,7 @@ def make_session_box(
     mounts = (
         *(Mount(MountKind.READ_ONLY, crew.paths.liza / name) for name in SHOWN_DIRECTORIES if _is_there(crew, name)),
         *private_state.state_mounts(directories),
-        *commit_signing.signing_mounts(git, order.env, home),
+        *boxed_git.signing_mounts(git, order.env, home),
     )
     files = (order.executable, *_list_files((*preset.args, *(preset.acp.args if preset.acp is not None else ()))))
     use = BoxUse(order.program, order.env, home, files, mounts, directory.path / _session_socket.NAME)
@@ -497,7 +497,7 @@ def make_session_box(
         **boxed.environment(order.env),
         **private_state.state_variables(directories),
         **preset.box_env,
-        boxed_calls.CONFINED: "yes",
+        ancestors.CONFINED: "yes",
         "LIZA_COMMAND_SERVER": str(SESSION_SOCKET),
         "LIZA_API": str(SESSION_SOCKET),
     }

@@ -37,7 +37,7 @@ from liza.supervisor.repository_location import RepositoryLocation
 from liza.supervisor.rules import actions
 from liza.supervisor.rules.decide import decide
 from liza.supervisor.situation import gather_situation
-from liza.system import wake_up
+from liza.system import file_growth
 from liza.tasks import dead_claims, task_branches
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
@@ -102,7 +102,7 @@ class Supervisor:
         self.environ = environ
         self.branch_pusher: BranchPusher | None = None
         self.notice_process = notices.NoticeProcess(crew.paths, environ)
-        self.wake_up_path = wake_up.wake_directory(crew.paths).resolve()
+        self.wake_up_path = file_growth.wake_directory(crew.paths).resolve()
         integration = f"refs/heads/{self.last_state.config.integration_branch}"
         refs_path = (git_dirs(crew.git)[1] / integration).parent.resolve()
         self.watched_directories = (self.wake_up_path, *([refs_path] if refs_path.is_dir() else ()))

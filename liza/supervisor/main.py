@@ -32,9 +32,9 @@ from liza.recovery.recover import recover_crew
 from liza.supervisor.loop import RetireRequest, StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
 from liza.supervisor.rules.actions import Exit
-from liza.system import crash_points, wake_up
+from liza.system import crash_points, file_growth
 from liza.system.locks import Lock
-from liza.system.signal_repeats import Repeats
+from liza.system.processes import Repeats
 from liza.tasks.rules import claims
 from liza.text.redaction import redact
 
@@ -116,7 +116,7 @@ def _supervise(
         lock.release()
         # Waking the others is only faster than their poll; a full disk must not hide the exit status.
         with suppress(OSError):
-            wake_up.wake_watchers(crew.paths, agent)
+            file_growth.wake_watchers(crew.paths, agent)
     manual_command = supervisor.manual_start_command()
     line = f"{exit_action.why}{BY_HAND_HINT}: {manual_command}" if manual_command else exit_action.why
     notify(line if exit_action.code else Detail(line))

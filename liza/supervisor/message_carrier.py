@@ -22,8 +22,8 @@ from liza.programs.terminal import keyboard, tmux
 from liza.programs.terminal.keyboard import NotSent, Sent
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
-from liza.system import wake_up
-from liza.system.liza_path import liza_path
+from liza.system import file_growth
+from liza.system.installation import liza_path
 from liza.text.redaction import redact
 
 BRIEF_NOTICE = "Your brief has messages that you have not read. {file} `{liza} ready`."
@@ -306,4 +306,4 @@ class SessionMessages:
         )
         program = self.launcher.preset.name
         self.notify(f"! {run}: {model_silence.describe_status(model, left, program)}")
-        wake_up.wake_watchers(self.crew.paths, self.agent)
+        file_growth.wake_watchers(self.crew.paths, self.agent)

@@ -34,7 +34,7 @@ from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.supervisor.launch import Launcher
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import atomic, crash_points, files, processes
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 from liza.system.locks import Lock
 from liza.tasks.rules import claims
 

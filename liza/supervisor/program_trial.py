@@ -30,7 +30,7 @@ from liza.programs.session import run_directory
 from liza.project import init
 from liza.project.programs import Trial, TrialCheck
 from liza.supervisor.down import end_unsupervised_sessions
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 from liza.tasks import task
 from liza.text import formats
 

@@ -32,7 +32,7 @@ from liza.supervisor import foreground
 from liza.supervisor.crew_options import UpOptions, parse_programs, start_supervisor, supervisor_log
 from liza.supervisor.feed import Feed, PrintTimedLine
 from liza.supervisor.foreground import PrintLine
-from liza.system import wake_up
+from liza.system import file_growth
 from liza.tasks import draft_specs
 from liza.tasks.rules.planning import is_crew_done
 
@@ -129,7 +129,7 @@ def _start_detached(crew: Crew, agents: Sequence[str], options: UpOptions, say: 
     """Start the supervisors and wait until each is ready or has exited; return 1 if one has exited."""
     events_queue: queue.Queue[Any] = queue.Queue()
     results: list[bool] = []
-    with events.watch(crew.paths, (wake_up.wake_directory(crew.paths),)) as watch:
+    with events.watch(crew.paths, (file_growth.wake_directory(crew.paths),)) as watch:
         watch.subscribe(events_queue)
         starting = [_StartingSupervisor.launch(crew, agent, options) for agent in agents]
         for supervisor in starting:
@@ -169,7 +169,7 @@ class _StartingSupervisor(Value):
     @classmethod
     def launch(cls, crew: Crew, agent: str, options: UpOptions) -> _StartingSupervisor:
         log = supervisor_log(crew, agent)
-        last_wake, log_size = wake_up.last_wake(crew.paths, agent), log.stat().st_size if log.exists() else 0
+        last_wake, log_size = file_growth.last_wake(crew.paths, agent), log.stat().st_size if log.exists() else 0
         return cls(crew, agent, start_supervisor(crew, agent, options), last_wake, log, log_size)
 
     def start_result(self, late: bool) -> tuple[bool, str] | None:
@@ -185,7 +185,7 @@ class _StartingSupervisor(Value):
 
         It writes the file after its recovery at the start, and again after it has released its lock at exit.
         """
-        return wake_up.last_wake(self.crew.paths, self.agent) != self.last_wake_up and self.crew.is_supervised(
+        return file_growth.last_wake(self.crew.paths, self.agent) != self.last_wake_up and self.crew.is_supervised(
             self.agent
         )
 

@@ -20,7 +20,7 @@ from liza.programs.hooks.hook_install import InstalledHooks
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.system import crash_points
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 
 
 class LaunchInputs(Value):

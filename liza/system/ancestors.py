@@ -1,6 +1,8 @@
 """Read the environments that this process and its ancestors were started with.
 
-A process cannot change its own by accident: only `process_title.py` writes over it.
+A process cannot change its own by accident: only `proc_stat.py` writes over it.
+
+A variable tells whether a process in the box of a session called this command, which runs outside.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from liza.system import proc_stat
 
@@ -94,3 +97,18 @@ def _parent_pid(pid: int | str) -> int | None:
     except OSError:
         return None
     return None if fields is None else int(fields[proc_stat.PARENT])
+
+
+CONFINED: Final = "LIZA_CONFINED"
+"""Variable of a process in a box, and of a command that was called from one: ``yes``."""
+LOOKS: Final = "looks"
+"""Value of ``LIZA_CONFINED`` in the box of ``liza confine``: commands run there, and no board of the crew is shown."""
+
+
+def is_called_from_box() -> bool:
+    return os.environ.get(CONFINED) == "yes"
+
+
+def is_without_board() -> bool:
+    """Return whether this process runs in the box of ``liza confine``."""
+    return os.environ.get(CONFINED) == LOOKS

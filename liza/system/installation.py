@@ -1,16 +1,23 @@
-"""How this Liza was installed, and the commands that add packages to it, upgrade it or install it again."""
+"""How this Liza was installed: the path and the command line of the running Liza, which agents and mergers get, and the
+commands that add packages to it, upgrade it or install it again.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from liza.model.errors import Missing
+from liza.system import ancestors
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -80,3 +87,57 @@ def _read_source() -> tuple[str, bool]:
     url, vcs = str(record.get("url", NAME)), record.get("vcs_info", {}).get("vcs")
     source = f"{vcs}+{url}" if vcs else url.removeprefix("file://")
     return source, bool(record.get("dir_info", {}).get("editable"))
+
+
+_COMMAND = re.compile(r"(?:^|(?<=[;&|(:`] )|(?<=[(`]))liza(?= )")
+
+
+def liza_path() -> Path:
+    """Absolute path of the ``liza`` command of the running installation. Raises Missing."""
+    candidate = Path(sys.executable).parent / "liza"
+    if candidate.is_file():
+        return candidate
+
+    match = shutil.which("liza")
+    if match is None:
+        message = "the liza command is not beside the Python that runs it, nor on PATH"
+        raise Missing(message, reinstall_command())
+    return Path(match).absolute()
+
+
+def liza_argv() -> tuple[str, ...]:
+    """Command line that starts this Liza from another process."""
+    # -P: without it Python would import modules from the current directory, which is the person's checkout.
+    return (sys.executable, "-P", "-m", "liza")
+
+
+def sidecar_argv(run_dir: Path) -> tuple[str, ...]:
+    """Command line of the ACP sidecar of a run. It is started in the worktree, see ``liza_argv``."""
+    return (sys.executable, "-P", "-m", "liza.api.acp", str(run_dir))
+
+
+def qualify_command(command: str) -> str:
+    """Replace ``liza`` with its absolute path in a suggested command, if called inside a session that needs the path.
+
+    The PATH of a session contains the directory, but a login shell, in which some programs run commands, resets PATH.
+    That of a caller in a box is not known here.
+    """
+    if not os.environ.get("LIZA_RUN"):
+        return command
+    try:
+        path = liza_path()
+    except Missing:
+        return command
+    if not ancestors.is_called_from_box() and _is_on_path(path):
+        return command
+    return _COMMAND.sub(lambda _: shlex.quote(str(path)), command)
+
+
+def _is_on_path(path: Path) -> bool:
+    """Whether the first ``liza`` on PATH is this file. A relative directory depends on where a command runs."""
+    with suppress(OSError):
+        for directory in map(Path, os.get_exec_path()):
+            candidate = directory / "liza"
+            if not directory.is_absolute() or candidate.is_file():
+                return directory.is_absolute() and candidate.samefile(path)
+    return False

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from liza.model.errors import Refused
 from liza.model.model import ProcessIdentity
 from liza.model.value_classes import Value
-from liza.system import ancestors, process_title, processes
+from liza.system import ancestors, proc_stat, processes
 
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred of the kernel: pid, uid, gid
 _PEER_PIDFD: Final = 77  # SO_PEERPIDFD of the kernel's asm-generic/socket.h, since Linux 6.5
@@ -146,7 +146,7 @@ def act_for(connection: socket.socket) -> None:
         try:
             _require_same_rights(peer.pid)
             ancestors.act_for_process(peer.pid)
-            process_title.show_environment(os.environ)
+            proc_stat.show_environment(os.environ)
             # The pid is that of the peer only as long as it lives: it lived while its ancestors were read.
             if processes.wait_readable(handle, 0):
                 raise Refused("the process that called has ended, so its session is not known", _DIRECTLY)

@@ -334,3 +334,23 @@ def wait_readable(handle: int, limit: float) -> bool:
     waiter = select.poll()
     waiter.register(handle, select.POLLIN)
     return bool(waiter.poll(max(0, int(min(limit, _MAX_POLL) * 1000))))
+
+
+_REPEAT_LIMIT = 1.0  # seconds
+
+
+class Repeats:
+    """timeout(1) sends SIGTERM to its child and again to the child's process group: count this as one signal."""
+
+    def __init__(self) -> None:
+        self._term = float("-inf")
+
+    def is_new(self, number: int, now: float | None = None) -> bool:
+        """Return False for a SIGTERM less than 1 s after one that counted, else True. ``now``: monotonic seconds."""
+        if number != signal.SIGTERM:
+            return True
+        at = time.monotonic() if now is None else now
+        if at - self._term < _REPEAT_LIMIT:
+            return False
+        self._term = at
+        return True

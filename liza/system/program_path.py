@@ -1,4 +1,4 @@
-"""PATH without directories that agents can write to.
+"""PATH without directories that agents can write to, and commands that wait in the same terminal.
 
 An empty or relative entry means the current directory, which for Liza and its git processes is often a worktree: a file
 that an agent committed there would run as Liza's own git. Such entries are removed from this process's PATH when it
@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -52,3 +55,25 @@ def _is_inside(entry: str, trees: list[str]) -> bool:
         return False
     real = os.path.realpath(entry)
     return any(real == tree or real.startswith(tree + os.sep) for tree in trees)
+
+
+def run_command(command: Sequence[str]) -> int:
+    """Run a command to its end; return its exit status, 128 + n if signal n killed it. Raises Missing.
+
+    The command gets SIGINT from the terminal too: the caller keeps its lock until it has exited. A KeyboardInterrupt
+    just after the end of the wait would lose its result.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _do_nothing)
+    try:
+        code = subprocess.run(list(command), check=False).returncode
+    except OSError as error:
+        raise Missing(f"{command[0]!r} cannot be run: {error.strerror}", f"command -v {command[0]}") from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return code if code >= 0 else 128 - code
+
+
+def _do_nothing(_: int, __: object) -> None:
+    """Handle a signal. A handler, unlike SIG_IGN, is not inherited by the command."""

@@ -15,8 +15,7 @@ from liza.model.errors import GitFailed, LockTimeout
 from liza.model.model import ProcessIdentity, Reservation, Task
 from liza.model.value_classes import Value
 from liza.system import processes
-from liza.system.lock_holders import last_holder_pid
-from liza.system.locks import Lock
+from liza.system.locks import Lock, last_holder_pid
 from liza.tasks.rules import claims
 
 LOCK_TIMEOUT = 60.0  # seconds

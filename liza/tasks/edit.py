@@ -26,8 +26,8 @@ from liza.model.configuration import Config
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, Missing, Refused, UsageError
 from liza.model.model import SpecChange
 from liza.model.value_classes import Value, replace
-from liza.system.foreground_command import run_command
 from liza.system.locks import Lock
+from liza.system.program_path import run_command
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.rules import edits
 from liza.tasks.rules.edits import Editor, apply_edit

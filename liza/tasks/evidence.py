@@ -9,7 +9,7 @@ from typing import Final
 
 from liza.board import archive_files
 from liza.crew.crew import Crew
-from liza.git import merge_refs
+from liza.git import git_refs
 from liza.model.derived import held_tasks, tasks_with
 from liza.model.errors import LizaError
 from liza.model.model import State, Status, Task
@@ -80,7 +80,7 @@ class LazyRecords(Mapping[str, tuple[TaskRecord, ...]]):
     def _paths(self) -> dict[str, tuple[str, ...]]:
         commits = [task.merge_commit for task in self._tasks if task.merge_commit is not None]
         try:
-            return merge_refs.list_merged_paths(self._crew.git, commits)
+            return git_refs.list_merged_paths(self._crew.git, commits)
         except LizaError:
             # Without paths no agent is preferred: a task goes to the first one, and `status` still works.
             return {}

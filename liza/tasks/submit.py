@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from liza.crew.caller import identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git import hiding, local_files, merge_refs, slot_setup, survey
+from liza.git import git_refs, hiding, local_files, slot_setup, survey
 from liza.git.git_config import git_dirs
 from liza.git.runner import Git
 from liza.model.errors import NotOwner
@@ -56,7 +56,7 @@ def _keep_reviewed(crew: Crew, task: Task) -> None:
     """Write a ref that keeps the commit under review. Until then HEAD keeps it; after a crash, recovery writes the
     ref."""
     if task.status is Status.READY_FOR_REVIEW and task.review_commit is not None and task.worktree is not None:
-        merge_refs.write_review_ref(crew.worktrees.slot_git(task.worktree), task.id, task.review_commit)
+        git_refs.write_review_ref(crew.worktrees.slot_git(task.worktree), task.id, task.review_commit)
 
 
 _SUBMITTABLE_STATUSES = (Status.CLAIMED, Status.READY_FOR_REVIEW)
@@ -87,7 +87,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
         return SubmittedWork(head, False, tree.branch, tree.changed, has_changes, operation)
     board = crew.board.read()
     target = f"refs/heads/{target_branch(board, task)}"
-    base = merge_refs.find_merge_base(git, head, target)
+    base = git_refs.find_merge_base(git, head, target)
     files = _submitted_files(git, head, base) if base else SubmittedFiles()
     own_copies = _keep_copied(crew, board, files.added)
     files = replace(files, hidden=(*files.hidden, *own_copies)) if own_copies else files

@@ -9,7 +9,7 @@ from liza.board.task_file import load_tasks
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git import local_files, merge_refs, merges, ref_names
+from liza.git import git_refs, local_files, merges
 from liza.model import targets
 from liza.model.errors import Refused, UnknownId, UsageError
 from liza.model.model import State, Status, Task
@@ -78,7 +78,7 @@ def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:
     """Raise Refused if a person has a branch with the name of a task's: its work would be taken for the task's."""
     branches = merges.find_branches(crew.git, *(branch_of(task.id) for task in requested)) if requested else {}
     for branch in sorted(task_branches.find_persons_branches(crew, branches)) if branches else ():
-        other = ref_names.find_free_name(branch.replace("/", "-"), ref_names.list_branches(crew.git))
+        other = git_refs.find_free_name(branch.replace("/", "-"), git_refs.list_branches(crew.git))
         raise Refused(f"there is a branch {branch} already", shlex.join(["git", "branch", "-m", branch, other]))
 
 
@@ -333,13 +333,13 @@ def _check_target(crew: Crew, branch: str, by: str) -> None:
         raise Refused(message, "liza task add --help")
     if not targets.is_target_name(branch) or branch == crew.board.read().config.integration_branch:
         raise Refused(f"{branch} cannot be the target of a task", "liza task add --help")
-    ref_names.refuse_symbolic(crew.git, f"refs/heads/{branch}")
+    git_refs.refuse_symbolic(crew.git, f"refs/heads/{branch}")
     tip = merges.branch_tip(crew.git, branch)
     if tip is None:
         raise UnknownId(f"there is no branch {branch}", shlex.join(["git", "branch", branch]))
-    if not merge_refs.has_merge_base(crew.git, tip, f"refs/heads/{crew.board.read().config.integration_branch}"):
+    if not git_refs.has_merge_base(crew.git, tip, f"refs/heads/{crew.board.read().config.integration_branch}"):
         raise Refused(
-            f"{branch} has no commit in common with integration", f"git log {ref_names.type_revision(crew.git, branch)}"
+            f"{branch} has no commit in common with integration", f"git log {git_refs.type_revision(crew.git, branch)}"
         )
     crew.git.run("update-ref", merges.last_tip_ref(branch), tip, "", codes=(0, 128))
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from liza.board import archive_files
 from liza.crew.crew import Crew
-from liza.git import integration_tip, merge_refs, merges, ref_names
+from liza.git import git_refs, integration_tip, merges
 from liza.git.run_git import REMOTE
-from liza.git.salvage_restore import find_last_salvage
+from liza.git.salvage import find_last_salvage
 from liza.git.worktrees import Worktrees
 from liza.model import targets
 from liza.model.alarm_kinds import LoggedKind
@@ -93,7 +93,7 @@ def find_persons_branches(crew: Crew, branches: Iterable[str]) -> frozenset[str]
     if not rest:
         return rest
     archived = {branch_of(task_id) for task_id in archive_files.list_ids(crew.paths)}
-    saved = {branch_of(name.partition("/")[0]) for name in merge_refs.refs_below(crew.git, "refs/liza/salvage/")}
+    saved = {branch_of(name.partition("/")[0]) for name in git_refs.refs_below(crew.git, "refs/liza/salvage/")}
     return rest - archived - saved - _checked_out_in_slots(crew)
 
 
@@ -115,13 +115,13 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
     """
     branch = targets.epic_branch(epic)
     ref = f"refs/heads/{branch}"
-    tip, last = ref_names.read_refs(crew.git, ref, merges.last_tip_ref(branch))
+    tip, last = git_refs.read_refs(crew.git, ref, merges.last_tip_ref(branch))
     if tip.target is not None:
-        raise Refused(ref_names.describe_symbolic(ref, tip.target), ref_names.delete_command(ref))
+        raise Refused(git_refs.describe_symbolic(ref, tip.target), git_refs.delete_command(ref))
     if tip.commit is not None and last.commit is not None:
         return False
     if tip.commit is not None:
-        free = ref_names.find_free_name(branch.replace("/", "-"), ref_names.list_branches(crew.git))
+        free = git_refs.find_free_name(branch.replace("/", "-"), git_refs.list_branches(crew.git))
         renamed = shlex.join(["git", "branch", "-m", branch, free])
         raise Refused(f"the branch {branch} exists already, and Liza did not create it", renamed)
     if last.commit is not None:
@@ -135,10 +135,10 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
 
 def _creation_error(crew: Crew, branch: str) -> Refused | GitFailed:
     """Return the error for a branch that git could not create."""
-    branches = ref_names.list_branches(crew.git)
-    in_the_way = ref_names.find_excluding(branch, branches)
+    branches = git_refs.list_branches(crew.git)
+    in_the_way = git_refs.find_excluding(branch, branches)
     if in_the_way is not None:
-        return ref_names.ref_conflict_error(in_the_way, branch, branches)
+        return git_refs.ref_conflict_error(in_the_way, branch, branches)
     return GitFailed(f"git could not create the branch {branch}", "liza doctor")
 
 
@@ -172,8 +172,8 @@ def find_faults(crew: Crew) -> dict[str, Refused]:
     faults = {}
     state = crew.board.read()
     commits = {task.merge_commit for task in state.tasks if task.epic}
-    heads = merge_refs.refs_below(crew.git, f"refs/heads/{targets.EPIC_PREFIX}")
-    tips = merge_refs.refs_below(crew.git, _TIPS + targets.EPIC_PREFIX)
+    heads = git_refs.refs_below(crew.git, f"refs/heads/{targets.EPIC_PREFIX}")
+    tips = git_refs.refs_below(crew.git, _TIPS + targets.EPIC_PREFIX)
     for epic in targets.open_epics(state):
         tip, last = heads.get(epic), tips.get(epic)
         if tip is None and last is not None:
@@ -189,7 +189,7 @@ def restore_branch(crew: Crew, epic: str) -> str:
     Raises UnknownId, Refused, GitFailed.
     """
     branch = targets.epic_branch(epic)
-    tip, last = ref_names.read_refs(crew.git, f"refs/heads/{branch}", merges.last_tip_ref(branch))
+    tip, last = git_refs.read_refs(crew.git, f"refs/heads/{branch}", merges.last_tip_ref(branch))
     if tip.commit is None and last.commit is None:
         if epic not in targets.open_epics(crew.board.read()):
             raise UnknownId(f"there is no open epic {epic!r}", "liza epics")
@@ -225,7 +225,7 @@ def delete_landed(crew: Crew) -> None:
     integration has not, stays. The caller holds the merge lock. Raises GitFailed.
     """
     state = crew.board.read()
-    tips = merge_refs.refs_below(crew.git, _TIPS + targets.EPIC_PREFIX)
+    tips = git_refs.refs_below(crew.git, _TIPS + targets.EPIC_PREFIX)
     for epic in sorted(tips.keys() - set(targets.open_epics(state))):
         branch = targets.epic_branch(epic)
         last, tip = tips[epic], merges.branch_tip(crew.git, branch)

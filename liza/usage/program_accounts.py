@@ -16,7 +16,7 @@ from liza.model.value_classes import Value, replace
 from liza.programs.liveness import is_session_living
 from liza.programs.presets import preset_files, preset_table
 from liza.programs.presets.preset_table import Presets
-from liza.system import wake_up
+from liza.system import file_growth
 from liza.system.clock import SystemClock
 from liza.text.redaction import redact
 from liza.usage import account_files, secret_source
@@ -157,7 +157,7 @@ def _clear(path: Path, account: str, accounts: Sequence[Account], crew: Crew | N
     if crew is not None:
         # Without it the supervisors notice the change after config.poll_interval.
         with suppress(OSError):
-            wake_up.wake_watchers(crew.paths, "accounts")
+            file_growth.wake_watchers(crew.paths, "accounts")
 
 
 def _try_secret(account: Account, home: Path) -> str | None:

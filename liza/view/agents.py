@@ -16,7 +16,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew, open_crew
 from liza.crew.recorder import record_history
 from liza.crew.result import Result
-from liza.git import board_history, merge_refs
+from liza.git import board_history, git_refs
 from liza.model.derived import find_current_work
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.model.model import State, Task
@@ -200,7 +200,7 @@ def own_record(crew: Crew, state: State, agent: str) -> OwnRecord:
     entries = costs.read_usage(crew, state)
     records = [record for task in tasks if (record := work_record.task_record(task, agent, entries)) is not None]
     commits = [record.merge_commit for record in records if record.merge_commit is not None]
-    paths = merge_refs.list_merged_paths(crew.git, commits)
+    paths = git_refs.list_merged_paths(crew.git, commits)
     return OwnRecord(
         tuple(replace(record, paths=paths.get(record.merge_commit or "", ())) for record in records),
         work_record.review_record(tasks, agent),

@@ -15,7 +15,7 @@ from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
 from liza.crew.crew import Crew
-from liza.git import landed_work
+from liza.git import integration_tip
 from liza.model.alarm_kinds import Alarm, AlarmKind, waits_for_person
 from liza.model.backoff import MAX_LIMIT
 from liza.model.derived import CurrentWork, find_current_work
@@ -152,7 +152,7 @@ def _ahead(crew: Crew, state: State) -> CommitsAhead | None:
     if not is_crew_done(state, has_planner=False):
         return None
     try:
-        return landed_work.find_commits_ahead(crew.git, state)
+        return integration_tip.find_commits_ahead(crew.git, state)
     except (LizaError, OSError):
         return None
 

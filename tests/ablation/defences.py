@@ -771,7 +771,7 @@ TABLE: dict[str, Defence] = {
     ),
     "modules outside the checkout": Defence(
         "no process of Liza imports what lies in the directory it is started in",
-        {"liza.system.liza_path:liza_argv": lambda was: lambda: tuple(word for word in was() if word != "-P")},
+        {"liza.system.installation:liza_argv": lambda was: lambda: tuple(word for word in was() if word != "-P")},
         ("tests/journeys/test_lookup.py::test_a_module_in_the_persons_checkout_is_imported_by_no_process_of_liza",),
     ),
     "confirmed settings": Defence(
@@ -812,7 +812,7 @@ TABLE: dict[str, Defence] = {
     ),
     "work in submodules": Defence(
         "no slot is removed with the only copy of what is in its submodules",
-        {"liza.git.submodules:salvage_submodules": gives(None)},
+        {"liza.git.reset:salvage_submodules": gives(None)},
         (f"{TREES}test_work_in_a_submodule_is_saved_before_the_slot_is_removed",),
     ),
     "work in submodules of a reused slot": Defence(
@@ -1047,7 +1047,7 @@ TABLE: dict[str, Defence] = {
     ),
     "symbolic refs are refused": Defence(
         "a branch that Liza moves and that is symbolic is refused",
-        {"liza.git.ref_names:read_refs": _as_plain},
+        {"liza.git.git_refs:read_refs": _as_plain},
         (
             f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[merge]",
             f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[sync]",
@@ -1173,7 +1173,7 @@ TABLE: dict[str, Defence] = {
     ),
     "integration given back": Defence(
         "tests that delete integration, or move it back, stop no other task",
-        {"liza.git.merge_refs:is_branch_rewound": gives(False)},
+        {"liza.git.git_refs:is_branch_rewound": gives(False)},
         (f"{FAILURES}test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged",),
     ),
     "own moves": Defence(
@@ -1215,7 +1215,7 @@ TABLE: dict[str, Defence] = {
     ),
     "no link for a slot": Defence(
         "what tests put in the place of the merger's slot is removed, and never followed",
-        {"liza.git.stuck_slots:clear_slot_path": gives(False)},
+        {"liza.git.leftovers:clear_slot_path": gives(False)},
         (f"{FAILURES}test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_followed",),
     ),
     "put back": Defence(
@@ -1352,7 +1352,7 @@ TABLE: dict[str, Defence] = {
     ),
     "credentials of the remote": Defence(
         "no message has the credentials in the address of the remote",
-        {"liza.git.rules.remote_urls:hide_credentials": lambda was: lambda url: url},
+        {"liza.landing.rules.remote_urls:hide_credentials": lambda was: lambda url: url},
         (f"{REQUEST_RULES}test_an_address_is_shown_without_credentials",),
     ),
     "stop by a person": Defence(
@@ -1474,17 +1474,17 @@ TABLE: dict[str, Defence] = {
     ),
     "moved refs": Defence(
         "refs that tests move are reported by name",
-        {"liza.git.merge_refs:refs_moved_by_tests": gives(())},
+        {"liza.git.git_refs:refs_moved_by_tests": gives(())},
         (f"{FAILURES}test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_and_are_reported",),
     ),
     "review refs": Defence(
         "the commit under review is not collected",
-        {"liza.git.merge_refs:write_review_ref": gives(None)},
+        {"liza.git.git_refs:write_review_ref": gives(None)},
         (f"{FAILURES}test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_closed",),
     ),
     "merge base": Defence(
         "work that can never be merged is refused when it is submitted",
-        {"liza.git.merge_refs:find_merge_base": gives("")},
+        {"liza.git.git_refs:find_merge_base": gives("")},
         (
             f"{FAILURES}test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_refused_with_the_way_on",
         ),
@@ -1538,8 +1538,8 @@ TABLE: dict[str, Defence] = {
     "stuck slots": Defence(
         "a slot that cannot be emptied stops no merge",
         {
-            "liza.git.stuck_slots:loosen_permissions": gives(False),
-            "liza.git.stuck_slots:is_stuck": gives(False),
+            "liza.git.leftovers:loosen_permissions": gives(False),
+            "liza.git.leftovers:is_stuck": gives(False),
         },
         (f"{FAILURES}test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate",),
     ),
@@ -1841,7 +1841,7 @@ TABLE: dict[str, Defence] = {
     ),
     "full checkout": Defence(
         "a candidate is tested with all its files",
-        {"liza.git.sparse_checkout:make_full": gives(None)},
+        {"liza.git.local_files:make_full": gives(None)},
         (f"{TESTED}test_a_candidate_is_tested_with_the_files_that_the_person_left_out",),
     ),
     "gates of a result": Defence(

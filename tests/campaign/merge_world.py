@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from liza.crew.crew import find_crew
-from liza.git import merge_refs
+from liza.git import git_refs
 from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.model.errors import Refused
@@ -128,7 +128,7 @@ class World:
             git(there, "add", "-A")
             if task == UNRELATED:
                 # As on a board that was written before submit looked for a merge base.
-                merge_refs.find_merge_base = lambda *words: ""
+                git_refs.find_merge_base = lambda *words: ""
                 git(there, "update-ref", "-d", "HEAD")
             git(there, "commit", "-q", "-m", "work")
             os.chdir(there)
@@ -137,7 +137,7 @@ class World:
             verdict(find_crew(self.root), "approve", "fine", task_id=task)
             if task == GONE:
                 git(there, "commit", "-q", "--amend", "-m", "something else")
-                git(self.root, "update-ref", "-d", merge_refs.review_ref(task))
+                git(self.root, "update-ref", "-d", git_refs.review_ref(task))
                 git(self.root, "reflog", "expire", "--expire=now", "--all")
                 git(self.root, "gc", "-q", "--prune=now")
 

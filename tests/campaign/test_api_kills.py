@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from liza.briefs import inbox
-from liza.system import wake_up
+from liza.system import file_growth
 from liza.usage.telemetry_log import TelemetryLog
 from tests.conftest import until
 from tests.edges.api_worker import Api, Stream, Worker, now, serving
@@ -41,7 +41,7 @@ class Runtime:
         """Queue a prompt as `liza note --now` does."""
         paths, agent = self.worker.api.paths, self.worker.agent
         inbox.queue_message(paths, agent, f"{self.queued}", "human:ann", now(), "system")
-        wake_up.wake_watchers(paths, agent)
+        file_growth.wake_watchers(paths, agent)
         self.queued += 1
 
     def finish(self) -> None:

@@ -24,7 +24,7 @@ from liza.cli.reference import build_reference as reference
 from liza.model.errors import BoardUnreadable, GitFailed, LockTimeout, Missing, Refused, WriteFailed
 from liza.model.paths import Paths
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.system.liza_path import liza_path, qualify_command
+from liza.system.installation import liza_path, qualify_command
 from tests.conftest import git, worktree_of
 
 HERE = Path(__file__).parents[2]

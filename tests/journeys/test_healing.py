@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.system import lock_holders
+from liza.system import locks
 from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew, started
@@ -47,7 +47,7 @@ def wait_logged(crew: Crew, text: str) -> None:
 
 def supervisor_of(crew: Crew, agent: str) -> int:
     crew.wait_supervised(agent)
-    pid = lock_holders.find_holder(crew.paths.supervisor_lock(agent))
+    pid = locks.find_holder(crew.paths.supervisor_lock(agent))
     assert pid is not None
     return pid
 
@@ -200,8 +200,8 @@ def test_after_down_no_killed_supervisor_is_started_again(tmp_path: Path) -> Non
         crew.wait(lambda _: list(crew.notes.glob("at-coder-*.1")), "a session")
         agent = next(crew.notes.glob("at-coder-*.1")).name.removeprefix("at-").removesuffix(".1")
         lock = crew.paths.keeper_lock
-        crew.wait(lambda _: lock_holders.find_holder(lock), "the keeper")
-        keeper = lock_holders.find_holder(lock)
+        crew.wait(lambda _: locks.find_holder(lock), "the keeper")
+        keeper = locks.find_holder(lock)
         assert keeper is not None
         os.kill(keeper, signal.SIGSTOP)
         kill_supervisor(crew, agent)
@@ -217,13 +217,13 @@ def test_a_supervisor_restarts_killed_crew_care(tmp_path: Path) -> None:
         crew.liza("up", "-d", *ALONE, "--program", crew.script("coder", WORK))
         lock = crew.paths.keeper_lock
         crew.wait(lambda _: is_flock_held(lock), "the keeper")
-        pid = lock_holders.find_holder(lock)
+        pid = locks.find_holder(lock)
         assert pid is not None
         # As if it had been started long ago.
         os.utime(crew.paths.keeper_mark, (0, 0))
         os.kill(pid, signal.SIGKILL)
         crew.add("t1")
-        crew.wait(lambda _: lock_holders.find_holder(lock) not in (None, pid), "another keeper")
+        crew.wait(lambda _: locks.find_holder(lock) not in (None, pid), "another keeper")
         crew.liza("down")
         wait_without_keeper(crew)
         assert not crew.paths.keeper_mark.exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.system.liza_path import liza_argv
+from liza.system.installation import liza_argv
 from tests.conftest import variant
 from tests.journeys.crews import Crew
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.system.lock_holders import last_holder_pid
+from liza.system.locks import last_holder_pid
 from tests.conftest import until
 from tests.journeys.crews import APPROVE, WORK, Crew, started
 

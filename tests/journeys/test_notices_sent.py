@@ -13,7 +13,7 @@ import pytest
 
 from liza.alarms import notices
 from liza.alarms.notices import NoticeTarget
-from liza.system import lock_holders
+from liza.system import locks
 from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of
 from tests.edges.alarms.test_notices import Receiver
@@ -108,12 +108,12 @@ def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew:
     key = NoticeTarget(target).key
     crew.wait(lambda _: notices.read_notice_record(crew.paths, key).sent, "the record of the first message")
     lock = notices.board_lock(crew.paths)
-    pid = lock_holders.find_holder(lock)
+    pid = locks.find_holder(lock)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     crew.add("t2")
     wait_received(crew, receiver, 2)
-    assert lock_holders.find_holder(lock) not in (None, pid)
+    assert locks.find_holder(lock) not in (None, pid)
     crew.liza("down")
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
     assert receiver.count == 2

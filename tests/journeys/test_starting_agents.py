@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.system import lock_holders
+from liza.system import locks
 from tests.journeys.crews import Crew, started
 
 STOPPED = "coder-1"
@@ -26,7 +26,7 @@ def test_an_agent_is_starting_until_its_supervisor_takes_work(tmp_path: Path, mo
         assert (row["status"], row["state"]) == ("STARTING", "starting")
         assert "is stopped: kill -CONT" in str(row["why"]), "the test stops it to see it start"
 
-        pid = lock_holders.find_holder(crew.paths.supervisor_lock(STOPPED))
+        pid = locks.find_holder(crew.paths.supervisor_lock(STOPPED))
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         crew.wait(lambda _: _row(crew)["status"] == "OFFLINE", "a dead agent")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from liza.system import lock_holders, proc_stat
+from liza.system import locks, proc_stat
 from tests.journeys.crews import BIN, LIMIT, WORK, Crew
 
 ALONE = ("--planners", "0", "--reviewers", "0")
@@ -43,7 +43,7 @@ def is_stopped(pid: int) -> bool:
 def test_status_names_stopped_processes_and_one_command_that_continues_them(crew: Crew) -> None:
     process = up(crew, crew.script("coder", WORK))
     crew.wait_supervised("coder-1")
-    pid = lock_holders.find_holder(crew.paths.supervisor_lock("coder-1"))
+    pid = locks.find_holder(crew.paths.supervisor_lock("coder-1"))
     assert pid is not None
     crew.wait(lambda state: "coder-1" in state.agents, "coder-1 on the board")
     for number in (pid, process.pid):

@@ -13,7 +13,7 @@ import pytest
 
 from liza.briefs import delivery_log, inbox
 from liza.programs.terminal import tmux
-from liza.system import processes, wake_up
+from liza.system import file_growth, processes
 from tests.journeys.crews import WORK, Crew, started
 
 pytestmark = pytest.mark.needs("tmux")
@@ -132,7 +132,7 @@ def test_a_program_reads_its_changed_brief_again(crew: Crew) -> None:
     supervisor.wait_said("coder-1.1 ready after")
     crew.wait(lambda _: not inbox.list_pending(crew.paths, "coder-1"), "its first line")
     message = inbox.queue_message(crew.paths, "coder-1", "the fonts are here " * 230, "human:ann", datetime.now(UTC))
-    wake_up.wake_watchers(crew.paths, "coder-1")
+    file_growth.wake_watchers(crew.paths, "coder-1")
     assert crew.wait_note("read") == "1\n"
     assert "Read AGENTS.md again, or run " in (crew.notes / "typed").read_text()
     worktree = crew.paths.slot(crew.task("task-1").worktree or "")

@@ -11,7 +11,7 @@ import pytest
 from liza.briefs import inbox
 from liza.model.paths import Paths
 from liza.programs.hooks.hook_events import load_template
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 from tests.real.conftest import Begin, Scene
 from tests.real.model import Asked, Say, Script, Shell, Turn, turns
 

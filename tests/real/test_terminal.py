@@ -24,7 +24,7 @@ from liza.programs.terminal import keyboard, readiness, tmux
 from liza.programs.terminal.keyboard import InputLine, NotSent, Sent
 from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready
-from liza.system.liza_path import liza_path
+from liza.system.installation import liza_path
 from tests.conftest import git, until
 from tests.edges.programs.test_tmux import Seat, seated
 from tests.real import rigs

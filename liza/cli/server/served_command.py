@@ -23,7 +23,7 @@ from typing import NamedTuple, NoReturn
 
 from liza.cli import app, entry_points
 from liza.commands._declare import Process
-from liza.system import command_socket, peers, process_title
+from liza.system import command_socket, peers, proc_stat
 
 MAX_REQUEST = 1 << 22
 """Bytes of a request. The kernel's limit, the size of a socket's buffer, is lower on most systems."""
@@ -115,7 +115,7 @@ def _take_over(request: Request, pid: int) -> None:
     sys.argv = [os.fsdecode(word) for word in request.words]
     _take_over_streams(request)
     Path("/proc/self/comm").write_bytes(b"liza")
-    process_title.show_command([sys.executable, *sys.argv])
+    proc_stat.show_command([sys.executable, *sys.argv])
     for limit in _LIMITS:
         with suppress(ValueError):  # This kernel does not have it.
             resource.setrlimit(limit, resource.prlimit(pid, limit))

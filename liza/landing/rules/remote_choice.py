@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from liza.git.rules.remote_urls import Forge, parse_remote_url
+from liza.landing.rules.remote_urls import Forge, parse_remote_url
 
 ORIGIN = "origin"
 RESOLVED_KEYS = {Forge.GITHUB: "gh-resolved", Forge.GITLAB: "glab-resolved"}

@@ -27,8 +27,7 @@ from liza.programs.liveness import ProcessState, RunningSession, ShimStarting, V
 from liza.programs.presets.command_line import UNATTENDED_VARIABLES
 from liza.programs.session import run_directory
 from liza.system import atomic, command_socket, crash_points, file_growth, processes, untrusted_files
-from liza.system.ancestors import SHIM_PREFIX
-from liza.system.boxed_calls import CONFINED
+from liza.system.ancestors import CONFINED, SHIM_PREFIX
 from liza.system.locks import try_flock
 
 SHIM_SCRIPT = Path(__file__).with_name("_shim.py").resolve()

@@ -354,9 +354,9 @@ def test_each_living_run_has_a_port_file_and_an_ended_one_has_none(api: Api) -> 
 
 
 def wake(api: Api) -> None:
-    from liza.system import wake_up
+    from liza.system import file_growth
 
-    wake_up.wake_watchers(api.paths, "coder-1")
+    file_growth.wake_watchers(api.paths, "coder-1")
 
 
 @pytest.mark.campaign

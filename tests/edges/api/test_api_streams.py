@@ -19,7 +19,7 @@ from liza.briefs import inbox
 from liza.briefs.rules.message_rules import LIZA
 from liza.crew.crew import Crew
 from liza.model.paths import Paths
-from liza.system import wake_up
+from liza.system import file_growth
 from liza.system.clock import SystemClock
 from liza.view.agents import list_states
 from tests.conftest import LONG, until
@@ -70,7 +70,7 @@ def test_a_stream_that_looked_before_changes_are_watched_looks_again(tmp_path: P
                 loop.call_soon_threadsafe(function, *arguments)
 
         with process._api.hub.subscribe("coder-1.1") as subscription:
-            wake_up.wake_watchers(crew.paths, "coder-1")
+            file_growth.wake_watchers(crew.paths, "coder-1")
             threading.Thread(target=process._watch, args=(call_in_loop,), daemon=True).start()
             await asyncio.wait_for(subscription.wake.wait(), LONG)
 
@@ -242,5 +242,5 @@ def test_a_stream_whose_record_cannot_be_read_gets_a_problem_and_later_its_promp
 def test_the_stream_ends_with_the_run_and_an_unknown_run_has_none(worker: Worker) -> None:
     stream = worker.stream()
     worker.api.open_run(worker.run).mark_concluded("done")
-    wake_up.wake_watchers(worker.api.paths, worker.agent)
+    file_growth.wake_watchers(worker.api.paths, worker.agent)
     until(lambda: stream.is_over, "the stream ends")

@@ -13,7 +13,7 @@ from liza.board import events, signals
 from liza.board.events import BoardChanged, FileChanged, SignalChanged, WatchLost
 from liza.model.errors import UsageError
 from liza.model.paths import Paths
-from liza.system import wake_up
+from liza.system import file_growth
 
 
 @pytest.fixture
@@ -74,11 +74,11 @@ def test_signals_and_files_in_other_directories_are_events(paths: Paths) -> None
 
 def test_each_wake_up_is_an_event(paths: Paths) -> None:
     inbox: queue.Queue[events.WatchEvent] = queue.Queue()
-    bell = wake_up.wake_directory(paths)
-    wake_up.wake_watchers(paths, "coder-1")
+    bell = file_growth.wake_directory(paths)
+    file_growth.wake_watchers(paths, "coder-1")
     with events.watch(paths, [bell]) as watch:
         watch.subscribe(inbox)
-        wake_up.wake_watchers(paths, "coder-1")
+        file_growth.wake_watchers(paths, "coder-1")
         until(inbox, FileChanged(bell.resolve() / "coder-1"))
 
 

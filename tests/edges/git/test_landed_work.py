@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.git.landed_work import find_landed
+from liza.git.integration_tip import find_landed
 from liza.git.runner import Git
 from tests.conftest import git, variant
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.git import ref_names
+from liza.git import git_refs
 from liza.git.runner import Git, find_remedy
 from liza.landing.land import describe_landing, land_merge
 from liza.landing.sync import sync
@@ -80,8 +80,8 @@ def test_a_revision_is_no_branch_and_the_next_step_names_a_branch_that_exists(cr
     ],
 )
 def test_a_free_name_excludes_no_branch(name: str, names: list[str], excluding: str | None, free: str) -> None:
-    assert ref_names.find_excluding(name, names) == excluding
-    assert ref_names.find_free_name(name, names) == free
+    assert git_refs.find_excluding(name, names) == excluding
+    assert git_refs.find_free_name(name, names) == free
 
 
 def test_a_revision_is_typed_in_full_only_where_its_short_name_has_two_meanings(repo: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_revision_is_typed_in_full_only_where_its_short_name_has_two_meanings(
         git(repo, "branch", name)
     git(repo, "tag", "tagged")
     (repo / "file").touch()
-    typed = [ref_names.type_revision(Git(repo), name) for name in ("file", "tagged", "a$b", "plain", "none")]
+    typed = [git_refs.type_revision(Git(repo), name) for name in ("file", "tagged", "a$b", "plain", "none")]
     assert typed == ["refs/heads/file", "refs/heads/tagged", "'a$b'", "plain", "none"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.git import checkout_files, merge_refs, merges
+from liza.git import checkout_files, git_refs, merges
 from liza.git.branch_moves import MoveOutcome
 from liza.git.merges import AdvanceResult
 from liza.git.runner import Git, GitResult
@@ -282,11 +282,11 @@ def test_a_branch_goes_back_from_an_untested_candidate_with_its_checkout_and_fro
 def test_a_ref_whose_name_holds_a_line_separator_is_one_ref(repo: Path, work: tuple[str, str], name: str) -> None:
     tip, commit = work
     refs = [f"refs/liza/candidates/{name}", f"refs/heads/task/{name}"]
-    before = merge_refs.snapshot_refs(Git(repo))
+    before = git_refs.snapshot_refs(Git(repo))
     for ref in refs:
         git(repo, "update-ref", ref, commit)
     assert merges.list_candidates(Git(repo)) == {name: commit}
-    assert {change.name for change in merge_refs.find_ref_changes(Git(repo), before, tip)} == set(refs)
+    assert {change.name for change in git_refs.find_ref_changes(Git(repo), before, tip)} == set(refs)
     merges.recover_merges(Git(repo), "integration")
 
 

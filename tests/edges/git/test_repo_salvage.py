@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from liza.git.runner import Git
-from liza.git.salvage import MAX_IGNORED_SIZE, create_salvage, salvage_if_needed
-from liza.git.salvage_restore import find_unrestored, list_uncommitted, mark_restored, restore_salvage
+from liza.git.salvage import (
+    MAX_IGNORED_SIZE,
+    create_salvage,
+    find_unrestored,
+    list_uncommitted,
+    mark_restored,
+    restore_salvage,
+    salvage_if_needed,
+)
 from liza.model.errors import GitFailed
 from tests.conftest import git
 

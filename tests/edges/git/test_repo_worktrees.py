@@ -15,7 +15,7 @@ import pytest
 from liza.git import hiding, leftovers, reset, salvage, slot_records
 from liza.git import worktrees as pool
 from liza.git.runner import Git
-from liza.git.salvage_restore import restore_salvage
+from liza.git.salvage import restore_salvage
 from liza.git.worktrees import PreparedSlot, Worktrees
 from liza.model.errors import GitFailed, NotOwner, Refused
 from liza.model.paths import Paths

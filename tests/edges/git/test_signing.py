@@ -13,7 +13,7 @@ import pytest
 
 from liza.cli import app
 from liza.crew.crew import find_crew
-from liza.git import commit_signing
+from liza.git import boxed_git
 from liza.git.runner import Git
 from liza.model.configuration import Confinement
 from liza.model.errors import Finding
@@ -166,7 +166,7 @@ def test_a_session_gets_a_key_only_where_git_would_choose_by_its_name(
 ) -> None:
     for name, value in {"commit.gpgSign": "true", **settings}.items():
         git(repo, "config", name, value)
-    assert commit_signing.key_settings(Git(repo), "me@example.invalid") == expected
+    assert boxed_git.key_settings(Git(repo), "me@example.invalid") == expected
 
 
 @pytest.mark.parametrize("has_agent", [False, True])
@@ -178,4 +178,4 @@ def test_a_locked_key_of_ssh_is_added_to_an_agent(repo: Path, monkeypatch: pytes
     key.write_text("locked\n")
     sign_with(repo, gpg_format="ssh", user_signingKey="~/id.pub")
     alone = f'eval "$(ssh-agent -s)" && ssh-add {key} && liza doctor'
-    assert commit_signing.unlock_command(Git(repo)) == (f"ssh-add {key}" if has_agent else alone)
+    assert boxed_git.unlock_command(Git(repo)) == (f"ssh-add {key}" if has_agent else alone)

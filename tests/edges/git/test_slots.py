@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from liza.box import slot_directories
-from liza.git import slot_damage
 from liza.git.rules.slot_states import slot_variables
+from liza.git.worktrees import measure_bytes
 from liza.merging import slot_limits
 from liza.merging.merge import merge
 from liza.model.configuration import SlotLimits
@@ -309,8 +309,8 @@ def test_tests_and_their_set_up_have_ports_of_their_slot(crew: Merges, tmp_path:
 
 def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(os.urandom(1_000_000))
-    size = slot_damage.measure_bytes(tmp_path)
+    size = measure_bytes(tmp_path)
     (tmp_path / "two").hardlink_to(tmp_path / "one")
     (tmp_path / "link").symlink_to(tmp_path / "one")
-    assert slot_damage.measure_bytes(tmp_path) - size < 100_000
+    assert measure_bytes(tmp_path) - size < 100_000
     assert size >= 1_000_000

@@ -10,7 +10,7 @@ import pytest
 
 from liza.alarms.current_alarms import find_alarms
 from liza.crew.crew import Crew, find_crew
-from liza.git import ref_names
+from liza.git import git_refs
 from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.model.alarm_kinds import Alarm
@@ -111,6 +111,6 @@ def test_several_refs_are_read_as_each_is_read_alone(crew: Crew) -> None:  # noq
     refs = (plain, symbolic, broken, tag, tree, missing)
     main = git(root, "rev-parse", MAIN)
     expected = [(main, None), (main, MAIN), (None, "refs/heads/nowhere"), (main, None), (None, None), (None, None)]
-    values = ref_names.read_refs(crew.git, *refs)
+    values = git_refs.read_refs(crew.git, *refs)
     assert [(value.commit, value.target) for value in values] == expected
-    assert [(crew.git.find_commit(ref), ref_names.symbolic_target(crew.git, ref)) for ref in refs] == expected
+    assert [(crew.git.find_commit(ref), git_refs.symbolic_target(crew.git, ref)) for ref in refs] == expected

@@ -20,7 +20,7 @@ from liza.board.text.values import to_plain
 from liza.config import confirmed_settings
 from liza.crew import logged_alarms
 from liza.crew.crew import Crew, find_crew
-from liza.git import merge_refs, merges
+from liza.git import git_refs, merges
 from liza.git.runner import Git
 from liza.landing.sync import sync
 from liza.merging import candidate, merge_outcomes
@@ -84,7 +84,7 @@ def test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merg
 ) -> None:
     with monkeypatch.context() as patch:
         # As on a board that was written before submit asked for that.
-        patch.setattr(merge_refs, "find_merge_base", lambda *words: "")
+        patch.setattr(git_refs, "find_merge_base", lambda *words: "")
         crew.approved("a", work=squash)
     crew.approved("b")
     assert crew.merge() == ""
@@ -103,17 +103,17 @@ def test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_cl
     commit = crew.task("a").review_commit
     git(there, "commit", "-q", "--amend", "-m", "again")
     collect(crew.root)
-    assert merge_refs.list_reviewed(crew.crew.git) == {"a": commit}
+    assert git_refs.list_reviewed(crew.crew.git) == {"a": commit}
     assert crew.merge("a") == ""
     assert crew.status("a") == "MERGED"
-    assert merge_refs.list_reviewed(crew.crew.git) == {}
+    assert git_refs.list_reviewed(crew.crew.git) == {}
 
 
 def test_recovery_keeps_the_reviewed_commits_of_a_board_that_had_no_refs_for_them(crew: Merges) -> None:
     crew.approved("a")
-    git(crew.root, "update-ref", "-d", merge_refs.review_ref("a"))
+    git(crew.root, "update-ref", "-d", git_refs.review_ref("a"))
     recover_crew(crew.crew, "doctor")
-    assert merge_refs.list_reviewed(crew.crew.git) == {"a": crew.task("a").review_commit}
+    assert git_refs.list_reviewed(crew.crew.git) == {"a": crew.task("a").review_commit}
 
 
 @pytest.mark.campaign
@@ -121,7 +121,7 @@ def test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_nex
     there = crew.approved("a")
     crew.approved("b")
     git(there, "commit", "-q", "--amend", "-m", "again")
-    git(crew.root, "update-ref", "-d", merge_refs.review_ref("a"))
+    git(crew.root, "update-ref", "-d", git_refs.review_ref("a"))
     collect(crew.root)
     assert crew.merge() == ""
     assert crew.status("a") == "INTEGRATION_FAILED"
@@ -316,7 +316,7 @@ def test_a_green_result_recorded_in_one_place_merges_nothing(crew: Merges, forge
     made = crew.task("a").merging
     assert made is not None
     if forged == "as a ref":
-        merge_refs.write_tested_ref(crew.crew.git, "a", made.candidate)
+        git_refs.write_tested_ref(crew.crew.git, "a", made.candidate)
     else:
         from msgspec.structs import replace
 

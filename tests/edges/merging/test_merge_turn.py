@@ -35,7 +35,7 @@ from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
 from liza.supervisor.rules import actions
 from liza.supervisor.rules.session_facts import JobKind
-from liza.system import lock_holders, locks, proc_stat, wake_up
+from liza.system import file_growth, locks, proc_stat
 from liza.system.locks import Lock
 from liza.tasks.evidence import gather_evidence
 from tests.conftest import until, variant
@@ -146,7 +146,7 @@ def test_a_merger_passes_on_the_turn_if_its_supervisor_lives_but_has_released_it
             assert locks.try_flock(turn)
             merge_turn.pass_on_orphaned_turn(crew.paths, "coder-1")
             assert merge_turn.is_merger_running(crew.paths) is is_held
-            assert (wake_up.last_wake(crew.paths, "coder-1") is None) is is_held
+            assert (file_growth.last_wake(crew.paths, "coder-1") is None) is is_held
             if is_held:
                 os.close(turn)
 
@@ -191,13 +191,13 @@ def test_only_the_heirs_of_a_living_process_are_asked_whether_they_hold_its_lock
         assert taker.stdout is not None
         taker.stdout.readline()
         asked.clear()
-        holders = lock_holders.find_holders(path)
+        holders = locks.find_holders(path)
         assert len(holders) == 2
         assert {*asked} == {taker.pid, *holders}
         # The kernel still names the one that took the lock after its end.
         taker.kill()
         taker.wait()
-        assert lock_holders.find_holders(path) == holders
+        assert locks.find_holders(path) == holders
         os.killpg(taker.pid, signal.SIGKILL)
 
 
@@ -237,10 +237,10 @@ def test_others_are_woken_for_a_merge_that_is_due_and_that_this_supervisor_does_
         spec = jobs.JobSpec(JobKind.MERGE, "task-1", words, crew.paths.root, crew.paths.logs / "m.log", os.environ)
         memory.job = jobs.start_job(spec, events.put)
         events.get()
-        before = wake_up.last_wake(crew.paths, "coder-1")
+        before = file_growth.last_wake(crew.paths, "coder-1")
         runner.finish_job()
         runner.pass_on_merge_turn(action)
-        assert (wake_up.last_wake(crew.paths, "coder-1") != before) is is_woken
+        assert (file_growth.last_wake(crew.paths, "coder-1") != before) is is_woken
 
 
 def test_the_turn_is_passed_on_although_the_board_could_not_be_read_when_the_merger_ended(
@@ -259,10 +259,10 @@ def test_the_turn_is_passed_on_although_the_board_could_not_be_read_when_the_mer
             patch.setattr(crew.board, "read", _raise_inconsistent)
             with pytest.raises(BoardInconsistent):
                 runner.finish_job()
-        before = wake_up.last_wake(crew.paths, "coder-1")
+        before = file_growth.last_wake(crew.paths, "coder-1")
         runner.finish_job()
         runner.pass_on_merge_turn(actions.Wait("nothing to do"))
-        assert wake_up.last_wake(crew.paths, "coder-1") != before
+        assert file_growth.last_wake(crew.paths, "coder-1") != before
 
 
 def _raise_inconsistent() -> State:
@@ -323,7 +323,7 @@ def test_supervisors_that_found_the_merge_lock_held_by_a_person_are_woken_at_its
         crew = _approve(project, "task-1") if is_due else find_crew(project.root)
         with pytest.raises(GitFailed), merge_lock.hold_merge_lock(crew):
             raise GitFailed("the command of the person failed")
-        assert (wake_up.last_wake(crew.paths, "merge") is not None) is is_due
+        assert (file_growth.last_wake(crew.paths, "merge") is not None) is is_due
 
 
 @pytest.mark.parametrize("is_failing", [False, True])
@@ -339,7 +339,7 @@ def test_supervisors_that_found_the_merge_lock_held_by_down_are_woken_at_its_end
         else:
             down.end_unsupervised_sessions(crew)
         assert not merge_turn.is_merger_running(crew.paths)
-        assert wake_up.last_wake(crew.paths, "merge") is not None
+        assert file_growth.last_wake(crew.paths, "merge") is not None
 
 
 def test_doctor_refuses_no_merger_while_it_looks_for_an_unfinished_merge(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from liza.config.rules.test_proof import ProofVerdict
-from liza.git import sparse_checkout
+from liza.git import local_files
 from liza.git.rules.tree_changes import TreeChanges
 from liza.merging.merge import merge
 from liza.model.configuration import Gate, TestProof
@@ -294,9 +294,9 @@ def test_patterns_in_the_shared_configuration_are_ended_for_the_slot_only(crew: 
     git(crew.root, "read-tree", "-m", "-u", "HEAD")
     crew.crew.worktrees.detach("merge", crew.tip(), "merge-x")
     slot = crew.crew.worktrees.slot_git("merge")
-    assert sparse_checkout.list_included(slot) == ("/mine/",)
-    sparse_checkout.make_full(slot)
-    assert sparse_checkout.list_absent(slot) == ()
+    assert local_files.list_included(slot) == ("/mine/",)
+    local_files.make_full(slot)
+    assert local_files.list_absent(slot) == ()
     assert (slot.directory / "other" / "value").exists()
     assert not (crew.root / "other").exists()
     assert git(crew.root, "config", "core.sparseCheckout") == "true"

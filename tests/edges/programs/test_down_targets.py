@@ -18,7 +18,7 @@ from liza.programs import liveness
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.supervisor.down import down
-from liza.system import lock_holders, processes
+from liza.system import locks, processes
 from liza.system.locks import Lock
 from tests.edges.merging.test_integration import crew, made  # noqa: F401  # one preparation serves both files
 
@@ -71,7 +71,7 @@ def test_a_supervisor_that_ends_while_down_looks_for_its_process_is_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = crew.paths.supervisor_lock("coder-1")
-    find_holder = lock_holders.find_holder
+    find_holder = locks.find_holder
     with running(sys.executable, "-c", HOLD, str(path)) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -81,7 +81,7 @@ def test_a_supervisor_that_ends_while_down_looks_for_its_process_is_no_error(
             process.wait()
             return find_holder(lock)
 
-        monkeypatch.setattr(lock_holders, "find_holder", end_first)
+        monkeypatch.setattr(locks, "find_holder", end_first)
         assert down(crew).details["stopped"] == ["coder-1"]
 
 
@@ -92,11 +92,11 @@ def test_neither_a_process_that_checks_the_lock_nor_this_one_is_the_supervisor(t
     with running(sys.executable, "-c", CHECK, str(path)) as check:
         assert check.stdout is not None
         assert check.stdout.readline() == "held\n"
-        assert lock_holders.find_holders(path) == (check.pid,)
-        assert lock_holders.find_holder(path) is None
+        assert locks.find_holders(path) == (check.pid,)
+        assert locks.find_holder(path) is None
     with Lock(path):
-        assert lock_holders.find_holders(path) == (os.getpid(),)
-        assert lock_holders.find_holder(path) is None
+        assert locks.find_holders(path) == (os.getpid(),)
+        assert locks.find_holder(path) is None
 
 
 OPEN = "import signal, sys; file = open(sys.argv[1]); print('open', flush=True); signal.pause()"
@@ -122,8 +122,8 @@ def test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_one
         assert check.stdout.readline() == "open\n"
         heir = int(end.stdout.readline())
         assert end.wait(9) == 0
-        assert lock_holders.find_holders(path) == (heir,)
-        assert lock_holders.find_holder(path) == heir
+        assert locks.find_holders(path) == (heir,)
+        assert locks.find_holder(path) == heir
         os.kill(heir, signal.SIGKILL)
 
 
@@ -148,8 +148,8 @@ def test_an_oversized_lock_file_is_read_in_part(tmp_path: Path) -> None:
     path.write_text("123 4 liza-agent coder-1\n")
     with path.open("r+b") as file:
         file.truncate(1 << 42)
-    assert lock_holders.last_holder_pid(path) == 123
-    assert "process 123" in lock_holders.describe_holder(path)
+    assert locks.last_holder_pid(path) == 123
+    assert "process 123" in locks.describe_holder(path)
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="only /proc shows what a process was started as")
@@ -161,7 +161,7 @@ def test_neither_a_lock_file_nor_the_error_about_it_has_the_arguments_of_its_hol
     with running(sys.executable, "-c", HOLD, str(lock), "sk-secret") as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        message = lock_holders.describe_holder(lock)
+        message = locks.describe_holder(lock)
         assert message.endswith(f"holds it: {Path(sys.executable).name}"), message
         assert lock.read_text().endswith(f" {Path(sys.executable).name}\n")
 

@@ -18,7 +18,7 @@ from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.model.errors import Refused
 from liza.project import listeners
-from liza.system import lock_holders, peers, processes
+from liza.system import locks, peers, processes
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, copied, prepared
 from tests.servers import SERVE, Servers, choose_port, copy_python
@@ -133,7 +133,7 @@ def test_the_server_of_the_crew_is_left_alone(crew: Merges, monkeypatch: pytest.
         command = f"./run-tests {crew.crew.paths.api_port.read_text()}"
         assert listeners.find_servers(crew.crew, crew.crew.git, ["merge"], [command]) is None
         # Its lock tells it from a server of the person, not its port or its directory.
-        monkeypatch.setattr(lock_holders, "find_holder", lambda path: None)
+        monkeypatch.setattr(locks, "find_holder", lambda path: None)
         assert listeners.find_servers(crew.crew, crew.crew.git, ["merge"], [command]) is not None
     finally:
         monkeypatch.undo()

@@ -20,12 +20,12 @@ from tests.namespaces import unshared
 ASK = """
 import json, os, sys
 from pathlib import Path
-from liza.system import ancestors, lock_holders, processes
+from liza.system import ancestors, locks, processes
 root, parent = Path(sys.argv[1]), os.getppid()
 print(json.dumps({
     "of_a_child": ancestors.find_outermost_run(root),
     "is_killed_with_the_run": parent in tuple(processes.iter_run_pids("coder-1.7", root)),
-    "command": lock_holders.read_command(parent),
+    "command": locks.read_command(parent),
 }))
 """
 SERVER = (

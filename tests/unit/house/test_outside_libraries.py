@@ -20,7 +20,7 @@ PLACES = {
     "tree_sitter_bash": ("guards/shell_parser.py",),
     "typer": ("cli", "commands"),
     "uvicorn": ("api/listener.py",),
-    "watchdog": ("board", "system/wake_up.py"),
+    "watchdog": ("board", "system/file_growth.py"),
 }
 """Library → the files and directories that may import it."""
 

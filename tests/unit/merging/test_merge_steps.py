@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.git import merge_refs
-from liza.git.merge_refs import RefChange
+from liza.git import git_refs
+from liza.git.git_refs import RefChange
 from liza.merging.rules import epic_rules, merge_queue
 from liza.merging.rules.epic_rules import EpicJob
 from liza.merging.rules.merge_alarms import epic_alarms, retry_alarms
@@ -56,7 +56,7 @@ def test_files_may_wait_while_a_task_is_held() -> None:
     ],
 )  # fmt: skip
 def test_a_branch_that_was_deleted_or_moved_back_lacks_what_was_merged(change: RefChange, rewound: bool) -> None:
-    assert merge_refs.is_branch_rewound([change], "b") is rewound
+    assert git_refs.is_branch_rewound([change], "b") is rewound
 
 
 def epic_board(*tasks: Task, **fields: Any) -> State:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.breaker.rules.breaker_patterns import collect_events, evaluate_patterns
-from liza.git import merge_refs
-from liza.git.merge_refs import RefChange
+from liza.git import git_refs
+from liza.git.git_refs import RefChange
 from liza.merging.rules import merge_rules
 from liza.merging.rules.merge_alarms import absent_checkout_alarms
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
@@ -219,7 +219,7 @@ def test_a_checkout_that_was_away_names_one_command() -> None:
     ],
 )
 def test_only_refs_that_tests_alone_can_have_moved_are_named(change: RefChange, told: bool) -> None:
-    assert merge_refs.refs_moved_by_tests([change]) == ((change.name,) if told else ())
+    assert git_refs.refs_moved_by_tests([change]) == ((change.name,) if told else ())
 
 
 @pytest.mark.parametrize(

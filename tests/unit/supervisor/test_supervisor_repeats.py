@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from signal import SIGINT, SIGTERM
 
-from liza.system.signal_repeats import Repeats
+from liza.system.processes import Repeats
 
 
 def test_a_second_term_within_a_second_is_the_first_one_and_a_second_ctrl_c_is_not() -> None:
