@@ -186,10 +186,9 @@ class _Process:
         return run_dir.run if self._bearers.verify(run_dir, token) else None
 
     def _record_history(self) -> None:
-        # A failure is harmless: the revisions stay in the spool, and the verb itself is done.
+        # A failure is harmless: the journal keeps the revisions, and the verb itself is done.
         with contextlib.suppress(LizaError, OSError):
-            if self._crew.board.spool.revisions():
-                record_if_unsupervised(self._crew)
+            record_if_unsupervised(self._crew)
 
 
 def _take_all(changes: queue.Queue[Any], limit: float | None) -> list[Any]:

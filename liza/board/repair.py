@@ -10,10 +10,9 @@ from typing import Final
 
 import msgspec
 
-from liza.board import commit_steps, new_violations, outside_edits, revision_journal, spool, write_intent
+from liza.board import commit_steps, new_violations, outside_edits, revision_journal, revision_texts, write_intent
 from liza.board.commit_steps import BoardPaths
-from liza.board.revision_journal import RevisionRecord
-from liza.board.spool import Spool, SpoolItem
+from liza.board.revision_journal import RevisionLine, RevisionRecord
 from liza.board.text import changes, document
 from liza.board.text.document import RESTORE_COMMAND, Document
 from liza.board.text.values import check_revision
@@ -52,8 +51,8 @@ class _StillChanging(Exception):
 class BoardRepairer:
     """Read the board, cache the last document, and repair the board under the lock."""
 
-    def __init__(self, paths: Paths, clock: Clock, spool: Spool) -> None:
-        self._board_paths, self._clock, self._spool = BoardPaths(paths), clock, spool
+    def __init__(self, paths: Paths, clock: Clock) -> None:
+        self._board_paths, self._clock = BoardPaths(paths), clock
         self._data, self._digest = b"", ""
         self._document: Document | None = None
         self.alerts: list[tuple[str, str, datetime]] = []
@@ -147,9 +146,9 @@ class BoardRepairer:
         intent = write_intent.read_intent(self._board_paths.intent)
         last = revision_journal.last_record(self._board_paths.journal)
         if last is not None and last.sha256 == digest and (intent is None or intent.revision < last.revision):
-            # Journal and board are synced to disk, write intent and spool are not: after a power cut these may be
-            # older. The journal has the digest of this board, so write the intent again.
-            intent = WriteIntent(last.revision, digest, digest, spool.UNKNOWN_RENEWED)
+            # Journal and board are synced to disk, the write intent is not: after a power cut it may be older. The
+            # journal has the digest of this board, so write the intent again.
+            intent = WriteIntent(last.revision, digest, digest)
             commit_steps.record_intent(self._board_paths, intent)
         if intent is not None and digest == intent.after:
             if last is not None and last.revision > intent.revision:
@@ -166,65 +165,45 @@ class BoardRepairer:
             return LockedBoard(parsed, data, digest, intent)
         if not accepted:
             raise _StillChanging
-        return self._accept_edit(data, digest, intent, last, patient)
+        return self._accept_edit(data, digest, intent, patient)
 
     def is_untouched(self, intent: WriteIntent, digest: str) -> bool:
-        """Return whether the board is the file that the last writer found: that writer did not rename its board."""
-        same_file = intent.stood is None or intent.stood == write_intent.file_stamp(self._board_paths.state)
-        return digest == intent.before and same_file
+        """Return whether the last writer did not rename its board. Then the board is the one that it found."""
+        return digest == intent.before and self._hash_next() == intent.after
 
-    def void_failed_creation(self) -> None:
-        """Void the record of a first board that a crash kept from being written."""
-        intent, last = (
-            write_intent.read_intent(self._board_paths.intent),
-            revision_journal.last_record(self._board_paths.journal),
-        )
-        if last is not None and (intent is None or not intent.before):
-            self._void(last)
+    def _hash_next(self) -> str:
+        """Return the sha256 of the board that a writer did not rename; empty if there is none."""
+        try:
+            return sha(untrusted_files.read(self._board_paths.next_board, files.MAX_BOARD_SIZE))
+        except (OSError, NotRegularFile):
+            return ""
+
+    def void_uncommitted(self) -> RevisionRecord | None:
+        """Void the newest revision of the journal if a crash kept it from being written; return the newest one left."""
+        last = revision_journal.last_record(self._board_paths.journal)
+        if last is None or self._hash_next() != last.sha256:
+            return last
+        self._void(last)
+        return revision_journal.last_record(self._board_paths.journal)
 
     def _void(self, record: RevisionRecord) -> None:
         """Record that a revision in the journal was not written."""
-        # First remove it from the spool. After a crash between the two steps the void is written again; in the other
-        # order the spool item would stay and go into history.
-        self._spool.remove_revision(record.revision)
         revision_journal.append_record(
             self._board_paths.journal, RevisionRecord(void=record.revision, time=format_time(self._clock.now()))
         )
 
     def newest_known(self) -> Document | None:
-        """Return the newest valid board: cached, rebuilt from the spool, or the one before the last commit."""
+        """Return the newest valid board: cached, or rebuilt from the journal."""
         return self._newest_of(self._document)
 
     def _newest_of(self, remembered: Document | None) -> Document | None:
-        newest = remembered
-        texts = [text for _, text in self._spool.rebuild_texts()][-1:]
-        if texts:
-            rebuilt = document.read_document(texts[0], previous=newest)
-            if newest is None or rebuilt.state.revision > newest.state.revision:
-                newest = rebuilt
-        previous = self.previous_document(newest)
-        if previous is not None and (newest is None or previous.state.revision > newest.state.revision):
-            newest = previous
-        return newest
-
-    def previous_document(self, newest: Document | None = None) -> Document | None:
-        """Return the board before the last commit, if its sha256 is the one in the write intent; else None."""
-        text, intent = self._spool.read_previous(), write_intent.read_intent(self._board_paths.intent)
-        if text is None or intent is None or sha(text.encode()) != intent.before:
-            return None
-        try:
-            return document.read_document(text, previous=newest)
-        except LizaError:
-            return None
-
-    def void_failed_replacement(self) -> None:
-        """Void the record of a replacement of an unreadable board that a crash interrupted."""
-        intent, last = (
-            write_intent.read_intent(self._board_paths.intent),
-            revision_journal.last_record(self._board_paths.journal),
-        )
-        if last is not None and (self._is_uncommitted(intent, last) or not self._spool.has_revision(last.revision)):
-            self._void(last)
+        last = revision_journal.last_record(self._board_paths.journal)
+        if remembered is not None and (last is None or remembered.state.revision >= last.revision):
+            return remembered
+        newest = revision_texts.newest_text(self._board_paths.journal)
+        if newest is None or (remembered is not None and remembered.state.revision >= newest[0]):
+            return remembered
+        return document.read_document(newest[1], previous=remembered)
 
     def substitute_good(self, good: Document) -> LockedBoard:
         """Return ``good`` as the board before the replacement of an unreadable one."""
@@ -239,9 +218,7 @@ class BoardRepairer:
 
     # ── an edit from outside ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _accept_edit(
-        self, data: bytes, digest: str, intent: WriteIntent | None, last: RevisionRecord | None, patient: bool
-    ) -> LockedBoard:
+    def _accept_edit(self, data: bytes, digest: str, intent: WriteIntent | None, patient: bool) -> LockedBoard:
         remembered = (self._data, self._digest, self._document)
         try:
             edited = self.parse_bytes(data)
@@ -253,13 +230,7 @@ class BoardRepairer:
             if patient:
                 raise _StillChanging("broken") from None
             raise
-        # The spool is written before the board is renamed: without its item the revision was not written either.
-        if (
-            last is not None
-            and edited.state.revision < last.revision
-            and (self._is_uncommitted(intent, last) or not self._spool.has_revision(last.revision))
-        ):
-            self._void(last)
+        self.void_uncommitted()
         newest = self._newest_of(remembered[2])
         if newest is not None and self._is_edit_truncated(newest, edited, digest):
             self._data, self._digest, self._document = remembered
@@ -282,20 +253,11 @@ class BoardRepairer:
         return outside_edits.is_truncated(self._edited_base(edited, newest) or newest, edited)
 
     def _edited_base(self, edited: Document, newest: Document) -> Document | None:
-        """Return the board that an old copy was made from, if it is still in the spool."""
-        for revision, text in self._spool.rebuild_texts():
-            if revision == edited.state.revision:
+        """Return the board that an old copy was made from, if the journal still has it."""
+        for line, text in revision_texts.rebuild_texts(self._board_paths.journal, edited.state.revision):
+            if line.revision == edited.state.revision:
                 return document.read_document(text, previous=newest)
         return None
-
-    def _is_uncommitted(self, intent: WriteIntent | None, last: RevisionRecord) -> bool:
-        """Return whether the newest record of the journal was not written to the board, because of a crash.
-
-        That revision was either a commit before the edit, or the record of this same edit."""
-        if intent is None:
-            return all(revision != last.revision for revision, _ in self._spool.rebuild_texts())
-        stamp = write_intent.file_stamp(self._board_paths.state)
-        return last.revision > intent.revision or (last.revision == intent.revision and intent.stood == stamp)
 
     def _truncation_error(self, newest: Document, edited: Document) -> BoardInconsistent:
         gone = len(newest.parts) - len(edited.parts)
@@ -313,7 +275,7 @@ class BoardRepairer:
         changed = changes.change_document(edited, msgspec.structs.replace(merged, revision=number))
         messages = self._describe_edit(newest, changed, overwrote)
         data = files.encode_board(changed.text)
-        record = RevisionRecord(
+        line = RevisionLine(
             number,
             format_time(self._clock.now()),
             "outside",
@@ -322,21 +284,17 @@ class BoardRepairer:
             diff=outside_edits.diff_texts(newest.text if newest else "", changed.text),
             alerts=messages,
             overwrote=overwrote,
+            text=changed.text,
         )
         # ``before`` is not the sha256 of the edit: after a crash the edit must still be found as an edit and be judged
         # and numbered again.
-        new_intent = WriteIntent(number, intent.after if intent else "", record.sha256)
-        commit_steps.write_journal(self._board_paths, record)
-        commit_steps.record_intent(self._board_paths, new_intent)
-        item = SpoolItem(number, "external edit (outside)", "outside", record.time, record.sha256, full=changed.text)
-        commit_steps.write_spool(self._spool, item)
-        commit_steps.rename_board(self._board_paths, commit_steps.write_next_board(self._board_paths, data))
-        commit_steps.fsync_directory(self._board_paths)
-        self.remember(data, record.sha256, changed)
+        new_intent = WriteIntent(number, intent.after if intent else "", line.sha256)
+        commit_steps.commit(self._board_paths, data, new_intent, line)
+        self.remember(data, line.sha256, changed)
         now = self._clock.now()
         self.alerts.append(("external_edit", f"revision {number} is an edit from outside liza", now))
         self.alerts += [("overwritten" if overwrote else "external_edit", message, now) for message in messages]
-        return LockedBoard(changed, data, record.sha256, new_intent)
+        return LockedBoard(changed, data, line.sha256, new_intent)
 
     def _merge_edit(self, edited: Document, newest: Document | None) -> tuple[State, tuple[int, ...]]:
         """Return the state of the edit and the revisions that it overwrote.

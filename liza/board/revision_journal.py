@@ -1,7 +1,7 @@
-"""The journal: one record per revision, appended, never rewritten. A long one is continued in a new file.
+"""The journal: one line per revision, with the entries that it changed or the whole text.
 
-Each record is one line, a YAML list item in JSON syntax, so that the file can be read from its end. A record with
-``void`` says that the revision before it was not committed.
+Each line is a YAML list item in JSON syntax, so that the file can be read from its end. A line with ``void`` says that
+the revision before it was not committed. A long journal loses its beginning, which the history has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -20,18 +20,18 @@ from liza.model.value_classes import decodable
 from liza.system import crash_points, files, untrusted_files
 
 MAX_SIZE: Final = 8 << 20
-"""Bytes of the journal above which all but its end moves to an older file: about 40,000 revisions."""
+"""Bytes above which the journal loses all but its end."""
 ROTATION_INTERVAL: Final = 64
 """Revisions between two tries to shorten a long journal."""
-_TAIL_SIZE: Final = 1 << 20  # bytes at the end that stay: about 5,000 revisions, which edits of old copies may need
+_TAIL_SIZE: Final = 1 << 20  # bytes at the end that stay: edits of old copies may need their revisions
 _BLOCK_SIZE: Final = 8192  # bytes of the first read from the end
 _MAX_NAMES: Final = 5  # archived tasks that the line of a revision names
 
 
 class RevisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_": "from"}):
-    """One revision. ``sha256`` is that of the board after it. ``void`` names a revision that was not committed.
+    """The head of a line: one revision. ``sha256`` is that of the board after it.
 
-    ``archived`` are the tasks that the revision moved to the archive.
+    ``void`` names a revision that was not committed, ``archived`` the tasks that the revision moved to the archive.
     """
 
     revision: Revision = 0
@@ -49,16 +49,35 @@ class RevisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"f
     void: Revision | None = None
 
 
+class EntryChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The new text of one entry. ``after`` is the key of the entry before it, if the entry is new."""
+
+    section: str
+    key: str
+    text: str
+    after: str | None = None
+
+
+class RevisionLine(RevisionRecord, frozen=True, omit_defaults=True):
+    """A whole line: with the changed ``entries``, or the ``text`` of the board."""
+
+    entries: tuple[EntryChange, ...] = ()
+    text: str | None = None
+
+
+RecordT = TypeVar("RecordT", bound=RevisionRecord)
+
+
 def format_record(record: RevisionRecord) -> bytes:
     """Return a record as a line of the file."""
     return b"- " + json.dumps(msgspec.to_builtins(record), ensure_ascii=False).encode() + b"\n"
 
 
-def _parse_record(text: bytes) -> RevisionRecord | None:
+def _parse_record(text: bytes, kind: type[RecordT]) -> RecordT | None:
     if not text.startswith(b"- "):
         return None
     try:
-        record = msgspec.json.decode(text[2:], type=decodable(RevisionRecord))
+        record = msgspec.json.decode(memoryview(text)[2:], type=decodable(kind))
     except (ValueError, RecursionError):
         # Not JSON, not UTF-8, or nested too deeply: not a record.
         return None
@@ -83,63 +102,48 @@ def is_long(path: Path) -> bool:
 
 
 @files.convert_os_errors()
-def rotate(path: Path, next_path: Path, lowest: int) -> Path | None:
-    """Start a new journal with the end of a long one; return the older file, None if the journal is not long.
+def rotate(path: Path, next_path: Path, recorded: int) -> None:
+    """Remove the beginning of a long journal: revisions that the history has. Its end begins with a whole text.
 
-    The older file is a link to the whole journal, made before that is replaced: no record is in neither. Records from
-    the revision ``lowest`` on stay. ``next_path`` is where the new journal is written. The caller holds the lock.
-    Raises WriteFailed.
+    ``recorded`` is the newest revision in the history, ``next_path`` where the new journal is written. The caller holds
+    the lock. Raises WriteFailed.
     """
     descriptor = _open_journal(path, os.O_RDONLY)
     if descriptor is None:
-        return None
+        return
     try:
         size = os.fstat(descriptor).st_size
-        if size <= MAX_SIZE:
-            return None
-        start, last = _find_tail(descriptor, size, lowest)
+        start = _find_start(descriptor, size, recorded)
         if start < size // 2:
             # Nearly all of it is still needed: what waits for the history is that long.
-            return None
-        tail = os.pread(descriptor, size - start, start)
-        _remove_links(path, os.fstat(descriptor))
+            return
+        end = os.pread(descriptor, size - start, start)
     finally:
         os.close(descriptor)
-    older = path.with_name(f"{path.stem}-{last}{path.suffix}")
     try:
-        # Before the link: the disk may be full.
-        files.write_synced(next_path, tail)
-        os.link(path, older)
-        crash_points.point("linked", "journal")
+        files.write_synced(next_path, end)
         next_path.rename(path)
     except BaseException:
         next_path.unlink(missing_ok=True)
         raise
     crash_points.point("renamed", "journal")
     files.fsync_directory(path.parent)
-    return older
 
 
-def _remove_links(path: Path, journal: os.stat_result) -> None:
-    """Remove the older file of an interrupted rotation: a link to the journal itself, which gets its new records."""
-    if journal.st_nlink > 1:
-        for older in path.parent.glob(f"{path.stem}-*{path.suffix}"):
-            number = older.stem.removeprefix(f"{path.stem}-")
-            if number.isdecimal() and os.path.samestat(older.lstat(), journal):
-                older.unlink()
-                crash_points.point("unlinked", "journal")
-
-
-def _find_tail(descriptor: int, size: int, lowest: int) -> tuple[int, int]:
-    """Return where the end that stays begins, and the last revision before it."""
-    start = size
+def _find_start(descriptor: int, size: int, recorded: int) -> int:
+    """Return where the end that stays begins; 0 if all of it has to stay."""
+    voided: set[int] = set()
     for offset, text in _lines_backwards(descriptor, size):
-        record = _parse_record(text)
-        revision = (record.revision or record.void or 0) if record is not None else lowest
-        if size - offset > _TAIL_SIZE and record is not None and record.void is None and revision < lowest:
-            return start, revision
-        start = offset
-    return 0, 0
+        line = _parse_record(text, RevisionLine)
+        if line is None:
+            continue
+        if line.void is not None:
+            voided.add(line.void)
+        elif line.text is None or line.revision > recorded or line.revision in voided:
+            continue
+        elif size - offset > _TAIL_SIZE:
+            return offset
+    return 0
 
 
 @files.convert_os_errors()
@@ -162,7 +166,7 @@ def _repair_torn_line(path: Path) -> None:
             return
         start = next(_lines_backwards(descriptor, size))[0]
         torn = os.pread(descriptor, size - start, start)
-        _write_at(descriptor, (b"" if _parse_record(torn) else b"# torn: ") + torn + b"\n", start)
+        _write_at(descriptor, (b"" if _parse_record(torn, RevisionRecord) else b"# torn: ") + torn + b"\n", start)
         crash_points.point("mended", path.name)
     finally:
         os.close(descriptor)
@@ -197,21 +201,33 @@ def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
 
 
 def iter_newest_first(path: Path) -> Iterator[RevisionRecord]:
-    """Yield the committed records, newest first. A missing file has none. Raises WriteFailed."""
+    """Yield the heads of the committed revisions, newest first. A missing file has none. Raises WriteFailed."""
+    return _iter_committed(path, RevisionRecord)
+
+
+def iter_lines(path: Path) -> Iterator[RevisionLine]:
+    """Yield the committed revisions with their changes, newest first. Raises WriteFailed."""
+    return _iter_committed(path, RevisionLine)
+
+
+def _iter_committed(path: Path, kind: type[RecordT]) -> Iterator[RecordT]:
+    voided: set[int] = set()
+    for record in _iter_all(path, kind):
+        if record.void is not None:
+            voided.add(record.void)
+        elif record.revision in voided:
+            voided.discard(record.revision)
+        else:
+            yield record
+
+
+def _iter_all(path: Path, kind: type[RecordT]) -> Iterator[RecordT]:
     descriptor = _open_journal(path, os.O_RDONLY)
     if descriptor is None:
         return
-    voided: set[int] = set()
     try:
         for _, text in _lines_backwards(descriptor, os.fstat(descriptor).st_size):
-            record = _parse_record(text)
-            if record is None:
-                continue
-            if record.void is not None:
-                voided.add(record.void)
-            elif record.revision in voided:
-                voided.discard(record.revision)
-            else:
+            if (record := _parse_record(text, kind)) is not None:
                 yield record
     finally:
         os.close(descriptor)
@@ -219,17 +235,8 @@ def iter_newest_first(path: Path) -> Iterator[RevisionRecord]:
 
 def highest_revision(path: Path) -> int:
     """Return the revision of the last record, committed or void; 0 if there is no record."""
-    descriptor = _open_journal(path, os.O_RDONLY)
-    if descriptor is None:
-        return 0
-    try:
-        for _, text in _lines_backwards(descriptor, os.fstat(descriptor).st_size):
-            record = _parse_record(text)
-            if record is not None:
-                return record.revision or record.void or 0
-    finally:
-        os.close(descriptor)
-    return 0
+    record = next(_iter_all(path, RevisionRecord), None)
+    return 0 if record is None else record.revision or record.void or 0
 
 
 def last_record(path: Path) -> RevisionRecord | None:
@@ -248,7 +255,7 @@ def format_subject(record: RevisionRecord) -> str:
     return f"{record.task}: {record.event} ({record.actor})" if record.task else f"{record.event} ({record.actor})"
 
 
-def with_statuses(record: RevisionRecord, before: State, after: State) -> RevisionRecord:
+def with_statuses(record: RecordT, before: State, after: State) -> RecordT:
     """Return the record with the old and the new status of its task, if the status changed."""
     if record.task is None:
         return record

@@ -6,19 +6,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from liza.board import archive_files, commit_steps, new_violations, revision_journal, spool, write_intent
+from liza.board import archive_files, commit_steps, new_violations, revision_journal, revision_texts, write_intent
 from liza.board.archive_files import ArchiveMove
 from liza.board.commit_steps import BoardPaths
 from liza.board.repair import BoardRepairer, LockedBoard
-from liza.board.revision_journal import RevisionRecord
+from liza.board.revision_journal import RevisionLine
 from liza.board.revision_journal import format_subject as format_subject
-from liza.board.spool import Spool, SpoolItem
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
@@ -73,10 +71,9 @@ class Board:
         self.paths = paths
         self._with_effective_settings = trusted
         self._board_paths = BoardPaths(paths)
-        self.spool = Spool(paths.spool)
         self._clock = clock
         self._lock: Lock | None = None
-        self._repairer = BoardRepairer(paths, clock, self.spool)
+        self._repairer = BoardRepairer(paths, clock)
         self._owner: int | None = None
         self._thread_lock = threading.Lock()
         self._newest_read = 0
@@ -122,26 +119,11 @@ class Board:
         return [Alert(kind, message, time) for kind, message, time in alerts]
 
     def last_good_text(self) -> str:
-        """Return the newest text that was a valid board. Raises BoardInconsistent if no such text is kept."""
-        texts = list(self.spool.rebuild_texts())
-        lowest = min((revision for revision, _ in texts), default=0)
-        # From the end, back to the oldest text that is kept: the journal has every revision since the crew began.
-        newest_first = revision_journal.iter_newest_first(self._board_paths.journal)
-        records = list(takewhile(lambda record: record.revision >= lowest, newest_first))
-        shas = {record.sha256 for record in records}
-        # The end of the journal may be lost too. The write intent has the highest revision, so revisions after the last
-        # record are accepted without a digest to compare.
-        intent = write_intent.read_intent(self._board_paths.intent)
-        unrecorded = range(records[0].revision + 1 if records else 1, intent.revision + 1 if intent else 0)
-        candidates = [
-            candidate for candidate in texts if candidate[0] in unrecorded or sha(candidate[1].encode()) in shas
-        ]
-        previous = self._repairer.previous_document()
-        if previous is not None:
-            candidates.append((previous.state.revision, previous.text))
-        if not candidates:
+        """Return the newest text of the journal. Raises BoardInconsistent if it has none."""
+        newest = revision_texts.newest_text(self._board_paths.journal)
+        if newest is None:
             raise BoardInconsistent("no earlier board is kept in .liza", "git log -p liza/blackboard")
-        return max(candidates, key=lambda candidate: candidate[0])[1]
+        return newest[1]
 
     def unknown_config(self) -> tuple[str, ...]:
         """Return the keys of ``config:`` that are no setting."""
@@ -166,16 +148,16 @@ class Board:
             after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
             self._refuse_new_violations(before, after)
             changed = changes.change_document(locked.document, after)
-            record = RevisionRecord(number, actor=actor, event=event, task=tx.task)
+            line = RevisionLine(number, actor=actor, event=event, task=tx.task)
             if tx.move is None:
-                self._commit(locked, changed, record)
+                self._commit(locked, changed, line)
             else:
-                self._commit_move(locked, changed, record, tx.move)
+                self._commit_move(locked, changed, line, tx.move)
             tx.state, tx.revision = changed.state, number
 
     @contextmanager
     def heartbeat(self, actor: str) -> Iterator[Transaction]:
-        """Write ``tx.state`` without a new revision, journal record or spool item, as lease renewals need it.
+        """Write ``tx.state`` without a new revision or a line in the journal, as lease renewals need it.
 
         ``actor`` renews the lease. Entries may not be added or removed. Raises what ``transaction`` raises.
         """
@@ -189,7 +171,7 @@ class Board:
             self._refuse_new_violations(before, after)
             changed = changes.change_document(locked.document, after)
             tx.state = changed.state
-            entries = spool.diff_entries(locked.document, changed, ())
+            entries = revision_texts.diff_entries(locked.document, changed, ())
             renewed = {(entry.section, entry.key) for entry in entries} if entries is not None else {("", "")}
             data = files.encode_board(changed.text)
             old_intent = locked.intent
@@ -200,8 +182,8 @@ class Board:
                 tuple(sorted({*old_intent.renewed, *renewed})),
                 old_intent.renewed,
             )
-            commit_steps.record_intent(self._board_paths, intent)
-            self._write_board(changed, data, intent)
+            commit_steps.commit(self._board_paths, data, intent)
+            self._repairer.remember(data, intent.after, changed)
 
     def create(self, text: str, above: int = 0) -> None:
         """Write the first board of a crew. ``above`` is the highest revision of an existing history.
@@ -212,7 +194,7 @@ class Board:
         with self._one_thread(), self._hold_lock():
             if self._board_paths.state.exists():
                 raise Refused(f"{self._board_paths.state} exists already", "liza status")
-            self._repairer.void_failed_creation()
+            self._repairer.void_uncommitted()
             first = document.read_document(text)
             number = 1 + max(above, revision_journal.highest_revision(self._board_paths.journal))
             check_revision(number)
@@ -220,7 +202,7 @@ class Board:
                 first = changes.change_document(first, msgspec.structs.replace(first.state, revision=number))
             _raise_if_any(new_violations.find_all(first.state))
             no_board = LockedBoard(first, b"", "", WriteIntent(0, "", ""))
-            self._commit(no_board, first, RevisionRecord(number, actor="human", event="init"), full=True)
+            self._commit(no_board, first, RevisionLine(number, actor="human", event="init"), full=True)
 
     def replace_text(self, actor: str, text: str, event: str = "edit") -> None:
         """Replace the whole text, as ``edit`` does. Unlike an edit from outside, it is refused if it adds a violation.
@@ -254,6 +236,7 @@ class Board:
                 try:
                     self._repairer.repair(accepted=True, patient=False)
                 except BoardInconsistent:
+                    self._repairer.void_uncommitted()
                     text = good()
                     return Restored(document.read_document(text).state, self._replace_broken(actor, "restore", text))
                 return None
@@ -265,7 +248,7 @@ class Board:
     def _replace_broken(self, actor: str, event: str, text: str) -> Path | None:
         wanted = document.read_document(text)
         stamp = format_time(self._clock.now()).replace(":", "")
-        self._repairer.void_failed_replacement()
+        self._repairer.void_uncommitted()
         copy = files.preserve_file(self._board_paths.state, self._board_paths.tx, f"broken-{stamp}")
         self._commit_text(self._repairer.substitute_good(self._repairer.newest_known() or wanted), actor, event, text)
         return copy
@@ -285,47 +268,32 @@ class Board:
         after = msgspec.structs.replace(wanted.state, revision=number)
         self._refuse_new_violations(before, after)
         changed = changes.change_document(wanted, after)
-        self._commit(locked, changed, RevisionRecord(number, actor=actor, event=event), full=True)
+        self._commit(locked, changed, RevisionLine(number, actor=actor, event=event), full=True)
 
     # ── the commit ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _commit(self, locked: LockedBoard, changed: Document, record: RevisionRecord, full: bool = False) -> None:
+    def _commit(self, locked: LockedBoard, changed: Document, line: RevisionLine, full: bool = False) -> None:
         """Write one revision. The order of the steps lets ``repair`` complete or undo it after a crash at any point."""
         data = files.encode_board(changed.text)
-        record = msgspec.structs.replace(record, time=format_time(self._clock.now()), sha256=sha(data))
-        record = revision_journal.with_statuses(record, locked.document.state, changed.state)
+        line = msgspec.structs.replace(line, time=format_time(self._clock.now()), sha256=sha(data))
+        line = revision_journal.with_statuses(line, locked.document.state, changed.state)
         renewed = locked.intent.renewed
-        entries = None  # None: the spool item keeps the whole text
-        spool_complete = self.spool.is_complete_after(locked.document.state.revision)
-        if not full and spool_complete and record.revision % spool.FULL_TEXT_INTERVAL and ("", "") not in renewed:
-            entries = spool.diff_entries(locked.document, changed, renewed)
-        item = SpoolItem(
-            record.revision,
-            revision_journal.format_subject(record),
-            record.actor,
-            record.time,
-            record.sha256,
-            entries or (),
-            None if entries is not None else changed.text,
-        )
-        intent = WriteIntent(record.revision, locked.digest, record.sha256, (), renewed)
-        commit_steps.rotate_journal(self._board_paths, self.spool, record.revision)
-        commit_steps.write_journal(self._board_paths, record)
-        commit_steps.record_intent(self._board_paths, intent)
-        commit_steps.write_spool(self.spool, item)
-        self._write_board(changed, data, intent)
-        self._newest_read = max(self._newest_read, record.revision)
+        entries = None  # None: the line has the whole text
+        last = revision_journal.last_record(self._board_paths.journal)
+        is_next = last is not None and last.revision == locked.document.state.revision
+        if not full and is_next and line.revision % revision_texts.FULL_TEXT_INTERVAL and ("", "") not in renewed:
+            entries = revision_texts.diff_entries(locked.document, changed, renewed)
+        line = msgspec.structs.replace(line, entries=entries or (), text=changed.text if entries is None else None)
+        intent = WriteIntent(line.revision, locked.digest, line.sha256, (), renewed)
+        commit_steps.rotate_journal(self.paths, line.revision)
+        commit_steps.commit(self._board_paths, data, intent, line)
+        self._repairer.remember(data, intent.after, changed)
+        self._newest_read = max(self._newest_read, line.revision)
 
-    def _commit_move(self, locked: LockedBoard, changed: Document, record: RevisionRecord, move: ArchiveMove) -> None:
+    def _commit_move(self, locked: LockedBoard, changed: Document, line: RevisionLine, move: ArchiveMove) -> None:
         """Append entries to the archive, then write the revision without them."""
         archive_files.append_entries(self.paths, move)
-        self._commit(locked, changed, msgspec.structs.replace(record, archived=move.ids))
-
-    def _write_board(self, changed: Document, data: bytes, intent: WriteIntent) -> None:
-        next_board = commit_steps.write_next_board(self._board_paths, data)
-        commit_steps.rename_board(self._board_paths, next_board)
-        commit_steps.fsync_directory(self._board_paths)
-        self._repairer.remember(data, intent.after, changed)
+        self._commit(locked, changed, msgspec.structs.replace(line, archived=move.ids))
 
     def _next_revision(self, locked: LockedBoard) -> int:
         return 1 + max(
@@ -339,7 +307,7 @@ class Board:
 
     @files.convert_os_errors()
     def _make_directories(self) -> None:
-        for directory in (self.paths.liza, self._board_paths.tx, self.paths.spool, self.paths.locks):
+        for directory in (self.paths.liza, self._board_paths.tx, self.paths.locks):
             directory.mkdir(parents=True, exist_ok=True)
 
     # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────

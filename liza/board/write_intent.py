@@ -24,8 +24,7 @@ class WriteIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     """``before`` and ``after`` are sha256 digests.
 
     ``renewed`` are the entries that heartbeats changed since the last revision; ``renewed_before`` is the same for the
-    bytes before. ``stood`` is inode and mtime of the file with the bytes before: a crash leaves this same file, while
-    a person who restores a copy creates a file with another inode or mtime.
+    bytes before.
     """
 
     revision: Revision
@@ -33,20 +32,10 @@ class WriteIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     after: str
     renewed: tuple[tuple[str, str], ...] = ()
     renewed_before: tuple[tuple[str, str], ...] = ()
-    stood: tuple[int, int] | None = None
 
     def rolled_back(self) -> WriteIntent:
         """Return the intent that matches the bytes before, after a write that was not completed."""
         return WriteIntent(self.revision, self.before, self.before, self.renewed_before, self.renewed_before)
-
-
-def file_stamp(path: Path) -> tuple[int, int] | None:
-    """Return the inode and the mtime in nanoseconds of a file; None if it cannot be read."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def sha(data: bytes) -> str:

@@ -116,16 +116,16 @@ def _require_utf8(words: Sequence[str]) -> None:
 
 
 def _record_history() -> None:
-    """Write the spooled revisions to the history, as the last step and only if no living supervisor does it."""
+    """Write the waiting revisions to the history, as the last step and only if no living supervisor does it."""
     if "liza.crew.crew" not in sys.modules:
         return
     from liza.crew.crew import find_crew_or_none
     from liza.crew.recorder import record_if_unsupervised
 
-    # A failure is harmless: the revisions stay in the spool, and the command itself is done.
+    # A failure is harmless: the journal keeps the revisions, and the command itself is done.
     with suppress(LizaError, OSError):
         crew = find_crew_or_none()
-        if crew is not None and crew.board.spool.revisions():
+        if crew is not None:
             record_if_unsupervised(crew)
 
 

@@ -296,7 +296,7 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
     # Resolve links: processes of a session are found by the root path in their environment.
     paths = Paths(root.resolve())
     slots_directory.refuse_line_break(paths.root)
-    for path in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs):
+    for path in (paths.liza, paths.tx, paths.locks, paths.logs, paths.runs):
         if path.is_symlink():
             raise Refused(f"{path} is a link; it must be a directory in the repository", f"ls -l {path}")
     record = slots_directory.read_record(paths)

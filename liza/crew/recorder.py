@@ -1,4 +1,4 @@
-"""Commit spooled board revisions to the history, one git commit for each.
+"""Commit the revisions of the journal to the history, one git commit for each.
 
 The supervisors of a crew record together: whichever first sees that a batch is due writes it as a pack, and git joins
 packs if there are many (decision 019). A command without a supervisor records at its end.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import takewhile
 
 import msgspec
 
-from liza.board import archive_files
-from liza.board.spool import RecordedRevisions, Spool, SpoolItem
+from liza.board import archive_files, revision_journal, revision_texts
+from liza.board.revision_journal import RevisionLine, format_subject
+from liza.board.write_intent import sha
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
 from liza.git import board_history
@@ -26,34 +27,44 @@ from liza.model.value_classes import decodable, replace
 from liza.system import files, untrusted_files
 from liza.system.locks import Lock
 
-MAX_SPOOL = 64 << 20  # bytes; a larger spool is recorded even beside a supervisor
+MAX_WAITING = 1000  # revisions; more are recorded even beside a supervisor
 MAX_GOAL = 1 << 20  # bytes of goal.md in the history
-BATCH_INTERVAL = 10.0  # seconds that a revision waits in the spool at most, while a supervisor runs
+BATCH_INTERVAL = 10.0  # seconds that a revision waits at most, while a supervisor runs
 QUIET_INTERVAL = 1.0
 """Seconds without a new revision after which a batch is due: without .liza the history is the only copy."""
 BATCH_COUNT = 64  # revisions of a batch that does not wait for its time, and at most
-_FIRST_SUBJECT = "init (human)"  # of the revision that `Board.create` writes
-BATCH_SIZE = 1 << 20  # bytes of a batch that does not wait for its time
+_FIRST_EVENT = "init"  # of the revision that `Board.create` writes
 
 
 def seconds_to_batch(crew: Crew) -> float | None:
-    """Return the seconds until the supervisors have to record, 0 if a batch is due; None if the spool is empty."""
-    spool = Spool(crew.paths.spool)
-    waiting = spool.revisions()
+    """Return the seconds until the supervisors have to record, 0 if a batch is due; None if nothing waits."""
+    waiting = revision_texts.list_waiting(crew.paths)
     if not waiting:
         return None
-    if len(waiting) >= BATCH_COUNT or spool.size() >= BATCH_SIZE:
+    if len(waiting) >= BATCH_COUNT:
         return 0.0
-    now = crew.clock.now()
-    oldest, newest = spool.age(waiting[0], now), spool.age(waiting[-1], now)
-    # A negative age: the clock was set back. The clock may be a second behind the file system.
+    oldest, newest = (_age(crew, record.time) for record in (waiting[0], waiting[-1]))
+    # A negative age: the clock was set back.
     if oldest is None or newest is None or newest < -1:
         return 0.0
     return max(0.0, min(BATCH_INTERVAL - oldest, QUIET_INTERVAL - newest))
 
 
+def _age(crew: Crew, time: str) -> float | None:
+    """Return the seconds since a time of the journal, which has whole seconds; None if it is no time."""
+    try:
+        return (crew.clock.now() - _parse_time(time)).total_seconds()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _parse_time(time: str) -> datetime:
+    moment = datetime.fromisoformat(time)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
 def record_history(crew: Crew, *, packed: bool = False) -> int:
-    """Commit the spool in ascending order. Return the number of revisions; 0 if another process is recording.
+    """Commit what waits in ascending order. Return the number of revisions; 0 if another process is recording.
 
     ``packed``: write packs, and let git join them if there are many.
     """
@@ -65,7 +76,7 @@ def record_history(crew: Crew, *, packed: bool = False) -> int:
             count += _record_batch(crew, packed)
         finally:
             lock.release()
-        # Another process may have spooled, found the lock held and returned: look again.
+        # Another process may have written, found the lock held and returned: look again.
         waiting = _recordable_revisions(crew)
         if not waiting or waiting == previous:
             break
@@ -74,38 +85,36 @@ def record_history(crew: Crew, *, packed: bool = False) -> int:
 
 
 def _recordable_revisions(crew: Crew) -> list[int]:
-    """Return the spooled revisions that the board has reached. After a crash the spool may hold one that it never
+    """Return the waiting revisions that the board has reached. After a crash the journal may have one that it never
     reaches.
     """
     try:
         reached = crew.board.read().revision
     except BoardInconsistent:
         return []
-    return [revision for revision in Spool(crew.paths.spool).revisions() if revision <= reached]
+    waiting = revision_texts.list_waiting(crew.paths)
+    return [record.revision for record in waiting if record.revision <= reached]
 
 
 def _record_batch(crew: Crew, packed: bool) -> int:
-    spool = Spool(crew.paths.spool)
+    if revision_texts.read_mark(crew.paths) is None and (same := _find_recorded(crew)) is not None:
+        revision_texts.write_mark(crew.paths, same[0])
     # `record_history` continues with the rest.
     waiting = _recordable_revisions(crew)[:BATCH_COUNT]
     if not waiting:
         return 0
-    if spool.lacks_base() and (newest := board_history.read_newest(crew.git)) is not None:
-        # The base is not synced: after a power cut it may be empty.
-        spool.write_base(*newest)
-    recorded = RecordedRevisions()
+    recorded: set[int] = set()
 
     def new_revisions() -> Iterator[NewRevision]:
         previous = None
-        for item, text in takewhile(lambda board: board[0].revision <= waiting[-1], _spooled_boards(spool)):
+        for line, text in _rebuild_batch(crew, waiting):
             if previous is not None:
                 yield previous
-            previous = _new_revision(item, text)
-            recorded.add(item.revision, text)
+            previous = _new_revision(line, text)
+            recorded.add(line.revision)
         if previous is not None:
             yield _with_files(crew, previous)
 
-    # Drop only what was read here: newer revisions are not recorded yet.
     try:
         count = board_history.record_revisions(crew.git, new_revisions(), packed=packed)
     except HistoryConflict as conflict:
@@ -113,12 +122,59 @@ def _record_batch(crew: Crew, packed: bool) -> int:
         files.replace_unsynced(crew.paths.history_conflict, msgspec.json.encode(fields))
         return 0
     crew.paths.history_conflict.unlink(missing_ok=True)
-    _report_unrecorded(crew, spool.drop_through(waiting[-1], recorded))
+    # Newer revisions are not recorded yet.
+    revision_texts.write_mark(crew.paths, waiting[-1])
+    _report_unrecorded(crew, [number for number in waiting if number not in recorded])
     if packed:
         # The revisions are recorded already: a failure only leaves more packs.
         with suppress(LizaError, OSError):
             board_history.maintain_objects(crew.git)
     return count
+
+
+def _find_recorded(crew: Crew) -> tuple[int, str] | None:
+    """Return the newest revision of the history with its text, if the journal has the same one.
+
+    Else the history may be of another crew, or .liza is an older copy.
+    """
+    newest = board_history.read_newest(crew.git)
+    if newest is not None:
+        digest = sha(newest[1].encode("utf-8", "surrogateescape"))
+        records = revision_journal.iter_newest_first(crew.paths.journal)
+        for record in takewhile(lambda record: record.revision >= newest[0], records):
+            if record.revision == newest[0] and record.sha256 == digest:
+                return newest
+    return None
+
+
+def _rebuild_batch(crew: Crew, waiting: list[int]) -> Iterator[tuple[RevisionLine, str]]:
+    """Yield the revisions of ``waiting`` with their texts, without those that cannot be rebuilt.
+
+    The board is the text of the newest one. If that cannot be rebuilt, the next batch is built on the board.
+    """
+    newest = next(revision_journal.iter_lines(crew.paths.journal), None)
+    board = crew.board.read_text()
+    has_board = newest is not None and newest.revision == waiting[-1] and sha(board.encode()) == newest.sha256
+    last = 0
+    if len(waiting) > 1 or not has_board:
+        base = _find_recorded(crew)
+        if base is not None and base[0] != revision_texts.read_mark(crew.paths):
+            base = None
+        texts = revision_texts.rebuild_texts(crew.paths.journal, waiting[0], base)
+        for line, text in takewhile(lambda item: item[0].revision <= waiting[-1], texts):
+            if line.revision >= waiting[0] and _has_valid_time(line):
+                last = line.revision
+                yield line, text
+    if has_board and newest is not None and last < newest.revision and _has_valid_time(newest):
+        yield newest, board
+
+
+def _has_valid_time(line: RevisionLine) -> bool:
+    """Return whether git accepts the time of a line."""
+    try:
+        return _parse_time(line.time).timestamp() >= 0
+    except (ValueError, OverflowError):
+        return False
 
 
 def read_conflict(crew: Crew) -> HistoryConflict | None:
@@ -136,15 +192,15 @@ def read_conflict(crew: Crew) -> HistoryConflict | None:
     return conflict if crew.git.find_commit(HISTORY_REF) == conflict.newest else None
 
 
-def _new_revision(item: SpoolItem, text: str) -> NewRevision:
+def _new_revision(line: RevisionLine, text: str) -> NewRevision:
     return NewRevision(
-        revision=item.revision,
-        subject=item.subject,
+        revision=line.revision,
+        subject=format_subject(line),
         body="",
-        time=datetime.fromisoformat(item.time),
-        author=item.actor,
+        time=_parse_time(line.time),
+        author=line.actor,
         text=text,
-        is_first=item.subject == _FIRST_SUBJECT,
+        is_first=line.event == _FIRST_EVENT,
     )
 
 
@@ -175,9 +231,9 @@ def _changed_archive(crew: Crew) -> dict[str, bytes]:
 
 
 def _report_unrecorded(crew: Crew, revisions: list[int]) -> None:
-    """Log the revisions that the history lacks because their files could not be read. `liza doctor` reports them."""
-    paths = [crew.board.spool.unrecorded_path(revision) for revision in revisions]
-    lines = [f"history  a revision could not be read and is not in the history; its file is {path}" for path in paths]
+    """Log the revisions that the history lacks because their lines in the journal are damaged."""
+    name = crew.paths.journal.name
+    lines = [f"history  revision {revision} cannot be read in {name}; the history lacks it" for revision in revisions]
     if lines:
         with suppress(LizaError, OSError):
             crew.append_alert_log(lines)
@@ -191,23 +247,14 @@ def _read_goal(crew: Crew) -> bytes | None:
         return None
 
 
-def _spooled_boards(spool: Spool) -> Iterator[tuple[SpoolItem, str]]:
-    """Yield each spooled revision with the complete board at that time."""
-    waiting = {item.revision: item for item in spool.read_items()}
-    for revision, text in spool.rebuild_texts():
-        if revision in waiting:
-            yield waiting[revision], text
-
-
 def record_if_unsupervised(crew: Crew) -> None:
     """Record the history at the end of a command if no supervisor is alive to do it.
 
-    If the spool is larger than MAX_SPOOL, it is recorded in any case.
+    More than MAX_WAITING revisions are recorded in any case.
     """
-    spool = Spool(crew.paths.spool)
-    if not spool.revisions():
+    if revision_texts.is_recorded(crew.paths):
         return
-    if spool.size() > MAX_SPOOL:
+    if len(revision_texts.list_waiting(crew.paths)) > MAX_WAITING:
         record_history(crew)
         return
     locks = crew.paths.locks.glob("supervisor-*.lock")

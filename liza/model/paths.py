@@ -236,8 +236,9 @@ class Paths(Value):
         return self.liza / "notices"
 
     @property
-    def spool(self) -> Path:
-        return self.tx / "spool"
+    def recorded_mark(self) -> Path:
+        """The number of the newest revision that the history has."""
+        return self.tx / "recorded"
 
     @property
     def locks(self) -> Path:

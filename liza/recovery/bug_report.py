@@ -12,10 +12,12 @@ import tarfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from liza import __version__
+from liza.board import revision_journal
 from liza.board.store import Board
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew_or_none
@@ -33,6 +35,8 @@ from liza.system.clock import SystemClock
 from liza.text.formats import format_time
 
 _PACKAGES = ("filelock", "gitpython", "msgspec", "ruamel.yaml", "starlette", "typer", "uvicorn", "watchdog")
+MAX_REVISIONS = 500
+"""Newest revisions of the journal that are in a report."""
 MIN_WORD = 8
 """Characters of a word in the command of ``config.notify`` that may be a credential."""
 
@@ -84,7 +88,8 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
         return
     yield made("config.json", lambda: json.dumps(config.get_settings(crew, None), indent=1, default=str) + "\n")
     paths = crew.paths
-    for path in (paths.state, paths.journal, paths.alerts, paths.liza / "programs.toml", paths.liza / "guards.toml"):
+    yield made(paths.journal.name, lambda: _journal_heads(paths))
+    for path in (paths.state, paths.alerts, paths.liza / "programs.toml", paths.liza / "guards.toml"):
         yield from _read(path, path.name, home, private)
     for run in _newest_runs(crew):
         run_dir = crew.run_dir(run)
@@ -96,6 +101,12 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
             yield from _read(path, f"runs/{run}/{path.name}", home, private)
     for path in _newest(paths.logs.glob("*.log"))[: report_files.MAX_LOGS]:
         yield from _read(path, f"logs/{path.name}", home, private)
+
+
+def _journal_heads(paths: Paths) -> str:
+    """Return the end of the journal without the texts of the board, in which settings may have had other secrets."""
+    records = list(islice(revision_journal.iter_newest_first(paths.journal), MAX_REVISIONS))
+    return b"".join(map(revision_journal.format_record, reversed(records))).decode()
 
 
 def _private_texts(board: Board) -> tuple[str, ...]:

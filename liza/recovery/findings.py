@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from liza.api import api_server
-from liza.board import archive_files, revision_journal
+from liza.board import archive_files, revision_journal, revision_texts
 from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.config.rules import settings
@@ -137,29 +137,19 @@ def _check_supervisors(crew: Crew, state: State) -> Iterator[Finding]:
 
 
 def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
-    """Yield revisions that are lost. A revision is spooled before the board has it, and recorded before it leaves the
-    spool. The file of one that could not be read there is kept.
-    """
+    """Yield revisions that are lost: not in the history, and before the mark of the journal."""
     conflict = recorder.read_conflict(crew)
     if conflict is not None:
         yield Finding("history", conflict.message, False, conflict.hint)
         return
-    spool = crew.board.spool
-    unrecorded = spool.list_unrecorded()
     recorded = board_history.list_revisions(crew.git, None, 1)
     newest = recorded[0].revision if recorded else 0
-    for revision in unrecorded:
-        text = f"revision {revision} could not be read in the spool, and is not in the history; its file is kept"
-        path = spool.unrecorded_path(revision)
-        # Until a later revision is recorded, the file is also the proof that this one was written.
-        command = ["mv", str(path), str(crew.paths.liza / path.name)] if revision < newest else ["ls", "-l", str(path)]
-        yield Finding("history", text, True, shlex.join(command))
     if newest >= state.revision:
         return
     records = revision_journal.iter_newest_first(crew.paths.journal)
     # From the end: the journal of an old crew has far more revisions than the history lacks.
     journaled = {record.revision for record in takewhile(lambda record: record.revision > newest, records)}
-    kept = {*spool.revisions(), *unrecorded}
+    kept = {record.revision for record in revision_texts.list_waiting(crew.paths)}
     missing = sorted(revision for revision in {*journaled, state.revision} - kept if revision <= state.revision)
     if not missing:
         return

@@ -47,7 +47,7 @@ from liza.usage.meter import MeterThread
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds
 NEXT_TRY_TIME = 5.0  # seconds that a try may take before `status` forgets why the last one failed
-RECORD_RETRY_DELAY = 2.0  # seconds to the next look at a spool that another supervisor is recording
+RECORD_RETRY_DELAY = 2.0  # seconds to the next look at revisions that another supervisor is recording
 NOTICE_START_INTERVAL = 10.0  # seconds between two starts of the process that sends notices
 MAX_EXIT_TRIES = 3  # failed passes in a row while leaving
 NARRATED_KINDS = ("blocked", "budget_used", "integration_failed")
@@ -287,7 +287,7 @@ class Supervisor:
         self._wait_for_event(seconds)
 
     def _record_history(self) -> float:
-        """Write the spooled revisions to the git history if a batch is due, and if no other supervisor does it.
+        """Write the waiting revisions to the git history if a batch is due, and if no other supervisor does it.
 
         Return the monotonic time at which to look again.
         """
@@ -297,7 +297,7 @@ class Supervisor:
             remaining = recorder.seconds_to_batch(self.crew)
         if remaining is None:
             return float("inf")
-        # Not at once: another supervisor may be writing a batch, or has begun one that is not dropped yet.
+        # Not at once: another supervisor may be writing a batch, or has begun one that is not marked yet.
         return self.crew.clock.monotonic() + max(remaining, RECORD_RETRY_DELAY)
 
     def _report_alarms(self) -> None:

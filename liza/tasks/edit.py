@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
-from liza.board import revision_journal
+from liza.board import revision_journal, revision_texts
 from liza.board.text import document
 from liza.board.text.document import Document
 from liza.config import confirmed_settings
@@ -273,16 +273,16 @@ def hand_in(crew: Crew, text: str) -> Result:
 
 
 def _find_base(crew: Crew, revision: int) -> str:
-    """Return the board of a revision, from board, spool or history. Raises Refused, UsageError, GitFailed."""
+    """Return the board of a revision, from board, journal or history. Raises Refused, UsageError, GitFailed."""
     text = crew.board.read_text()
     newest = document.load_state(text).revision
     if revision == newest:
         return text
     if revision > newest:
         raise UsageError(f"there is no revision {revision} of the board: the newest is {newest}", "liza edit --print")
-    for number, spooled in crew.board.spool.rebuild_texts():
-        if number == revision:
-            return spooled
+    for line, kept in revision_texts.rebuild_texts(crew.paths.journal, revision):
+        if line.revision == revision:
+            return kept
     limit = newest - revision + 1
     for entry in board_history.list_revisions(crew.git, None, limit) if limit <= MAX_AGE else ():
         if entry.revision == revision:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from liza.board import revision_journal
+from liza.board import revision_journal, revision_texts
 from liza.board.change_stream import watch_changes
 from liza.board.outside_edits import diff_texts
 from liza.board.revision_journal import RevisionRecord
@@ -104,24 +104,24 @@ def _journal_rows(crew: Crew, records: Sequence[RevisionRecord], patch: bool) ->
     """Return a row for each record of the journal. ``patch``: with its changes, unless its text is lost."""
     if not patch or not records:
         return [_unrecorded_row(record) for record in records]
-    patches = _spooled_patches(crew, frozenset(record.revision for record in records))
+    patches = _unrecorded_patches(crew, frozenset(record.revision for record in records))
     missing = {record.revision for record in records} - patches.keys()
     if missing:
-        # A supervisor records revisions, then drops them from the spool.
+        # The journal loses its beginning, which is recorded.
         for entry in recorded.list_revisions(crew.git, None, _revision_count(crew, min(missing))):
             if entry.revision in missing:
                 patches[entry.revision] = _read_patch(crew, entry.commit)
     return [{**_unrecorded_row(record), "patch": patches.get(record.revision, record.diff)} for record in records]
 
 
-def _spooled_patches(crew: Crew, revisions: frozenset[int]) -> dict[int, str]:
-    """Return the changes of those of ``revisions`` that wait in the spool, without the times of leases."""
+def _unrecorded_patches(crew: Crew, revisions: frozenset[int]) -> dict[int, str]:
+    """Return the changes of those of ``revisions`` that the journal has, without the times of leases."""
     patches: dict[int, str] = {}
     before = None
-    for revision, text in crew.board.spool.rebuild_texts():
-        if before is not None and revision in revisions and before[0] == revision - 1:
-            patches[revision] = diff_texts(before[1], text)
-        before = revision, text
+    for line, text in revision_texts.rebuild_texts(crew.paths.journal, min(revisions) - 1):
+        if before is not None and line.revision in revisions:
+            patches[line.revision] = diff_texts(before, text)
+        before = text
     return patches
 
 

@@ -172,15 +172,7 @@ def _counts_all(was: Callable[..., Any]) -> Any:
 
 
 def _keeping_none(was: Callable[..., Any]) -> Any:
-    return lambda path, next_path, lowest: was(path, next_path, 1 << 60)
-
-
-def _drops_all(was: Callable[..., Any]) -> Any:
-    def drop_through(self: Any, revision: int, recorded: Any) -> Any:
-        recorded.numbers |= set(range(1, revision + 1))
-        return was(self, revision, recorded)
-
-    return drop_through
+    return lambda path, next_path, recorded: was(path, next_path, 1 << 60)
 
 
 def _behind_links(was: Callable[..., Any]) -> Any:
@@ -484,54 +476,22 @@ TABLE: dict[str, Defence] = {
         "each revision is written down before it happens, and an old copy put back is recognised",
         {"liza.board.commit_steps:write_journal": gives(None)},
         (
-            f"{STORE}test_a_transaction_leaves_board_journal_write_intent_and_spool_that_agree",
+            f"{STORE}test_a_transaction_leaves_board_journal_and_write_intent_that_agree",
             f"{STORE}test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since",
         ),
     ),
-    "spool": Defence(
-        "what each revision changed is kept until history has it",
-        {"liza.board.commit_steps:write_spool": gives(None)},
-        (
-            f"{STORE}test_a_transaction_leaves_board_journal_write_intent_and_spool_that_agree",
-            f"{STORE}test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged",
-        ),
-    ),
-    "revision without a spool item": Defence(
-        "a revision that a full disk kept from the spool is void, also if an edit from outside or a loss follows",
-        {"liza.board.spool:Spool.has_revision": gives(True)},
+    "interrupted revision": Defence(
+        "a revision that a crash or a full disk interrupted is void, also if an edit from outside or a loss follows",
+        {"liza.board.repair:BoardRepairer._hash_next": gives("")},
         (
             f"{STORE}test_a_revision_that_failed_before_an_edit_from_outside_is_voided",
-            f"{STORE}test_a_change_killed_before_its_spool_on_a_board_destroyed_since_never_came",
+            f"{STORE}test_an_interrupted_change_on_a_board_destroyed_since_never_came",
         ),
     ),
-    "complete spool": Defence(
-        "a missing revision in the spool makes no later one unreadable",
-        {"liza.board.spool:Spool.is_complete_after": gives(True)},
-        (
-            f"{STORE}test_behind_a_hole_in_the_spool_the_next_revision_is_kept_whole",
-            f"{STORE}test_behind_a_hole_between_the_base_and_the_spool_the_next_revision_is_kept_whole",
-        ),
-    ),
-    "unreadable spool item": Defence(
-        "a revision in the spool that cannot be read is not deleted",
-        {"liza.board.spool:Spool.drop_through": _drops_all},
-        (
-            f"{RECORD}test_a_spooled_revision_that_cannot_be_read_is_kept_and_the_others_are_recorded",
-            f"{RECORD}test_a_revision_that_could_not_be_read_when_it_was_recorded_is_not_deleted",
-        ),
-    ),
-    "journal of the spool": Defence(
-        "a long journal keeps the records of the revisions that can still be restored from the spool",
+    "unrecorded revisions": Defence(
+        "a long journal keeps the revisions that the history does not have yet",
         {"liza.board.revision_journal:rotate": _keeping_none},
-        (f"{ROTATION}test_records_that_the_spool_needs_stay",),
-    ),
-    "links of the journal": Defence(
-        "a rotation of the journal that was cut short leaves no older file that still grows",
-        {"liza.board.revision_journal:_remove_links": gives(None)},
-        (
-            f"{ROTATION}test_a_full_disk_at_any_point_of_a_rotation_leaves_no_file_and_the_next_one_succeeds",
-            f"{ROTATION}test_the_link_of_a_rotation_that_was_killed_gets_no_later_record",
-        ),
+        (f"{ROTATION}test_revisions_that_are_not_recorded_stay_in_the_journal",),
     ),
     "merge turn": Defence(
         "one supervisor at a time starts a merger",

@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 
-from liza.board.spool import FULL_TEXT_INTERVAL
+from liza.board.revision_texts import FULL_TEXT_INTERVAL
 from liza.model.model import FINAL_STATUSES, State, Status
 from liza.model.paths import HISTORY_REF
 from tests.campaign.consistency import commits_of_everyone, problems
@@ -87,12 +87,12 @@ def _announced(world: World) -> set[int]:
 
 
 def _behind_a_hole(world: World, revision: int) -> bool:
-    """Whether the monkey took out of the spool what this revision would have been put together from."""
-    return any(gone <= revision < gone + FULL_TEXT_INTERVAL for gone in world.unspooled)
+    """Whether the monkey took out of the journal what this revision would have been put together from."""
+    return any(gone <= revision < gone + FULL_TEXT_INTERVAL for gone in world.unsaid)
 
 
 def _own_doing(world: World, problem: str) -> bool:
-    """Whether all that a sentence names is missing because the monkey took it out of the journal or the spool."""
+    """Whether all that a sentence names is missing because the monkey took it out of the journal."""
     numbers = {int(one) for one in re.findall(r"[0-9]+", problem)}
     if problem.startswith("journal: after revision"):
         first, second = sorted(numbers)
@@ -102,8 +102,8 @@ def _own_doing(world: World, problem: str) -> bool:
     if problem.startswith("history: it lacks"):
         return all(one in world.unsaid or _behind_a_hole(world, one) for one in numbers)
     if problem.startswith("history: it has"):
-        # Taken from the spool while a recorder had it in hand, it is in the history, and the next one knows of none.
-        return numbers <= world.unsaid | world.unspooled
+        # Taken out while a recorder had it in hand, it is in the history, and the next one knows of none.
+        return numbers <= world.unsaid
     return False
 
 

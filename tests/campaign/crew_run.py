@@ -57,8 +57,6 @@ class World:
     noted: list[str] = field(default_factory=list)
     unsaid: set[int] = field(default_factory=set)
     """Revisions whose line the monkey took out of the journal."""
-    unspooled: set[int] = field(default_factory=set)
-    """Revisions whose file the monkey took out of the spool, up to the last that waited behind it."""
     _undo: list[tuple[float, int, str, Callable[[], None]]] = field(default_factory=list)
     _count: int = 0
     began: float = field(default_factory=time.monotonic)

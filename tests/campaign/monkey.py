@@ -442,19 +442,6 @@ def remove_seal(world: World) -> str:
     return "spoiled"
 
 
-def remove_spooled(world: World) -> str:
-    """What waits behind it was to be put together from it; what comes later is not touched by that."""
-    _seen(world)
-    with _lock(world):
-        found = sorted(int(path.name) for path in world.crew.paths.spool.iterdir() if path.name.isdecimal())
-        if not found:
-            raise Passed("nothing waits in the spool")
-        gone = world.chance.choice(found)
-        (world.crew.paths.spool / str(gone)).unlink(missing_ok=True)
-    world.unspooled |= {revision for revision in found if revision >= gone}
-    return f"{gone} of {found}"
-
-
 def leave_index_lock(world: World) -> str:
     place = world.chance.choice([world.root / ".git", _admin(world)]) / "index.lock"
     place.touch()
@@ -530,7 +517,6 @@ FAULTS: dict[str, Fault] = {
     "spoil the owner file": spoil_owner,
     "cut the journal": cut_journal,
     "remove the seal": remove_seal,
-    "remove from the spool": remove_spooled,
     "leave an index.lock": leave_index_lock,
 }
 KINDS = sorted(FAULTS)

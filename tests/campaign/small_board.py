@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board import write_intent
+from liza.board import revision_texts, write_intent
 from liza.board.store import Board
 from liza.config import confirmed_settings
 from liza.crew import recorder
@@ -154,6 +154,16 @@ def journal_of(paths: Paths) -> dict[int, str]:
     return shas
 
 
+def texts_of(paths: Paths) -> dict[int, str]:
+    """The texts of all revisions that can be rebuilt from the journal."""
+    return {line.revision: text for line, text in revision_texts.rebuild_texts(paths.journal)}
+
+
+def waiting_of(paths: Paths) -> list[int]:
+    """The revisions that wait for the history."""
+    return [record.revision for record in revision_texts.list_waiting(paths)]
+
+
 def check(root: Path) -> State:
     """The board of a quiet crew, after everything about it was compared with everything else."""
     paths = Paths(root)
@@ -164,16 +174,8 @@ def check(root: Path) -> State:
     assert sealed is not None
     assert write_intent.sha(data) == sealed.after
     assert max(shas) == state.revision
-    board = opened(root)
-    waiting = board.spool.revisions()
-    kept = dict(board.spool.rebuild_texts())
-    base = board.spool.read_base()
-    expected = {number for number in shas if base is None or number >= base[0]}
-    assert kept.keys() == expected, f"spool has {sorted(kept)}, journal {sorted(expected)}"
-    assert set(waiting) <= expected
-    assert {number: write_intent.sha(text.encode()) for number, text in kept.items()} == {
-        number: shas[number] for number in expected
-    }
+    kept = {number: write_intent.sha(text.encode()) for number, text in texts_of(paths).items()}
+    assert kept == shas, f"texts of {sorted(kept)}, journal {sorted(shas)}"
     return state
 
 
@@ -181,7 +183,7 @@ def recorded(root: Path) -> dict[int, str]:
     """What history has after recording, each revision with the sha of its text; git itself finds nothing wrong."""
     crew = crew_of(root)
     recorder.record_history(crew)
-    assert crew.board.spool.revisions() == []
+    assert waiting_of(crew.paths) == []
     return history_of(root)
 
 

@@ -167,7 +167,7 @@ def _lives(tmp_path: Path, tracked: bool) -> Lives:
 
 
 BEGIN, END = "claim.confirmed#1", "renamed.settled#1"
-OF_THE_BOARD = ("log.yaml", "seal", "spool", "next", "state.yaml", "base", "alerts")
+OF_THE_BOARD = ("log.yaml", "seal", "next", "state.yaml", "recorded", "alerts")
 SHORT = ("renamed.brief#2", "conclude.brief-gone#1")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaign.small_board import waiting_of
 from tests.journeys.crews import APPROVE, WORK, Crew, started
 from tests.journeys.process_probe import PROBE, Start, name_process, read_starts
 
@@ -54,7 +55,7 @@ def work_on_tasks(crew: Crew, log: Path, exports: str) -> list[list[Start]]:
         crew.wait_status(f"task-{number}", "MERGED")
         settled = [crew.paths.run(f"{agent}.{number}") / "settled" for agent in ("coder-1", "code-reviewer-1")]
         crew.wait(
-            lambda _, settled=settled: all(path.exists() for path in settled) and not any(crew.paths.spool.iterdir()),
+            lambda _, settled=settled: all(path.exists() for path in settled) and not waiting_of(crew.paths),
             "the end of both sessions and the record of all revisions",
         )
         starts = read_starts(log)

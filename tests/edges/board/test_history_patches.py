@@ -35,9 +35,9 @@ def test_new_revisions_have_their_patch_before_and_after_a_supervisor_records_th
     shown = history.history(crew, None, 50, patch=True)
     rows = history.follow_history(crew, None, shown, patch=True)
     assert [next(rows)["revision"] for _ in shown] == [row["revision"] for row in reversed(shown)]
-    write_note(crew, "from the spool")
+    write_note(crew, "from the journal")
     first = next(rows)
-    assert (first["commit"], "+" in first["patch"], "from the spool" in first["patch"]) == (None, True, True)
+    assert (first["commit"], "+" in first["patch"], "from the journal" in first["patch"]) == (None, True, True)
     write_note(crew, "from git")
     write_note(crew, "from git, too")
     assert record_history(crew) == 3

@@ -264,9 +264,7 @@ NEIGHBOURS: dict[str, Callable[[Paths], Path]] = {
     "seal": lambda paths: paths.write_intent,
     "seal to come": lambda paths: paths.tx / "seal.new",
     "journal": lambda paths: paths.journal,
-    "spool entry": lambda paths: paths.spool / "2",
-    "spool entry to come": lambda paths: paths.spool / "3",
-    "base": lambda paths: paths.tx / "base",
+    "mark": lambda paths: paths.recorded_mark,
     "board to come": lambda paths: paths.tx / "next",
     "lock": lambda paths: paths.state_lock,
 }
@@ -312,22 +310,3 @@ def led_out(paths: Paths) -> int:
                 raise
             subprocess.run(words, check=True)
     return code
-
-
-@pytest.mark.parametrize("lay", [lambda place: place.write_text("x"), os.mkfifo], ids=["a file", "a pipe"])
-def test_what_is_no_directory_where_revisions_wait_is_refused_by_name_and_a_restore_works_once_it_is_moved_away(
-    tmp_path: Path, lay: Bomb
-) -> None:
-    paths = crew(tmp_path / "crew")
-    paths.spool.rename(tmp_path / "spool")
-    lay(paths.spool)
-    board = opened(paths.root)
-    for ask in (board.spool.revisions, board.spool.size, lambda: say(opened(paths.root), "never")):
-        with pytest.raises(LizaError) as caught:
-            ask()
-        assert (caught.value.code, caught.value.hint) == ("disk-refused", f"mv {paths.spool} {paths.spool}.odd")
-    assert liza(paths.root, "note", "never") == 5
-    subprocess.run(shlex.split(caught.value.hint), check=True)
-    assert liza(paths.root, "restore", "--last-good") == 0
-    say(opened(paths.root), "and on")
-    assert messages(opened(paths.root).read())[-1] == "and on"

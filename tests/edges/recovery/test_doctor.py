@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.board import revision_texts
 from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
@@ -27,6 +28,7 @@ from liza.system.locks import Lock
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
+from tests.campaign.small_board import waiting_of
 from tests.conftest import FakeClock, git
 from tests.edges.merging.test_integration import crew, made  # noqa: F401  # one preparation serves both files
 
@@ -117,7 +119,7 @@ def test_an_interrupted_move_of_integration_is_named_and_repaired(there: Crew) -
 
 
 @pytest.mark.campaign
-def test_a_history_that_was_deleted_or_has_lost_its_end_is_named_unless_the_spool_has_the_rest(there: Crew) -> None:
+def test_a_history_that_was_deleted_or_has_lost_its_end_is_named_unless_the_journal_has_the_rest(there: Crew) -> None:
     root = there.paths.root
     doctor(root, fix=True)
     revision = there.board.read().revision
@@ -141,13 +143,13 @@ def test_a_history_that_was_deleted_or_has_lost_its_end_is_named_unless_the_spoo
     assert f"up to {revision} are" in told(there, "history")[0].text
 
 
-def test_a_spool_that_waits_to_be_recorded_is_no_lost_history(there: Crew) -> None:
+def test_what_waits_to_be_recorded_is_no_lost_history(there: Crew) -> None:
     doctor(there.paths.root, fix=True)
     started(there, "coder-1", f"{HERE} -u")
     started(there, "coder-1", HERE)
-    assert len(there.board.spool.revisions()) == 2
+    assert len(waiting_of(there.paths)) == 2
     assert told(there, "history") == []
-    (there.paths.spool / str(there.board.read().revision)).unlink()
+    revision_texts.write_mark(there.paths, there.board.read().revision)
     assert len(told(there, "history")) == 1
 
 

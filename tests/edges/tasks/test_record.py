@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from liza.alarms import current_alarms
@@ -34,6 +34,7 @@ from liza.tasks import archive
 from liza.tasks.evidence import gather_evidence
 from liza.view.history import history as shown
 from tests.campaign import forks
+from tests.campaign.small_board import waiting_of
 from tests.conftest import FakeClock, git, variant
 
 
@@ -53,7 +54,7 @@ def recorded(repo: Path) -> list[tuple[int, str]]:
     return [(one.revision, one.subject) for one in board_history.list_revisions(Git(repo), None, 99)]
 
 
-def test_a_spool_that_grew_too_large_is_drained_by_the_writer_although_a_supervisor_lives(
+def test_a_writer_records_very_many_waiting_revisions_although_a_supervisor_lives(
     repo: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
     crew = begun(repo, "x", clock)
@@ -62,10 +63,10 @@ def test_a_spool_that_grew_too_large_is_drained_by_the_writer_although_a_supervi
     supervisor = Lock(crew.paths.supervisor_lock("coder-1"))
     with supervisor.acquire():
         recorder.record_if_unsupervised(crew)
-        assert crew.board.spool.revisions() == [2]
-        monkeypatch.setattr(recorder, "MAX_SPOOL", 10)
+        assert waiting_of(crew.paths) == [2]
+        monkeypatch.setattr(recorder, "MAX_WAITING", 0)
         recorder.record_if_unsupervised(crew)
-    assert crew.board.spool.revisions() == []
+    assert waiting_of(crew.paths) == []
     assert crew.git.out("rev-list", "--count", "liza/blackboard") == "2"
 
 
@@ -131,7 +132,7 @@ def test_revisions_of_another_crew_are_alarm_and_nothing_is_lost(repo: Path, clo
     for agent in ("coder-7", "coder-8"):
         signed(crew, agent)
     assert git(repo, "rev-parse", HISTORY_REF) == others
-    assert crew.board.spool.revisions() == [3, 4]
+    assert waiting_of(crew.paths) == [3, 4]
     state = crew.board.read()
     [alarm] = find_conflicts(crew)
     assert "another revision 3" in alarm.message
@@ -234,7 +235,7 @@ def _packs(repo: Path) -> set[str]:
     return {path.stem for path in (repo / ".git/objects/pack").glob("*.pack")}
 
 
-def test_a_long_spool_is_recorded_in_several_batches_so_that_few_boards_are_in_memory(
+def test_many_revisions_are_recorded_in_several_batches_so_that_few_boards_are_in_memory(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew = begun(repo, "goal", clock)
@@ -254,7 +255,7 @@ def test_a_long_spool_is_recorded_in_several_batches_so_that_few_boards_are_in_m
     assert recorder.record_history(crew) == 10
     assert sizes == [4, 4, 2]
     assert len(recorded(repo)) == before + 10
-    assert crew.board.spool.revisions() == []
+    assert waiting_of(crew.paths) == []
 
 
 def test_git_joins_the_packs_of_the_history_and_prunes_nothing(repo: Path, clock: FakeClock) -> None:
@@ -289,23 +290,15 @@ def test_a_batch_is_due_when_the_crew_is_quiet_after_its_interval_or_when_it_is_
     crew = begun(repo, "x", clock)
     assert recorder.seconds_to_batch(crew) is None
     _revise(crew, 1)
-    _revise(crew, 2)
-    oldest, newest = crew.paths.spool / "2", crew.paths.spool / "3"
-
-    def age(path: Path, seconds: float) -> None:
-        os.utime(path, (clock.now().timestamp() - seconds,) * 2)
-
-    age(oldest, 3)
-    age(newest, 0)
     assert recorder.seconds_to_batch(crew) == recorder.QUIET_INTERVAL
-    age(newest, recorder.QUIET_INTERVAL)
+    clock.advance(recorder.QUIET_INTERVAL)
     assert recorder.seconds_to_batch(crew) == 0
-    age(newest, 0)
-    age(oldest, recorder.BATCH_INTERVAL - 0.5)
+    clock.advance(recorder.BATCH_INTERVAL - 1.5)
+    _revise(crew, 2)
     assert recorder.seconds_to_batch(crew) == 0.5
-    monkeypatch.setattr(recorder, "BATCH_SIZE", 10)
+    clock.advance(-60)
     assert recorder.seconds_to_batch(crew) == 0
-    monkeypatch.undo()
+    clock.advance(60)
     monkeypatch.setattr(recorder, "BATCH_COUNT", 1)
     assert recorder.seconds_to_batch(crew) == 0
 
@@ -317,129 +310,89 @@ def test_of_the_supervisors_that_exit_the_last_one_records(repo: Path, clock: Fa
             tx.state = tx.state.with_agent(name, Agent(role="coder", status="IDLE"))
     with Lock(crew.paths.supervisor_lock("coder-1")), Lock(crew.paths.supervisor_lock("coder-2")):
         recorder.record_at_exit(crew, "coder-1")
-        assert crew.board.spool.revisions() == [2]
+        assert waiting_of(crew.paths) == [2]
         with crew.change("coder-1", "leave") as tx:
             tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="OFFLINE"))
         recorder.record_at_exit(crew, "coder-2")
-    assert crew.board.spool.revisions() == []
+    assert waiting_of(crew.paths) == []
 
 
-def _replace_by_pipe(item: Path) -> None:
-    item.unlink()
-    os.mkfifo(item)
-
-
-def _write_item(item: Path, **fields: object) -> None:
-    item.write_bytes(msgspec.json.encode(msgspec.json.decode(item.read_bytes()) | fields))
+def _change_line(crew: Crew, revision: int, **fields: object) -> None:
+    """Damage the line of a revision in the journal."""
+    rows = [json.loads(line.removeprefix("- ")) for line in crew.paths.journal.read_text().splitlines()]
+    rows = [row | fields if row.get("revision") == revision else row for row in rows]
+    crew.paths.journal.write_text("".join(f"- {json.dumps(row)}\n" for row in rows))
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        _replace_by_pipe,
-        lambda item: item.write_text("{"),
-        variant(lambda item: _write_item(item, revision=1)),
-        variant(lambda item: _write_item(item, time="yesterday")),
-        variant(lambda item: _write_item(item, time="1900-01-01T00:00:00+00:00")),
-    ],
-    ids=["pipe", "torn", "other revision", "no time", "time before git"],
+    "fields",
+    [{"sha256": "0" * 64}, variant({"time": "yesterday"}), variant({"time": "1900-01-01T00:00:00+00:00"})],
+    ids=["other text", "no time", "time before git"],
 )
-def test_a_spooled_revision_that_cannot_be_read_is_kept_and_the_others_are_recorded(
-    repo: Path, clock: FakeClock, damage: Callable[[Path], object]
+def test_a_damaged_revision_is_reported_and_the_others_are_recorded(
+    repo: Path, clock: FakeClock, fields: dict[str, str]
 ) -> None:
     crew = begun(repo, "x", clock)
     for number in (2, 3, 4):
         _revise(crew, number)
-    damage(crew.paths.spool / "3")
-    inode = (crew.paths.spool / "3").lstat().st_ino
+    _change_line(crew, 3, **fields)
     recorder.record_history(crew)
     assert [number for number, _ in recorded(repo)] == [4, 2, 1]
-    assert (crew.board.spool.revisions(), crew.board.spool.list_unrecorded()) == ([], [3])
-    assert crew.board.spool.unrecorded_path(3).lstat().st_ino == inode
-    assert f"its file is {crew.board.spool.unrecorded_path(3)}" in crew.paths.alerts.read_text()
+    assert waiting_of(crew.paths) == []
+    assert "revision 3 cannot be read in log.yaml" in crew.paths.alerts.read_text()
     _revise(crew, 5)
     recorder.record_history(crew)
     assert [number for number, _ in recorded(repo)] == [5, 4, 2, 1]
-    [finding] = _history_findings(crew)
-    assert finding.text.startswith("revision 3 could not be read")
-    subprocess.run(finding.hint, shell=True, check=True)
     assert _history_findings(crew) == []
-    assert (crew.paths.liza / "3.odd").lstat().st_ino == inode
 
 
 def _history_findings(crew: Crew) -> list[findings.Finding]:
     return [item for item in findings.list_findings(crew, crew.board.read()) if item.about == "history"]
 
 
-def _fail_reads(monkeypatch: pytest.MonkeyPatch, path: Path, number: int, count: int) -> None:
-    """The next ``count`` reads of a file fail as the kernel lets them fail."""
-    read, left = untrusted_files.read, [None] * count
-
-    def fail(file: Path, *limits: int, **options: bool) -> bytes:
-        if file == path and left:
-            left.pop()
-            raise OSError(number, os.strerror(number), str(file))
-        return read(file, *limits, **options)
-
-    monkeypatch.setattr(untrusted_files, "read", fail)
-
-
-@pytest.mark.parametrize("count", [1, 9])
-def test_a_revision_that_could_not_be_read_when_it_was_recorded_is_not_deleted(
-    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    crew = begun(repo, "x", clock)
-    _revise(crew, 2)
-    _revise(crew, 3)
-    third = (crew.paths.spool / "3").read_bytes()
-    _fail_reads(monkeypatch, crew.paths.spool / "3", errno.EIO, count)
-    recorder.record_history(crew)
-    assert [number for number, _ in recorded(repo)] == [2, 1]
-    assert crew.board.spool.list_unrecorded() == [3]
-    assert crew.board.spool.unrecorded_path(3).read_bytes() == third
-
-
-@pytest.mark.parametrize("readable", [0, 40])
-def test_revisions_after_a_lost_base_are_recorded_with_the_text_that_the_history_has(
-    repo: Path, clock: FakeClock, readable: int
-) -> None:
+@pytest.mark.parametrize("mark", [None, "", "\0" * 20, "3"])
+def test_without_a_mark_only_what_the_history_lacks_is_recorded(repo: Path, clock: FakeClock, mark: str | None) -> None:
     crew = begun(repo, "x", clock)
     for agent in ("coder-1", "coder-2"):
         signed(crew, agent)
     for number, agent in ((4, "coder-1"), (5, "coder-2"), (6, "coder-1")):
         with crew.change("human:ann", f"note {number}") as tx:
             tx.state = tx.state.with_agent(agent, Agent(role="coder", status="OFFLINE", runs=number))
-    base = crew.paths.tx / "base"
-    # After a power cut a file that was not synced has blocks of zeros.
-    base.write_bytes(base.read_bytes()[:readable].ljust(4096 if readable else 0, b"\0"))
-    recorder.record_history(crew)
+    # After a power cut a file that was not synced may be older, or has blocks of zeros.
+    crew.paths.recorded_mark.unlink()
+    if mark is not None:
+        crew.paths.recorded_mark.write_text(mark)
+    assert recorder.record_history(crew) == 3
     assert [number for number, _ in recorded(repo)] == [6, 5, 4, 3, 2, 1]
-    assert crew.board.spool.list_unrecorded() == []
+    assert waiting_of(crew.paths) == []
 
 
-@pytest.mark.parametrize("file", ["spool/3", "base"])
-def test_a_process_that_can_open_no_more_files_records_nothing_and_deletes_nothing(
-    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, file: str
+def test_a_process_that_can_open_no_more_files_records_nothing(
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew = begun(repo, "x", clock)
     _revise(crew, 2)
     _revise(crew, 3)
-    _fail_reads(monkeypatch, crew.paths.tx / file, errno.EMFILE, 1)
-    with pytest.raises(WriteFailed):
-        recorder.record_history(crew)
-    assert crew.board.spool.revisions() == [2, 3]
+
+    def fail(path: Path, *_: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(untrusted_files, "open_regular", fail)
+        with pytest.raises(WriteFailed):
+            recorder.record_history(crew)
+    assert waiting_of(crew.paths) == [2, 3]
     recorder.record_history(crew)
     assert [number for number, _ in recorded(repo)] == [3, 2, 1]
 
 
-def test_a_recorder_killed_at_any_point_deletes_nothing_that_is_not_recorded(repo: Path, clock: FakeClock) -> None:
+def test_a_recorder_killed_at_any_point_loses_no_revision(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     for number in (2, 3, 4):
         _revise(crew, number)
-    (crew.paths.spool / "3").write_text("{")
-    for point in ("unrecorded.spool", "written.base", "renamed.base", "dropped.spool"):
+    for number, point in enumerate(("written.recorded", "renamed.recorded"), start=5):
         assert forks.run(lambda: recorder.record_history(crew), point) == -signal.SIGKILL, point
-        assert crew.board.spool.unrecorded_path(3).exists() or (crew.paths.spool / "3").exists(), point
+        _revise(crew, number)
     recorder.record_history(crew)
-    assert [number for number, _ in recorded(repo)] == [4, 2, 1]
-    assert (crew.board.spool.revisions(), crew.board.spool.list_unrecorded()) == ([], [3])
+    assert [number for number, _ in recorded(repo)] == [6, 5, 4, 3, 2, 1]
+    assert waiting_of(crew.paths) == []

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.board import spool
+from liza.board import revision_texts
 from liza.board.text import changes, document, parse, splitter
 from liza.board.text.splice import sorted_comments
 from liza.board.text.values import FREE_FORM_KEYS, TIME_KEYS, from_plain, to_plain
-from liza.board.write_intent import sha
 from liza.model.configuration import Config
 from liza.model.errors import BoardTooNew, BoardUnreadable
 from liza.model.model import Agent, Anomaly, Discovery, Event, Handoff, Reservation, State, Status, Task
@@ -75,10 +74,9 @@ def splice(text: str, after: State) -> str:
     assert [(p.kind, p.section, p.text) for p in again.parts] == [(p.kind, p.section, p.text) for p in made.parts]
     stepwise = document.read_document(made.text, previous=known)
     assert [(p.kind, p.section, p.text) for p in stepwise.parts] == [(p.kind, p.section, p.text) for p in made.parts]
-    entries = spool.diff_entries(known, made, ())
+    entries = revision_texts.diff_entries(known, made, ())
     if entries is not None:
-        item = spool.SpoolItem(1, "", "", "", sha(made.text.encode()), entries)
-        assert spool.apply_item(text, item) == made.text
+        assert revision_texts.apply_changes(known, entries) == made.text
     return made.text
 
 

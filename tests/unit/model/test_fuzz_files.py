@@ -1,4 +1,4 @@
-"""Whatever bytes lie in the journal, the seal, the spool and a file of tasks: an answer, or an error of Liza's own."""
+"""Whatever bytes lie in the journal, the seal, the mark and a file of tasks: an answer, or an error of Liza's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from liza.board import revision_journal, write_intent
+from liza.board import revision_journal, revision_texts, write_intent
 from liza.board.store import Board
 from liza.model.errors import LizaError, UsageError
 from liza.model.model import HumanNote
@@ -90,7 +90,7 @@ def test_a_long_line_that_a_lost_disk_left_is_passed_in_one_go(tmp_path: Path) -
     assert [record.revision for record in revision_journal.iter_newest_first(path)] == [1]
 
 
-# ── a board whose seal, spool and journal hold anything ──────────────────────────────────────────────────────────────
+# ── a board whose seal, mark and journal hold anything ───────────────────────────────────────────────────────────────
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def _say(board: Board, word: str) -> None:
 @st.composite
 def damage(draw: st.DrawFn) -> tuple[str, str, bytes, int]:
     """Which file, how, with which bytes, and where."""
-    file = draw(st.sampled_from(["tx/seal", "tx/spool/2", "tx/spool/3", "tx/base", "log.yaml"]))
+    file = draw(st.sampled_from(["tx/seal", "tx/next", "tx/recorded", "log.yaml"]))
     odd = st.sampled_from([path.read_bytes() for kind in ("seal", "journal") for path in _corpus(kind)])
     data = draw(st.one_of(st.binary(max_size=30), odd, st.sampled_from([b'[1, "x"]', b'{"revision": 9}'])))
     return file, draw(st.sampled_from(["replace", "cut", "inside"])), data, draw(st.integers(0, 400))
@@ -140,12 +140,13 @@ def prove_files(root: Path, done: list[tuple[str, str, bytes, int]]) -> None:
         fresh = Board(paths, FakeClock())
         assert [note.message for note in fresh.read().human_notes] == ["one", "two", "after"]
         assert write_intent.read_intent(paths.write_intent) is not None
-        list(fresh.spool.rebuild_texts())
+        list(revision_texts.rebuild_texts(paths.journal))
+        revision_texts.list_waiting(paths)
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.lists(damage(), min_size=1, max_size=3))
-def test_damaged_seals_spools_and_journals_turn_nothing_back_and_break_nothing(
+def test_damaged_seals_marks_and_journals_turn_nothing_back_and_break_nothing(
     crew: Path, done: list[tuple[str, str, bytes, int]]
 ) -> None:
     prove_files(crew, done)
@@ -154,22 +155,21 @@ def test_damaged_seals_spools_and_journals_turn_nothing_back_and_break_nothing(
 @pytest.mark.campaign
 @settings(max_examples=400, suppress_health_check=list(HealthCheck))
 @given(st.lists(damage(), min_size=1, max_size=3))
-def test_damaged_seals_spools_and_journals_in_the_long_run(crew: Path, done: list[tuple[str, str, bytes, int]]) -> None:
+def test_damaged_seals_marks_and_journals_in_the_long_run(crew: Path, done: list[tuple[str, str, bytes, int]]) -> None:
     prove_files(crew, done)
 
 
 @pytest.mark.parametrize("path", [*_corpus("seal"), *_corpus("journal")], ids=lambda path: path.name)
 def test_files_beside_the_board_that_were_found_odd_once_break_nothing(crew: Path, path: Path) -> None:
-    for file in ("tx/seal", "tx/spool/3", "tx/base"):
+    for file in ("tx/seal", "tx/next", "tx/recorded"):
         prove_files(crew, [(file, "replace", path.read_bytes(), 0)])
 
 
-def test_a_whole_text_in_the_spool_that_lost_a_byte_is_no_revision(crew: Path, tmp_path: Path) -> None:
+def test_a_whole_text_in_the_journal_that_lost_a_byte_is_no_revision(crew: Path, tmp_path: Path) -> None:
     shutil.copytree(crew, tmp_path / "crew")
-    board = Board(Paths(tmp_path / "crew"), FakeClock())
-    path = board.paths.spool / "1"
-    path.write_bytes(path.read_bytes().replace(b"The first", b"The burst"))
-    assert 1 not in dict(board.spool.rebuild_texts())
+    path = Paths(tmp_path / "crew").journal
+    path.write_bytes(path.read_bytes().replace(b"The first", b"The burst", 1))
+    assert 1 not in {line.revision for line, _ in revision_texts.rebuild_texts(path)}
 
 
 # ── a file of tasks ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,163 @@
+"""The texts of revisions, rebuilt from the journal, and the mark up to which the history has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+from liza.board import revision_journal
+from liza.board.revision_journal import EntryChange, RevisionLine, RevisionRecord
+from liza.board.text.document import Document, read_document
+from liza.board.text.splitter import PieceKind
+from liza.board.write_intent import sha
+from liza.model.errors import LizaError, NotRegularFile
+from liza.model.paths import Paths
+from liza.system import files, untrusted_files
+
+FULL_TEXT_INTERVAL: Final = 64
+"""Every so many revisions a line has the whole text, so that a damaged line affects at most this many revisions."""
+NEWEST: Final = 1 << 62
+"""For ``rebuild_texts``: only what the newest text needs."""
+_MARK_SIZE: Final = 64  # bytes of the mark
+
+
+# ── the mark ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_mark(paths: Paths) -> int | None:
+    """Return the newest revision that the history has; None if the mark is missing or damaged."""
+    try:
+        return int(untrusted_files.read(paths.recorded_mark, _MARK_SIZE))
+    except (OSError, NotRegularFile, ValueError):
+        return None
+
+
+def write_mark(paths: Paths, revision: int) -> None:
+    """Remember that the history has all revisions up to ``revision``. Raises WriteFailed."""
+    files.replace_unsynced(paths.recorded_mark, b"%d\n" % revision)
+
+
+def is_recorded(paths: Paths) -> bool:
+    """Return whether no revision waits for the history. Raises WriteFailed."""
+    last = revision_journal.last_record(paths.journal)
+    return last is None or last.revision <= (read_mark(paths) or 0)
+
+
+def list_waiting(paths: Paths) -> list[RevisionRecord]:
+    """Return the revisions after the mark, ascending. Raises WriteFailed."""
+    mark = read_mark(paths) or 0
+    records = revision_journal.iter_newest_first(paths.journal)
+    return list(takewhile(lambda record: record.revision > mark, records))[::-1]
+
+
+# ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rebuild_texts(
+    journal: Path, since: int = 0, base: tuple[int, str] | None = None
+) -> Iterator[tuple[RevisionLine, str]]:
+    """Yield the committed revisions with their texts, ascending, at least from ``since`` on.
+
+    They are built on ``base``, a revision with its text, or on the newest whole text up to ``since``. A revision that
+    cannot be rebuilt is left out: its sha256 differs. Raises WriteFailed.
+    """
+    lines: list[RevisionLine] = []
+    for line in revision_journal.iter_lines(journal):
+        if base is not None and line.revision <= base[0]:
+            break
+        lines.append(line)
+        if line.text is not None and line.revision <= since:
+            break
+    before = None if base is None else base[1]
+    while lines:
+        line = lines.pop()
+        before = _rebuild_text(before, line)
+        if before is not None:
+            yield line, before
+
+
+def newest_text(journal: Path) -> tuple[int, str] | None:
+    """Return the newest revision that can be rebuilt, and its text; None if there is none. Raises WriteFailed."""
+    for since in (NEWEST, 0):
+        texts = [(line.revision, text) for line, text in rebuild_texts(journal, since)]
+        if texts:
+            return texts[-1]
+    return None
+
+
+_last: Document | None = None
+"""Cache: the last document that ``_rebuild_text`` read, whose parts need no new parsing."""
+
+
+def _rebuild_text(before: str | None, line: RevisionLine) -> str | None:
+    """Return the text of a revision, given the one before it; None if it cannot be rebuilt."""
+    global _last
+    text = line.text
+    if text is None and before is not None:
+        try:
+            _last = read_document(before, previous=_last)
+        except LizaError:
+            return None
+        text = apply_changes(_last, line.entries)
+    return text if text is not None and sha(text.encode()) == line.sha256 else None
+
+
+def apply_changes(before: Document, entries: tuple[EntryChange, ...]) -> str | None:
+    """Return the text of a board after changes; None if it lacks an entry that they change."""
+    parts = {name: index for index, name in enumerate(before.names)}
+    texts = [part.text for part in before.parts]
+    added: dict[int, str] = {}  # text of new entries, by the index of the part before them
+    for change in entries:
+        index = parts.get((change.section, change.key if change.after is None else change.after))
+        if index is None:
+            return None
+        if change.after is None:
+            texts[index] = change.text
+        else:
+            added[index] = added.get(index, "") + change.text
+    return "".join(text + added.get(index, "") for index, text in enumerate(texts))
+
+
+# ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def diff_entries(
+    before: Document, after: Document, renewed: tuple[tuple[str, str], ...]
+) -> tuple[EntryChange, ...] | None:
+    """Return the changed entries between two documents; None if the whole text must be kept.
+
+    ``renewed`` are entries to include even if they are equal: heartbeats changed them since the last revision.
+    """
+    if before.is_whole or after.is_whole:
+        return None
+    if before.names == after.names:
+        renewed_names = set(renewed)
+        return tuple(
+            EntryChange(*name, now.text)
+            for was, now, name in zip(before.parts, after.parts, after.names, strict=True)
+            if (was is not now and was.text != now.text) or (renewed_names and name in renewed_names)
+        )
+    return _diff_added_entries(before, after, set(renewed))
+
+
+def _diff_added_entries(
+    before: Document, after: Document, renewed: set[tuple[str, str]]
+) -> tuple[EntryChange, ...] | None:
+    """Return the changed and added entries; None if one was removed or moved, or added to a section without entries."""
+    old = {name: part.text for name, part in zip(before.names, before.parts, strict=True)}
+    changed = []
+    kept = []
+    last_key: dict[str, str] = {}
+    for (section, key), part in zip(after.names, after.parts, strict=True):
+        if (section, key) in old:
+            kept.append((section, key))
+            last_key[section] = key
+            if old[section, key] != part.text or (section, key) in renewed:
+                changed.append(EntryChange(section, key, part.text))
+        elif part.kind in (PieceKind.ITEM, PieceKind.PAIR) and section in last_key:
+            changed.append(EntryChange(section, key, part.text, after=last_key[section]))
+        else:
+            return None
+    return tuple(changed) if kept == before.names else None
