@@ -48,7 +48,8 @@ from liza.programs.terminal import keyboard, readiness, screens, tmux
 from liza.programs.terminal.keyboard import Enter, NotSent, Paste, Sent
 from liza.programs.terminal.pane import Pane
 from liza.supervisor import main as supervisor
-from liza.supervisor import observe, worktree_files
+from liza.supervisor import observe
+from liza.supervisor import session_files as worktree_files
 from liza.supervisor.loop import StopRequest, Supervisor
 from liza.supervisor.message_carrier import MessageCarrier
 from liza.system.clock import SystemClock

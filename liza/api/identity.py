@@ -353,7 +353,7 @@ def report_credential(crew: Crew, request: CredentialReport) -> CredentialReport
             first = crew.board.read().config.restart_after_crash
             account_choice.record_limit(path, used.account, reason, request.until, now, first)
         case CredentialState.REFUSED:
-            obstacle = account_choice.record_refusal(path, used.account, reason, now)
+            obstacle = account_choice.record_refusal(path, used.account, reason)
             crew.append_alert_log([f"account  {obstacle.text}. Next: {obstacle.next}"])
     return CredentialReportAnswer(applied=True)
 

@@ -18,7 +18,7 @@ from liza.model.model import HumanNote, State, Status
 from liza.model.paths import parse_agent_id, run_id
 from liza.model.value_classes import replace
 from liza.programs import liveness
-from liza.programs.presets import acp_session
+from liza.programs.presets import command_line
 from liza.programs.session.run_directory import PANE_FILE, RunDir
 from liza.tasks import archive
 from liza.tasks.rules import backlog
@@ -75,7 +75,7 @@ def _read_channels(directory: RunDir) -> message_rules.DeliveryChannels:
         directory.run,
         has_hooks=turn is not None and not turn.is_reported,
         has_terminal=os.path.lexists(directory.path / PANE_FILE),
-        has_stream=turn.is_reported if turn is not None else acp_session.read_order(directory.path) is not None,
+        has_stream=turn.is_reported if turn is not None else command_line.read_order(directory.path) is not None,
     )
 
 

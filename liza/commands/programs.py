@@ -11,7 +11,7 @@ from liza.commands._declare import Heading, JsonOption, Position, Process, creat
 from liza.printing import printing, render_crew
 from liza.printing.columns import align_columns, shorten_line
 from liza.project.programs import check_programs, list_programs, show_program, trust_project_programs
-from liza.supervisor.program_trial import TRIAL_LIMIT, trial
+from liza.supervisor.program_run import TRIAL_LIMIT, trial
 from liza.usage.program_accounts import AccountReport, AccountState, show_accounts
 
 app = create_app("Show, check and trust agent programs.")

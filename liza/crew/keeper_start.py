@@ -30,7 +30,7 @@ def start_keeper(crew: Crew) -> None:
     crew.paths.keeper_mark.touch(0o600)
     with log_file.open_for_append(crew.paths.logs / LOG_NAME) as log:
         subprocess.Popen(
-            [sys.executable, "-P", "-m", "liza.supervisor.keeper_process", str(crew.paths.root), *agents],
+            [sys.executable, "-P", "-m", "liza.supervisor.healing", str(crew.paths.root), *agents],
             # Not in the repository: agents can write modules there.
             cwd=Path("/"),
             stdin=subprocess.DEVNULL,

@@ -21,7 +21,7 @@ from liza.model.errors import UsageError
 from liza.model.paths import Paths, branch_of, role_of, state_directory
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import Value, decodable, field
-from liza.programs.presets import preset_files
+from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir
 from liza.system import atomic, crash_points, untrusted_files
 
@@ -50,12 +50,12 @@ def load_guards(paths: Paths, home: Path) -> LoadedGuards:
     rules, tools, notice = own["rule"], own["tools"], ""
     # A rule of the project replaces the default with its name.
     names = {row["name"] for row in rules}
-    if (rules or tools) and not preset_files.is_trusted(file, home):
+    if (rules or tools) and not preset_table.is_trusted(file, home):
         left_out = [row["name"] for row in rules if row.get("allow")] + [f"tools.{name}" for name in tools]
         # A denying rule counts, and takes no default away: that would give a right.
         rules, tools, names = [row for row in rules if not row.get("allow")], {}, set()
         if left_out:
-            rights = f"gives agents rights ({', '.join(left_out)}); ignored until: {preset_files.TRUST_COMMAND}"
+            rights = f"gives agents rights ({', '.join(left_out)}); ignored until: {preset_table.TRUST_COMMAND}"
             notice = f".liza/{GUARDS_TOML} {rights}"
     defaults = [row for row in built_in["rule"] if row["name"] not in names]
     tools = {**built_in["tools"], **tools}

@@ -31,7 +31,7 @@ from liza.model.paths import BoxPaths, Paths
 from liza.model.statuses import describe_task
 from liza.model.value_classes import Value, replace
 from liza.programs.presets import preset_table
-from liza.programs.session import guarded_command, log_file
+from liza.programs.session import log_file, session_process
 from liza.programs.session.program_faults import list_logins
 from liza.project.rules import project_kinds
 from liza.system import ancestors, crash_points, processes, untrusted_files
@@ -138,7 +138,7 @@ def _run_once(
     log.parent.mkdir(mode=0o700, exist_ok=True)
     started = time.monotonic()
     with log_file.open_empty(log) as out:
-        command_run = guarded_command.start_guarded(words if box is None else box.wrap(words), directory, out, env)
+        command_run = session_process.start_guarded(words if box is None else box.wrap(words), directory, out, env)
         crash_points.point("spawned", "command")
         try:
             with exit_on_signals():
@@ -196,7 +196,7 @@ def kill_orphan_commands(root: Path) -> None:
 
     Their guards come first: one that has just started has no command yet, and each kills all that its command started.
     """
-    if processes.wait_until_gone(lambda: processes.iter_guard_pids(COMMAND_RUN, root), guarded_command.END_LIMIT):
+    if processes.wait_until_gone(lambda: processes.iter_guard_pids(COMMAND_RUN, root), session_process.END_LIMIT):
         processes.kill_all(lambda: processes.iter_guard_pids(COMMAND_RUN, root))
     processes.kill_run(COMMAND_RUN, root)
 

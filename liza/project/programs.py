@@ -20,8 +20,8 @@ from liza.model.errors import Finding, LizaError, NoCrew
 from liza.model.paths import ROLES, Paths
 from liza.model.setting_limits import PROMPTS
 from liza.model.value_classes import Value
-from liza.programs.presets import command_line, preset_files, preset_table
-from liza.programs.presets.acp_session import started_program
+from liza.programs.presets import command_line, preset_table
+from liza.programs.presets.command_line import started_program
 from liza.programs.presets.preset import UNCONFINED_WARNING, LaunchMode, Preset, Transport
 from liza.programs.presets.preset_table import Presets
 from liza.programs.session.program_faults import FaultKind, ProgramFault, find_faults
@@ -135,7 +135,7 @@ def trust_project_programs() -> dict[str, Any]:
         sha256, commands = preset_table.trust_project(crew.paths)
     files = ["liza.toml"] if sha256 else []
     if has_guards:
-        guards_sha256 = preset_files.trust_file(guards, Path.home())
+        guards_sha256 = preset_table.trust_file(guards, Path.home())
         files.append(f".liza/{GUARDS_TOML}")
         sha256 = sha256 or guards_sha256
     return {

@@ -24,7 +24,7 @@ from liza.model.model import State
 from liza.model.paths import ROLES, Paths
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
-from liza.programs.presets import acp_session, preset_table
+from liza.programs.presets import command_line, preset_table
 from liza.project import programs, project_report
 from liza.project.init import InitOptions, check_repository, find_obstacles
 from liza.recovery.findings import ACTOR, list_findings
@@ -267,7 +267,7 @@ def _suggest_another(finding: Finding, findings: Sequence[Finding]) -> Finding:
 def _find_missing_program(table: preset_table.Presets, spec: str, used: str) -> Finding | None:
     """Finding for a used program that is not installed; None if it is installed."""
     try:
-        preset = acp_session.started_program(table.resolve(spec))
+        preset = command_line.started_program(table.resolve(spec))
     except LizaError as error:
         return Finding("programs", f"{spec} {used}: {error.message}", False, error.hint)
     if preset_table.find_executable(preset) is not None:

@@ -11,7 +11,8 @@ from liza.box import support
 from liza.crew.crew import Crew
 from liza.git import boxed_git
 from liza.model.errors import LizaError, Refused
-from liza.model.model import FailedCheck, State, Status
+from liza.model.model import Clock, FailedCheck, State, Status
+from liza.model.paths import Paths
 from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.model.setting_limits import BYPASS
 from liza.model.statuses import StartupCheck, WorkKind
@@ -33,7 +34,7 @@ from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
 from liza.recovery.run_cleanup import archive_old_runs
-from liza.supervisor.worktree_files import remove_worktree_files
+from liza.supervisor.session_files import remove_worktree_files
 from liza.system import crash_points
 from liza.tasks import task_branches
 from liza.tasks.handoff import find_sprint_end
@@ -59,7 +60,7 @@ def conclude_session(
     ``environ`` is the supervisor's own environment; ``notify`` prints notices.
     """
     record = trusted_record(crew, crew.board.read(), directory)
-    _save_screen(crew, directory)
+    _save_screen(crew.paths, directory)
     _import_commits(crew, record)
     crash_points.point("conclude", "imported")
     directory.write_question(None)
@@ -110,13 +111,13 @@ def note_account_obstacle(
     return True
 
 
-def _save_screen(crew: Crew, directory: RunDir) -> None:
+def _save_screen(paths: Paths, directory: RunDir) -> None:
     """Save the terminal's screen: it is lost with the terminal, and it is more readable than the logged bytes.
 
     A tmux server that does not answer is ignored: it must not keep the end from being recorded.
     """
     with suppress(Refused):
-        pane = tmux.find_pane(crew.paths.root, directory.run)
+        pane = tmux.find_pane(paths.root, directory.run)
         if pane is not None and not directory.screen_path.exists():
             directory.write_screen(pane.capture(history=SCREEN_HISTORY_LINES))
 
@@ -132,7 +133,7 @@ def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionE
         preset.exit_codes,
         _has_committed(crew, directory),
         directory.read_stop(),
-        _find_model_failure(crew, directory, preset),
+        _find_model_failure(crew.clock, directory, preset),
         begun=directory.is_ready(),
     )
     if end.outcome is not SessionOutcome.CRASHED and end.reason:
@@ -145,13 +146,13 @@ def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionE
     return end if end.reason.endswith(last) else replace(end, reason=f"{end.reason}. {last}")
 
 
-def _find_model_failure(crew: Crew, directory: RunDir, preset: Preset) -> ModelFailure | None:
+def _find_model_failure(clock: Clock, directory: RunDir, preset: Preset) -> ModelFailure | None:
     """Return the failure that the program's last output reports, or None.
 
     A time of day in the output is read in this machine's time zone.
     """
     output = directory.last_output() if directory.screen_path.exists() else directory.output_tail(OUTPUT_TAIL_BYTES)
-    return find_failure(ModelSigns(preset.failures, preset.answers), output, crew.clock.now().astimezone())
+    return find_failure(ModelSigns(preset.failures, preset.answers), output, clock.now().astimezone())
 
 
 def _note_unread_output(crew: Crew, directory: RunDir, preset: Preset) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.model.errors import UsageError
-from liza.model.paths import ROLES, parse_agent_id, role_of
+from liza.model.paths import ROLES, Paths, parse_agent_id, role_of
 from liza.model.value_classes import Value, field
 from liza.system.installation import liza_path
 from liza.tasks.rules import up_command
@@ -108,7 +108,7 @@ def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.P
     ]
     crew.paths.logs.mkdir(parents=True, exist_ok=True)
     if options.detached:
-        with supervisor_log(crew, agent).open("ab") as log:
+        with supervisor_log(crew.paths, agent).open("ab") as log:
             return subprocess.Popen(
                 argv,
                 cwd=crew.paths.root,
@@ -131,5 +131,5 @@ def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.P
     )
 
 
-def supervisor_log(crew: Crew, agent: str) -> Path:
-    return crew.paths.logs / f"{agent}.log"
+def supervisor_log(paths: Paths, agent: str) -> Path:
+    return paths.logs / f"{agent}.log"

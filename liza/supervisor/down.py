@@ -9,17 +9,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.api import api_server
+from liza.board.store import Board
 from liza.briefs import checkout_brief
 from liza.crew import deleted_parts, layout, recorder
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git import git_refs, hiding, merges, run_import
+from liza.git.runner import Git
 from liza.git.survey import survey
 from liza.merging import merge_lock
 from liza.model.configuration import Config
 from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
-from liza.model.paths import HISTORY_REF
+from liza.model.paths import HISTORY_REF, Paths
 from liza.model.session_ends import StopReason
 from liza.model.targets import EPIC_PREFIX
 from liza.model.value_classes import Value
@@ -73,7 +75,7 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     message += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
     message += "; stopped the server of the worker API" if is_server_stopped and not stopped else ""
     details = {"stopped": stopped, "sessions_ended": ended, "server_stopped": is_server_stopped}
-    return Result(result, None, None, _restart_command(crew, stopped), details, message)
+    return Result(result, None, None, _restart_command(crew.board, stopped), details, message)
 
 
 def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:
@@ -89,30 +91,30 @@ def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:
         for path in sorted(crew.paths.locks.glob("supervisor-*.lock")):
             agent = path.name.removeprefix("supervisor-").removesuffix(".lock")
             if crew.is_supervised(agent):
-                _stop(crew, agent, now=now)
+                _stop(crew.paths, agent, now=now)
                 stopped.append(agent)
     finally:
         lock.release()
     return stopped
 
 
-def is_under_way(crew: Crew) -> bool:
+def is_under_way(paths: Paths) -> bool:
     """Whether a `down` stops the supervisors now. Each `liza up` of the crew asks at the same changes of the board."""
     with files.convert_os_errors():
-        return is_flock_held(crew.paths.down_lock)
+        return is_flock_held(paths.down_lock)
 
 
-def _restart_command(crew: Crew, stopped: list[str]) -> str:
+def _restart_command(board: Board, stopped: list[str]) -> str:
     """Command that starts the stopped agents again; plain `liza up` if the board cannot be read."""
     try:
-        state = crew.board.read()
+        state = board.read()
         return restart_command_for(state, stopped) if stopped else up_command_for(state)
     except LizaError:
         return "liza up"
 
 
-def _stop(crew: Crew, agent: str, *, now: bool) -> None:
-    path = crew.paths.supervisor_lock(agent)
+def _stop(paths: Paths, agent: str, *, now: bool) -> None:
+    path = paths.supervisor_lock(agent)
     pid = locks.find_holder(path)
     if pid is None:
         # It ended since the look at its lock, or that lock was another process's that looked as well.
@@ -208,7 +210,7 @@ def _purge(crew: Crew) -> PurgeResult:
         _delete_refs(crew, f"refs/liza/{name}")
     kept += [saved_specs.SPECS_REF] if specs.saved else []
     kept += [saved_specs.PROGRAMS_REF] if programs.saved else []
-    for history in _list_refs(crew, HISTORY_REF):
+    for history in _list_refs(crew.git, HISTORY_REF):
         # The history explains the other refs: it is kept with any of them, and deleted with the last one.
         if kept:
             kept.append(history)
@@ -236,13 +238,13 @@ def _find_branch_left(crew: Crew, current: str | None) -> str | None:
     name = Config().integration_branch
     with suppress(LizaError):
         name = crew.board.read().config.integration_branch
-    return name if name != current and _list_refs(crew, f"refs/heads/{name}") else None
+    return name if name != current and _list_refs(crew.git, f"refs/heads/{name}") else None
 
 
 def _has_own_commits(crew: Crew, branch: str) -> bool:
     """Return whether no other branch or tag has the commits of ``branch``."""
-    refs = _list_refs(crew, "refs/heads/", "refs/remotes/", "refs/tags/")
-    return _has_unique_content(crew, f"refs/heads/{branch}", [ref for ref in refs if ref != f"refs/heads/{branch}"])
+    refs = _list_refs(crew.git, "refs/heads/", "refs/remotes/", "refs/tags/")
+    return _has_unique_content(crew.git, f"refs/heads/{branch}", [ref for ref in refs if ref != f"refs/heads/{branch}"])
 
 
 def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tuple[list[str], list[str]]:
@@ -251,35 +253,36 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
     Order: integration, branches of epics and tasks, salvage refs. A commit that a task branch keeps needs no salvage
     ref.
     """
+    git = crew.git
     deleted: list[str] = []
     candidates = [
         *_list_task_branches(crew),
-        *_list_refs(crew, merges.LAST_INTEGRATION_REF),
-        *_list_refs(crew, merges.last_tip_ref("")),
-        *_list_refs(crew, SALVAGE_PREFIX),
+        *_list_refs(git, merges.LAST_INTEGRATION_REF),
+        *_list_refs(git, merges.last_tip_ref("")),
+        *_list_refs(git, SALVAGE_PREFIX),
     ]
-    epics = [ref.removeprefix(merges.last_tip_ref("")) for ref in _list_refs(crew, merges.last_tip_ref(EPIC_PREFIX))]
-    candidates[:0] = [f"refs/heads/{branch}" for branch in epics if _list_refs(crew, f"refs/heads/{branch}")]
-    branches = _list_refs(crew, "refs/heads/")
+    epics = [ref.removeprefix(merges.last_tip_ref("")) for ref in _list_refs(git, merges.last_tip_ref(EPIC_PREFIX))]
+    candidates[:0] = [f"refs/heads/{branch}" for branch in epics if _list_refs(git, f"refs/heads/{branch}")]
+    branches = _list_refs(git, "refs/heads/")
     if created is not None and created != current and f"refs/heads/{created}" in branches:
         candidates.insert(0, f"refs/heads/{created}")
-    staying = [ref for ref in (*branches, *_list_refs(crew, "refs/remotes/", "refs/tags/")) if ref not in candidates]
+    staying = [ref for ref in (*branches, *_list_refs(git, "refs/remotes/", "refs/tags/")) if ref not in candidates]
     kept: list[str] = []
-    checkouts = {f"refs/heads/{branch}" for branch in merges.list_checkouts(crew.git).values() if branch}
+    checkouts = {f"refs/heads/{branch}" for branch in merges.list_checkouts(git).values() if branch}
     for ref in candidates:
         # A branch that is checked out in a worktree that stays is kept: its files belong to its commit.
-        if ref in checkouts or _has_unique_content(crew, ref, staying):
+        if ref in checkouts or _has_unique_content(git, ref, staying):
             kept.append(ref)
             staying.append(ref)
         else:
-            crew.git.out("update-ref", "-d", ref)
+            git.out("update-ref", "-d", ref)
             deleted.append(ref)
     return deleted, kept
 
 
 def _list_task_branches(crew: Crew) -> list[str]:
     """Branches of tasks, not those of a person below ``task/``; none if the board or the archive cannot be read."""
-    branches = [ref.removeprefix("refs/heads/") for ref in _list_refs(crew, "refs/heads/task/")]
+    branches = [ref.removeprefix("refs/heads/") for ref in _list_refs(crew.git, "refs/heads/task/")]
     try:
         persons = task_branches.find_persons_branches(crew, branches)
     except (LizaError, OSError):
@@ -287,23 +290,23 @@ def _list_task_branches(crew: Crew) -> list[str]:
     return [f"refs/heads/{branch}" for branch in branches if branch not in persons]
 
 
-def _has_unique_content(crew: Crew, ref: str, staying: list[str]) -> bool:
+def _has_unique_content(git: Git, ref: str, staying: list[str]) -> bool:
     """Whether a ref has content that none of the ``staying`` refs has.
 
     A salvage ref always has a commit of its own, also if its tree equals that of its parent: that one has none.
     """
-    unique = crew.git.out("rev-list", "-n2", ref, "--not", *staying).split()
+    unique = git.out("rev-list", "-n2", ref, "--not", *staying).split()
     if len(unique) != 1 or not ref.startswith(SALVAGE_PREFIX):
         return bool(unique)
-    _, *parents = crew.git.out("rev-list", "--no-walk", "--parents", ref).split()
-    trees = crew.git.out("rev-parse", *(f"{commit}^{{tree}}" for commit in (ref, *parents))).split()
+    _, *parents = git.out("rev-list", "--no-walk", "--parents", ref).split()
+    trees = git.out("rev-parse", *(f"{commit}^{{tree}}" for commit in (ref, *parents))).split()
     return len(trees) != 2 or trees[0] != trees[1]
 
 
-def _list_refs(crew: Crew, *prefixes: str) -> list[str]:
-    return list(crew.git.lines("for-each-ref", "--format=%(refname)", *prefixes))
+def _list_refs(git: Git, *prefixes: str) -> list[str]:
+    return list(git.lines("for-each-ref", "--format=%(refname)", *prefixes))
 
 
 def _delete_refs(crew: Crew, prefix: str) -> None:
-    for ref in _list_refs(crew, prefix):
+    for ref in _list_refs(crew.git, prefix):
         crew.git.out("update-ref", "-d", ref)

@@ -20,6 +20,7 @@ from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git.integration_tip import find_commits_ahead
+from liza.git.runner import Git
 from liza.landing import forge, sync_failures
 from liza.landing.rules.poll_rules import next_poll_seconds
 from liza.landing.sync_request import sync_request
@@ -247,7 +248,7 @@ class ExitWatch:
 
     def is_stopped(self) -> bool:
         """Whether `liza down` stops the crew, or has stopped it. One that left a supervisor running has failed."""
-        if is_under_way(self._crew):
+        if is_under_way(self._crew.paths):
             self._is_stopped = True
         elif self._is_stopped:
             self._is_stopped = not any(self._crew.is_supervised(agent) for agent in self._agents)
@@ -401,7 +402,7 @@ def _merged_by(state: State, agents: Collection[str]) -> frozenset[str]:
 
 def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:
     """Print that the goal is reached and the next step; return whether the crew is to stop."""
-    tell(LIZA, done_message(crew, crew.board.read(), options.task))
+    tell(LIZA, done_message(crew.git, crew.board.read(), options.task))
     if options.exit_when_done:
         return True
     tell("", "the crew waits for new tasks: Ctrl+C stops it")
@@ -416,7 +417,7 @@ def _is_done(state: State, options: UpOptions) -> bool:
     return options.task is not None and is_task_over(state, options.task, roles)
 
 
-def done_message(crew: Crew, state: State, task: str | None = None) -> str:
+def done_message(git: Git, state: State, task: str | None = None) -> str:
     """Describe what is done, and how far integration is ahead; if git fails, its error instead.
 
     ``task``: the one of `liza start`, which is closed when this is called; others may wait for a person.
@@ -428,7 +429,7 @@ def done_message(crew: Crew, state: State, task: str | None = None) -> str:
     else:
         ended = "every task is done"
     try:
-        ahead = find_commits_ahead(crew.git, state)
+        ahead = find_commits_ahead(git, state)
     except (LizaError, OSError) as error:
         return f"{ended}; {error}"
     return ended if ahead is None else f"{ended}; {ahead.summary}: {ahead.next}"

@@ -1,11 +1,19 @@
-"""Gather the facts for `rules.sessions.healing_rules`, and carry out what it decides.
+"""Start supervisors again that died, and end left-over sessions: the facts for `healing_rules`, and what it decides.
 
-One process of a crew does this: a `liza up` in a terminal, or the keeper. It holds the keeper's lock.
+One process of a crew does this: a `liza up` in a terminal, or the keeper, a process without a terminal:
+``python -m liza.supervisor.healing ROOT AGENT…``: the agents whose supervisors run at its start. `liza up -d` starts
+it, or a supervisor whose `liza up` was killed. It ends after `liza down`, or when no supervisor of the crew runs. Both
+hold the keeper's lock. If the keeper is killed, a supervisor starts it again.
 """
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +21,7 @@ import msgspec
 
 from liza.board import signals
 from liza.briefs.note import note
-from liza.crew.crew import Crew
+from liza.crew.crew import Crew, find_crew
 from liza.model.agent_states import AgentState, derive_state
 from liza.model.derived import find_current_work
 from liza.model.errors import LizaError
@@ -23,10 +31,12 @@ from liza.model.session_ends import StopReason
 from liza.model.statuses import AgentStatus
 from liza.model.value_classes import AwareDatetime, FrozenStruct
 from liza.programs.session import run_directory, session_process
+from liza.supervisor.crew_options import UpOptions, start_supervisor
 from liza.supervisor.down import is_under_way
 from liza.supervisor.rules import healing_rules
 from liza.supervisor.rules.healing_rules import EndZombie, Escalate, HealingFacts, RestartLater, RestartSupervisor
 from liza.system import atomic
+from liza.system.locks import Lock
 from liza.tasks.rules.up_command import up_command_for
 from liza.view import activity
 
@@ -74,7 +84,7 @@ class Healer:
         for agent in state.agents:
             try:
                 # First: of most agents a supervisor runs, and no more needs to be read.
-                if agent in starting or self._crew.is_supervised(agent) or is_under_way(self._crew):
+                if agent in starting or self._crew.is_supervised(agent) or is_under_way(self._crew.paths):
                     continue
                 decisions[agent] = self._heal_agent(state, agent, is_kept=agent in kept)
                 self._errors.pop(agent, None)
@@ -163,3 +173,77 @@ def _work_key(state: State, agent: str) -> str:
     if work is None:
         return ""
     return f"{work.kind} {work.task or 'planning'}"
+
+
+LOOKS_TO_END = 3
+"""Number of looks in a row without a supervisor after which the process ends: one may be started again meanwhile."""
+LOCK_LIMIT = 10.0
+"""Seconds to wait for the lock: the keeper of a crew that was just stopped still holds it."""
+
+
+def main(root: Path, agents: Collection[str]) -> int:
+    """Watch over the crew until no supervisor runs, or SIGTERM; return the exit status."""
+    crew, stopping = find_crew(root), threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
+    lock = Lock(crew.paths.keeper_lock)
+    try:
+        lock.acquire(timeout=LOCK_LIMIT)
+    except LizaError:
+        return 0
+    crew.paths.keeper_mark.touch(0o600)
+    Keeper(crew, agents).watch(stopping)
+    # Not after an exception: then a supervisor starts it again, as after a kill.
+    crew.paths.keeper_mark.unlink(missing_ok=True)
+    lock.release()
+    return 0
+
+
+class Keeper:
+    """The supervisors that it has seen running, and those that it has started."""
+
+    def __init__(self, crew: Crew, agents: Collection[str]) -> None:
+        self._crew = crew
+        self._seen = set(agents)
+        self._children: dict[str, subprocess.Popen[str]] = {}
+        self._healer = Healer(crew, self._start, self._say)
+        self._down_time = self._last_down()
+
+    def watch(self, stopping: threading.Event) -> None:
+        """Look at the crew again and again until it needs no keeper, or until ``stopping``."""
+        looks = 0
+        while looks < LOOKS_TO_END and not stopping.is_set() and self._last_down() == self._down_time:
+            looks = 0 if self._look() else looks + 1
+            stopping.wait(LOOK_SECONDS)
+
+    def _look(self) -> bool:
+        """Heal the crew; return whether a supervisor runs, or is to be started again."""
+        with suppress(LizaError, OSError):
+            state = self._crew.board.read()
+            running = self._find_running(state)
+            self._seen |= running
+            starting = {agent for agent, child in self._children.items() if child.poll() is None}
+            healed = self._healer.look(state, self._seen, starting)
+            return bool(running or starting or healed.started or healed.awaited)
+        return False
+
+    def _find_running(self, state: State) -> set[str]:
+        return {agent for agent in state.agents if self._crew.is_supervised(agent)}
+
+    def _last_down(self) -> float | None:
+        """Time of the last `liza down`: it writes its lock file. After it no supervisor is to be started again."""
+        with suppress(OSError):
+            return self._crew.paths.down_lock.stat().st_mtime
+        return None
+
+    def _start(self, agent: str) -> None:
+        entry = self._crew.board.read().agents[agent]
+        options = UpOptions(program=entry.program, terminal=entry.tmux, detached=True)
+        self._children[agent] = start_supervisor(self._crew, agent, options)
+
+    def _say(self, agent: str, text: str) -> None:
+        with suppress(LizaError, OSError):
+            self._crew.append_alert_log([f"healed  {agent}: {text}. Next: liza logs {agent}"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from liza.model.errors import NotRegularFile
 from liza.model.value_classes import Mutable, Value, field
-from liza.programs.session import guarded_command, log_file
+from liza.programs.session import log_file, session_process
 from liza.supervisor.rules.session_facts import JobKind
 from liza.system import crash_points
 from liza.text.formats import format_duration
@@ -40,7 +40,7 @@ class Job(Mutable):
     subject: str
     process: subprocess.Popen[bytes]
     log: Path
-    guard: guarded_command.GuardedCommand | None = None
+    guard: session_process.GuardedCommand | None = None
     end_event: JobEnded | None = None
     started_at: float = field(default_factory=time.monotonic)
     late: bool = False
@@ -111,7 +111,7 @@ def start_job(spec: JobSpec, post: Callable[[JobEnded], None]) -> Job:
     guard = None
     with log_file.open_empty(spec.log) as out:
         if spec.guarded:
-            guard = guarded_command.start_guarded(spec.argv, spec.directory, out, spec.env)
+            guard = session_process.start_guarded(spec.argv, spec.directory, out, spec.env)
             process = guard.process
         else:
             process = subprocess.Popen(

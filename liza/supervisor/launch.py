@@ -1,61 +1,50 @@
-"""Start a session: prepare the worktree and its box, write the brief, start the program.
+"""Start a session: prepare the worktree, choose the conversation that it continues, start the program.
 
-No other module starts one. The box of a session has its git directory, its copies of `.liza` and the private state of
-its program.
+No other module starts one. `session_files.py` writes what the session finds.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 from liza.api import identity
-from liza.box import slot_directories, support
-from liza.box.box import Box, Mount, MountKind
-from liza.box.run_mounts import SESSION_SOCKET
+from liza.box import support
 from liza.briefs import inbox
 from liza.briefs.rules.message_rules import LIZA, PromptPriority
 from liza.crew.crew import Crew
-from liza.git import boxed_git, hiding, integration_tip, run_git, slot_setup
+from liza.git import boxed_git, hiding, integration_tip, slot_setup
 from liza.git.git_config import git_dirs
 from liza.git.rules.slot_states import slot_variables
 from liza.git.runner import FALLBACK_IDENTITY
 from liza.guards import guard_files
 from liza.model import setting_limits
-from liza.model.configuration import Config
 from liza.model.derived import CurrentWork, find_current_work
-from liza.model.errors import NotOwner, Refused
+from liza.model.errors import LizaError, NotOwner, NotRegularFile, Refused
 from liza.model.model import State
 from liza.model.narration import Detail
-from liza.model.paths import BoxPaths, agent_of, session_committer
+from liza.model.paths import agent_of, session_committer
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
 from liza.programs.conversation_log import find_conversation
-from liza.programs.hooks.hook_install import merge_objects
-from liza.programs.presets import acp_session, command_line, preset_table
-from liza.programs.presets.acp_session import SidecarOrder
-from liza.programs.presets.command_line import TextCarrier
+from liza.programs.presets import command_line, preset_table
+from liza.programs.presets.command_line import SidecarOrder, TextCarrier
 from liza.programs.presets.preset import AcpSettings, Preset
-from liza.programs.session import _session_socket, private_state, session_process
+from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
 from liza.project import commands
-from liza.project.commands import BoxUse, CommandBox, build_box
-from liza.supervisor.conversation import ConversationFinder
-from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
-from liza.system import ancestors, atomic, crash_points, processes, untrusted_files
+from liza.project.commands import CommandBox
+from liza.supervisor.session_files import BoxOrder, LaunchInputs, SessionBox, WorktreeFiles, make_session_box
+from liza.system import crash_points, processes
 from liza.system.installation import liza_path, sidecar_argv
 from liza.tasks import task_branches
-from liza.tasks.rules import claims
-from liza.tasks.rules.conversations import ContinueConversation, NewConversation
+from liza.tasks.rules import claims, conversations
+from liza.tasks.rules.conversations import ContinueConversation, EarlierSession, NewConversation
 from liza.usage.account_choice import AccountChooser, SessionAccount
-from liza.usage.run_account import account_of, config_dir_of
+from liza.usage.run_account import account_of, config_dir_of, read_run_account
 
 
 class SetUpDue(Value):
@@ -135,10 +124,10 @@ class Launcher:
         inputs = self.worktree_files.install(state, work, directory, worktree)
         crash_points.point("launch", "briefed")
         token = {identity.TOKEN_VARIABLE: identity.issue_token(directory, self.crew.clock.now())}
-        acp = acp_session.find_settings(self.preset, terminal=self.terminal)
+        acp = command_line.find_settings(self.preset, terminal=self.terminal)
         if acp is not None:
             env = account.apply_to({**self.session_environment(work, worktree), **acp.env}) | token
-            executable = preset_table.require_executable(acp_session.started_program(self.preset))
+            executable = preset_table.require_executable(command_line.started_program(self.preset))
             box = self._make_box(state, work, directory, box_program, executable, env)
             self._order_sidecar(state, directory, worktree, acp, conversation, executable, box)
             sidecar, verbs = sidecar_argv(directory.path), self._describe_verbs(box, env)
@@ -244,7 +233,7 @@ class Launcher:
             conversation=conversation,
             silence_limit=float(state.config.answer_timeout),
         )
-        acp_session.write_order(directory.path, order)
+        command_line.write_order(directory.path, order)
         crash_points.point("launch", "ordered")
 
     def install_guards(self, state: State, directory: RunDir) -> None:
@@ -437,112 +426,74 @@ class Launcher:
         return self.accounts.hide_credentials({**environment, **slot_variables(slot)})
 
 
-OWNER_FILE: Final = "owner"
-"""File beside the private directories of a slot, which no box can write: whose conversations they have."""
-SHOWN_FILES: Final = ("assignment.md", "prompt", "block.md", "beacon.json", "hooks")
-"""What a box has of the directory of its run, as copies."""
-SHOWN_DIRECTORIES: Final = ("contracts", "specs")
-"""Directories of `.liza` that a box can read."""
+class ConversationFinder:
+    """Chooses the conversation of one agent's sessions with one program; ``notify`` prints notices."""
 
+    def __init__(self, crew: Crew, preset: Preset, notify: Callable[[str], None], *, terminal: bool) -> None:
+        self.crew = crew
+        self.preset = preset
+        self.notify = notify
+        self.acp = command_line.find_settings(preset, terminal=terminal)
 
-class SessionBox(Value):
-    """The box of one session. ``changes``: the variables that its program gets beside the session's; None: removed."""
+    def choose(self, state: State, work: CurrentWork, worktree: str) -> ContinueConversation | NewConversation:
+        """Return which session's conversation ``work.run`` continues, or why it begins a new one.
 
-    box: Box
-    changes: Mapping[str, str | None]
+        Reviews and planning always begin a new one.
+        """
+        task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
+        if task is None:
+            return NewConversation()
+        runs = conversations.earlier_runs(task, work.run)[: conversations.MAX_RESUMED_FAILURES]
+        next_session = EarlierSession(run=work.run, program=self.preset.name, worktree=worktree)
+        earlier = [session for run in runs if (session := self._describe(run)) is not None]
+        chosen = conversations.choose_conversation(task, next_session, earlier)
+        if isinstance(chosen, NewConversation):
+            return chosen
+        obstacle = self._obstacle(self.crew.run_dir(chosen.run))
+        return NewConversation(f"{chosen.run}: {obstacle}") if obstacle else chosen
 
-    def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """Return the command line that runs the program in the box."""
-        return tuple(self.box.wrap(argv))
+    def is_account_known(self, previous: RunDir) -> bool:
+        """Return whether the account of a session is known: that may have the conversation."""
+        try:
+            read_run_account(previous)
+        except (LizaError, OSError) as error:
+            self.notify(f"! {error}; its conversation is not continued")
+            return False
+        return True
 
-    def complete(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of the program in the box."""
-        return {name: value for name, value in {**env, **self.changes}.items() if value is not None}
+    def _describe(self, run: str) -> EarlierSession | None:
+        directory = self.crew.run_dir(run)
+        try:
+            record = directory.read_record()
+            # Over ACP a refused conversation ends no session.
+            has_worked = directory.has_sidecar() or any(directory.read_activity())
+        except (LizaError, OSError, NotRegularFile) as error:
+            # An agent may have replaced them.
+            self.notify(f"! {error}; the conversation of {run} is not continued")
+            return None
+        if record is None:
+            return None
+        return EarlierSession(
+            run=run,
+            program=record.program,
+            worktree=record.worktree,
+            is_resumed=record.continues is not None,
+            has_worked=has_worked,
+        )
 
+    def _obstacle(self, previous: RunDir) -> str:
+        """Return why the program cannot continue the conversation of a session; empty if it can try.
 
-class BoxOrder(Value):
-    """What a box is made for. ``program``: bubblewrap; ``executable``: that of the agent program; ``env``: the
-    environment that the session would have without a box."""
+        Over ACP a conversation that cannot be loaded costs nothing: the sidecar begins a new one. A command line fails.
+        """
+        if self.acp is not None:
+            return "its conversation is too young to be loaded" if self._age(previous) < self.acp.load_min_age else ""
+        if not self.preset.resume.id:
+            return f"{self.preset.name} cannot resume a conversation"
+        # If its model never answered: some programs do not store such a conversation, and fail on its id.
+        return "" if any(previous.read_activity()) else "its model never answered"
 
-    program: str
-    work: CurrentWork
-    slot: str
-    executable: Path
-    env: Mapping[str, str]
-    config: Config
-
-
-def make_session_box(
-    crew: Crew, preset: Preset, directory: RunDir, order: BoxOrder, notify: Callable[[str], None]
-) -> SessionBox:
-    """Make what the box of a session contains, and return it. No process of the slot runs. Raises LizaError,
-    OSError."""
-    home = Path(order.env.get("HOME") or Path.home())
-    own = slot_directories.prepare_directories(crew.paths, order.slot, home)
-    begin_ownership(own, order.work)
-    git = crew.worktrees.slot_git(order.slot)
-    run_git.make_run_git(git, own, directory.run, salvages_of=order.work.task or "")
-    _fill_liza(crew, own, directory, preset)
-    directories = private_state.list_directories(preset, own, order.env, home)
-    private_state.bring_state(directories, own.program_state(preset.name), directory, notify)
-    mounts = (
-        *(Mount(MountKind.READ_ONLY, crew.paths.liza / name) for name in SHOWN_DIRECTORIES if _is_there(crew, name)),
-        *private_state.state_mounts(directories),
-        *boxed_git.signing_mounts(git, order.env, home),
-    )
-    files = (order.executable, *_list_files((*preset.args, *(preset.acp.args if preset.acp is not None else ()))))
-    use = BoxUse(order.program, order.env, home, files, mounts, directory.path / _session_socket.NAME)
-    boxed = build_box(crew.paths, git, order.config.shared, use)
-    env = {
-        **boxed.environment(order.env),
-        **private_state.state_variables(directories),
-        **preset.box_env,
-        ancestors.CONFINED: "yes",
-        "LIZA_COMMAND_SERVER": str(SESSION_SOCKET),
-        "LIZA_API": str(SESSION_SOCKET),
-    }
-    names = dict.fromkeys([*order.env, *env])
-    return SessionBox(boxed.box, {name: env.get(name) for name in names if env.get(name) != order.env.get(name)})
-
-
-def _list_files(words: Sequence[str]) -> tuple[Path, ...]:
-    """Return the files that words of a command line name, such as the script of an interpreter."""
-    return tuple(Path(word) for word in words if word.startswith("/") and Path(word).is_file())
-
-
-def _is_there(crew: Crew, name: str) -> bool:
-    return (crew.paths.liza / name).is_dir()
-
-
-def begin_ownership(own: BoxPaths, work: CurrentWork) -> None:
-    """Remove the conversations of an earlier owner of the slot: of another task, or of an earlier review.
-
-    Its git directory is replaced when the next one is made; the repositories of submodules in it stay.
-    """
-    owner = work.task if work.kind is WorkKind.WORK and work.task else work.run
-    path = own.directory / OWNER_FILE
-    if untrusted_files.read_if_exists(path) == owner.encode():
-        return
-    slot_directories.remove_tree(own.state)
-    own.state.mkdir(mode=0o700)
-    atomic.write(path, owner.encode(), sync=False)
-
-
-def _fill_liza(crew: Crew, own: BoxPaths, directory: RunDir, preset: Preset) -> None:
-    """Write what a box has of `.liza`: copies of the board, of the assignment and of the hooks. Raises OSError."""
-    slot_directories.remove_tree(own.liza)
-    inside = own.liza / directory.path.relative_to(crew.paths.liza)
-    inside.mkdir(mode=0o700, parents=True)
-    shutil.copyfile(crew.paths.state, own.liza / crew.paths.state.name)
-    for name in SHOWN_FILES:
-        with suppress(FileNotFoundError):
-            source = directory.path / name
-            if source.is_dir():
-                shutil.copytree(source, inside / name)
-            else:
-                shutil.copyfile(source, inside / name)
-    for name, settings in preset.box_settings.items():
-        path = inside / "hooks" / name
-        if path.is_file():
-            merged = merge_objects(json.loads(path.read_bytes()), json.loads(settings))
-            path.write_text(json.dumps(merged))
+    def _age(self, previous: RunDir) -> float:
+        """Return the seconds since a session was started; 0 if that is not known."""
+        record = previous.read_record()
+        return 0.0 if record is None else (self.crew.clock.now() - record.started).total_seconds()

@@ -12,6 +12,7 @@ from contextlib import suppress
 from liza.alarms import confinement
 from liza.alarms.rules.alarms import BY_HAND_HINT
 from liza.api.api_server import ServerKeeper
+from liza.board.store import Board
 from liza.box import support
 from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person
@@ -21,10 +22,10 @@ from liza.model.configuration import Config
 from liza.model.errors import LizaError, LockTimeout, Refused
 from liza.model.model import SupervisorExit
 from liza.model.narration import Detail
-from liza.model.paths import parse_agent_id, role_of
+from liza.model.paths import Paths, parse_agent_id, role_of
 from liza.model.statuses import AgentStatus
 from liza.model.value_classes import Value, replace
-from liza.programs.presets import acp_session, preset_table
+from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.session import log_file, run_directory
 from liza.programs.terminal import tmux
@@ -85,8 +86,8 @@ def _supervise(
         program, os.environ, role_of(agent), config, preset_table.load_presets(crew.paths)
     )
     terminal = options.terminal
-    preset = acp_session.shape_preset(choice.preset, terminal=terminal)
-    preset_table.require_executable(acp_session.started_program(preset, terminal=terminal))
+    preset = command_line.shape_preset(choice.preset, terminal=terminal)
+    preset_table.require_executable(command_line.started_program(preset, terminal=terminal))
     if terminal:
         tmux.require_tmux()
     notify = _ignore_output_errors(notify)
@@ -97,7 +98,7 @@ def _supervise(
     if options.until_eof:
         _call_at_eof(lambda: supervisor.events.put(StopRequest(force=False)))
     confinement.check_support(crew, config)
-    lock = _lock_agent(crew, agent)
+    lock = _lock_agent(crew.paths, agent)
     supervisor.location.stand_on(lock.descriptor)
     if options.relayed:
         # A stopped `up` reads no lines: they are dropped, and must not block this process.
@@ -146,7 +147,7 @@ def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str, *, terminal: 
         crash_points.point("supervisor", "registered")
         for repair in recover_crew(crew, agent):
             supervisor.notify(repair.message)
-        _end_start(crew, agent)
+        _end_start(crew.board, agent)
         exit_action = supervisor.run()
     except Exception as error:
         # If .liza was deleted, write no file: that would create .liza again.
@@ -176,8 +177,8 @@ def _ignore_output_errors(notify: Callable[[str], None]) -> Callable[[str], None
     return write_line
 
 
-def _lock_agent(crew: Crew, agent: str) -> Lock:
-    lock = Lock(crew.paths.supervisor_lock(agent))
+def _lock_agent(paths: Paths, agent: str) -> Lock:
+    lock = Lock(paths.supervisor_lock(agent))
     try:
         lock.acquire(timeout=LOCK_TIMEOUT)
     except LockTimeout as error:
@@ -203,12 +204,12 @@ def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str, *, tm
         tx.state = state.with_agent(agent, after)
 
 
-def _end_start(crew: Crew, agent: str) -> None:
+def _end_start(board: Board, agent: str) -> None:
     """Make the agent IDLE if it is still STARTING: what it holds may have given it another status.
 
     A heartbeat, and no revision: nothing follows from it.
     """
-    with crew.board.heartbeat(agent) as tx:
+    with board.heartbeat(agent) as tx:
         record = tx.state.agents.get(agent)
         if record is not None and record.status == AgentStatus.STARTING:
             tx.state = tx.state.with_agent(agent, replace(record, status=AgentStatus.IDLE))

@@ -22,7 +22,7 @@ from liza.programs.rules.lifecycle_rules import WAITING_STATES
 from liza.programs.rules.model_silence import ModelSilence
 from liza.programs.session.failure_patterns import FailureWatch
 from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
-from liza.programs.terminal import idle_detection, readiness, screens, tmux
+from liza.programs.terminal import readiness, screens, tmux
 from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
 from liza.supervisor.memory import Memory, SessionMemory
@@ -347,7 +347,7 @@ def _is_waiting(directory: RunDir, facts: ReadinessFacts) -> bool:
         return False
     if turn is not None:
         return turn.phase == TurnPhase.IDLE
-    return idle_detection.combine_confidence(facts.idle_signs, facts.now) > idle_detection.IDLE_THRESHOLD
+    return readiness.combine_confidence(facts.idle_signs, facts.now) > readiness.IDLE_THRESHOLD
 
 
 def find_unconcluded_run(crew: Crew, state: State, agent: str) -> RunDir | None:

@@ -25,10 +25,10 @@ from liza.model.configuration import Budget
 from liza.model.derived import find_current_work, tasks_with
 from liza.model.errors import LizaError
 from liza.model.model import State, Status
-from liza.model.paths import agent_of
+from liza.model.paths import Paths, agent_of
 from liza.model.value_classes import replace
 from liza.programs.hooks.hook_events import TurnPhase
-from liza.programs.presets import acp_session, command_line
+from liza.programs.presets import command_line
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.programs.session.run_directory import RunDir
@@ -85,7 +85,7 @@ def gather_situation(
         now=now,
         evidence=evidence,
         signals=active_signals,
-        signals_of_breaker=tuple(name for name in active_signals if _is_set_by_breaker(crew, name)),
+        signals_of_breaker=tuple(name for name in active_signals if _is_set_by_breaker(crew.paths, name)),
         session=facts,
         job=f"{memory.job.name} runs" if memory.job else None,
         supervisor=SupervisorFacts(
@@ -112,9 +112,9 @@ def gather_situation(
     )
 
 
-def _is_set_by_breaker(crew: Crew, name: str) -> bool:
+def _is_set_by_breaker(paths: Paths, name: str) -> bool:
     """Whether the circuit breaker set this signal. One that cannot be read counts as a person's."""
-    return signals.read_author(crew.paths, name) == BREAKER_AUTHOR
+    return signals.read_author(paths, name) == BREAKER_AUTHOR
 
 
 def find_account_wait(crew: Crew, agent: str, memory: Memory, preset: Preset) -> NoneUsable | None:
@@ -160,7 +160,7 @@ def compute_budget_state(crew: Crew, state: State, agent: str, memory: Memory, m
     living = _living_entry(state, memory, monotonic_time)
     work = find_current_work(state, agent)
     task = work.task if work else None
-    entries = [entry for entry in _read_ledger(crew, memory) if living is None or entry.run != living.run]
+    entries = [entry for entry in _read_ledger(crew.paths, memory) if living is None or entry.run != living.run]
     entries += [living] if living is not None else []
     reason = spending.over_budget_reason(budget, entries, task, state.sprint.id)
     seconds_left = (
@@ -169,12 +169,12 @@ def compute_budget_state(crew: Crew, state: State, agent: str, memory: Memory, m
     return BudgetState(reason, seconds_left)
 
 
-def _read_ledger(crew: Crew, memory: Memory) -> tuple[spending.LedgerEntry, ...]:
+def _read_ledger(paths: Paths, memory: Memory) -> tuple[spending.LedgerEntry, ...]:
     """Return the ledger's entries, read again only if the file changed."""
-    stat = crew.paths.usage.stat() if crew.paths.usage.exists() else None
+    stat = paths.usage.stat() if paths.usage.exists() else None
     stamp = stat and (stat.st_mtime_ns, stat.st_size)
     if memory.ledger[0] != stamp:
-        memory.ledger = (stamp, ledger.read_entries(crew.paths))
+        memory.ledger = (stamp, ledger.read_entries(paths))
     return memory.ledger[1]
 
 
@@ -260,7 +260,7 @@ def find_reach(directory: RunDir, preset: Preset, terminal: bool) -> DeliveryCha
     has_hooks = turn is not None and command_line.has_hooks(preset)
     in_turn = turn is not None and turn.phase == TurnPhase.BUSY
     # A sidecar takes messages from the beginning, also before its first report.
-    has_stream = turn.is_reported if turn is not None else acp_session.read_order(directory.path) is not None
+    has_stream = turn.is_reported if turn is not None else command_line.read_order(directory.path) is not None
     return DeliveryChannels(
         directory.run, has_hooks=has_hooks, has_terminal=terminal, has_stream=has_stream, in_turn=in_turn
     )

@@ -25,7 +25,7 @@ from liza.model.errors import LizaError, Refused, UsageError, read_last_message
 from liza.model.narration import LIZA
 from liza.model.paths import role_of
 from liza.model.value_classes import Value
-from liza.programs.presets import acp_session, preset_table
+from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
 from liza.supervisor import foreground
@@ -91,7 +91,7 @@ def _start_server(crew: Crew, say: PrintLine, *, verbose: bool) -> None:
 
 
 def _report_already_done(crew: Crew, say: PrintTimedLine) -> int:
-    say(LIZA, foreground.done_message(crew, crew.board.read()), crew.clock.now())
+    say(LIZA, foreground.done_message(crew.git, crew.board.read()), crew.clock.now())
     return 0
 
 
@@ -120,7 +120,7 @@ def check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
         chosen = preset_table.choose_program(
             options.program_of(agent), os.environ, role_of(agent), config, table
         ).preset
-        preset_table.require_executable(acp_session.started_program(chosen, terminal=options.terminal))
+        preset_table.require_executable(command_line.started_program(chosen, terminal=options.terminal))
         programs[agent] = chosen
     return programs
 
@@ -168,7 +168,7 @@ class _StartingSupervisor(Value):
 
     @classmethod
     def launch(cls, crew: Crew, agent: str, options: UpOptions) -> _StartingSupervisor:
-        log = supervisor_log(crew, agent)
+        log = supervisor_log(crew.paths, agent)
         last_wake, log_size = file_growth.last_wake(crew.paths, agent), log.stat().st_size if log.exists() else 0
         return cls(crew, agent, start_supervisor(crew, agent, options), last_wake, log, log_size)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -86,7 +85,7 @@ class AccountChooser:
         self._records = account_files.records_path(environ, self._home)
 
     def take(self, now: datetime, preferred: str | None = None) -> SessionAccount:
-        """Choose an account, read its secret and record the use. An account without a readable secret is skipped.
+        """Choose an account, and read its secret. An account without a readable secret is skipped.
 
         ``preferred`` is the account of a conversation that the session continues. Raises NoAccount.
         """
@@ -97,9 +96,14 @@ class AccountChooser:
             # Without the file it is not known which account is allowed: the program's own login may be another's.
             raise NoAccount(error.message, error.hint) from error
         by_id = {account.id: account for account in accounts}
+        # Of those skipped here: the file may be read-only, or the disk full.
         unreadable: Records = {}
         while by_id:
-            account = by_id[self._reserve(tuple(by_id), now, preferred, unreadable)]
+            records = {**account_files.read_sound_records(self._records), **unreadable}
+            choice = account_rules.choose_account(tuple(by_id), records, now, preferred)
+            if isinstance(choice, NoneUsable):
+                raise NoAccount(describe_wait(self._preset.name, choice), ACCOUNTS_COMMAND)
+            account = by_id[choice]
             try:
                 secret_source.check_directory(account)
                 secret = secret_source.read_secret(account, self._environ, self._home)
@@ -138,40 +142,16 @@ class AccountChooser:
         hidden = _credential_variables(self._preset, self._read_accounts())
         return {name: value for name, value in env.items() if name not in hidden}
 
-    def _reserve(self, names: Sequence[str], now: datetime, preferred: str | None, unreadable: Records) -> str:
-        """Choose an account and record its use in one step, so that two agents see each other. Raises NoAccount.
-
-        ``unreadable`` are the records of accounts that were skipped: the file may not have them.
-        """
-        chosen: list[str] = []
-
-        def change(records: Records) -> Records:
-            records = {**records, **unreadable}
-            choice = account_rules.choose_account(names, records, now, preferred)
-            if isinstance(choice, NoneUsable):
-                raise NoAccount(describe_wait(self._preset.name, choice), ACCOUNTS_COMMAND)
-            chosen.append(choice)
-            record = account_rules.after_start(records.get(choice, _UNUSED), now)
-            return {**records, choice: record}
-
-        try:
-            account_files.change_records(self._records, change)
-        except OSError as error:
-            # A read-only home or a full disk: limits are found out by sessions then, and work goes on.
-            self._notify(f"! what is known of accounts cannot be written: {error}")
-            chosen.clear()
-            change(account_files.read_sound_records(self._records))
-        return chosen[0]
-
     def _skip(self, account: Account, error: Missing, now: datetime) -> AccountRecord:
         """Record that the secret of an account cannot be read, so that another one is chosen; return the record."""
         self._notify(f"! {error.message} (next: {error.hint})")
         reason = error.message.removeprefix(f"account {account.id}: ")
-        # If this cannot be written, the next choice has reported it.
-        with suppress(OSError):
+        try:
             account_files.change_record(
                 self._records, account.id, lambda record: account_rules.after_unreadable(record, now, reason)
             )
+        except OSError as failed:
+            self._notify(f"! what is known of accounts cannot be written: {failed}")
         return account_rules.after_unreadable(_UNUSED, now, reason)
 
 
@@ -225,15 +205,15 @@ def record_session_end(
     if end.outcome is SessionOutcome.QUOTA:
         return record_limit(path, used.account, reason, end.retry_at, now, first)
     if end.login_refused:
-        return record_refusal(path, used.account, reason, now)
+        return record_refusal(path, used.account, reason)
     if end.outcome in (SessionOutcome.FINISHED, SessionOutcome.HANDED_OFF):
         _note_success(path, used.account)
     return None
 
 
-def record_refusal(path: Path, account: str, reason: str, now: datetime) -> AccountObstacle:
+def record_refusal(path: Path, account: str, reason: str) -> AccountObstacle:
     """Record that the model refused the login of an account. Raises OSError, LockTimeout."""
-    account_files.change_record(path, account, lambda record: account_rules.after_refusal(record, now, reason))
+    account_files.change_record(path, account, lambda record: account_rules.after_refusal(record, reason))
     hint = f"{ACCOUNTS_COMMAND} --clear {account}"
     return AccountObstacle(account, f"account {account} is set aside: {reason}", True, hint)
 

@@ -25,7 +25,7 @@ from liza.model.paths import state_directory
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import FrozenStruct, Value, decodable
 from liza.programs.presets.preset import Preset
-from liza.system import atomic, crash_points, untrusted_files
+from liza.system import atomic, untrusted_files
 from liza.system.locks import lock_path
 from liza.usage.rules.account_rules import AccountRecord
 
@@ -246,17 +246,12 @@ def read_sound_records(path: Path) -> Records:
 def change_records(path: Path, change: Callable[[Records], Records]) -> Records:
     """Replace the records by ``change`` of them, under the lock; return the new ones.
 
-    A damaged file is kept as ``accounts.json.damaged``, and the records begin anew: each limit is found out again, at
-    the price of one session. Raises OSError, LockTimeout.
+    After a damaged file they begin anew: each limit is found out again, at the price of one session. Raises OSError,
+    LockTimeout.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with lock_path(path.with_name(f"{path.name}.lock"), LOCK_LIMIT, 0o600):
-        try:
-            before = read_records(path)
-        except (LizaError, NotRegularFile):
-            path.replace(damaged_path(path))
-            crash_points.point("renamed", "damaged-accounts")
-            before = {}
+        before = read_sound_records(path)
         after = change(dict(before))
         if after != before:
             atomic.write(path, msgspec.json.encode(after) + b"\n")
@@ -270,8 +265,3 @@ def change_record(path: Path, account: str, change: Callable[[AccountRecord], Ac
         return {**records, account: change(records.get(account, _UNUSED))}
 
     return change_records(path, changed)[account]
-
-
-def damaged_path(path: Path) -> Path:
-    """Return the path under which a damaged file is kept."""
-    return path.with_name(f"{path.name}.damaged")

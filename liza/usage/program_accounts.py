@@ -14,7 +14,7 @@ from liza.model.errors import LizaError, Missing, NoCrew, NotRegularFile, UsageE
 from liza.model.paths import Paths, run_id
 from liza.model.value_classes import Value, replace
 from liza.programs.liveness import is_session_living
-from liza.programs.presets import preset_files, preset_table
+from liza.programs.presets import preset_table
 from liza.programs.presets.preset_table import Presets
 from liza.system import file_growth
 from liza.system.clock import SystemClock
@@ -43,8 +43,6 @@ class AccountState(Value):
     state: str
     until: datetime | None
     reason: str | None
-    last_used: datetime | None
-    sessions: int
     used_by: tuple[str, ...]
     problem: str | None
     checked: bool | None = None
@@ -88,7 +86,7 @@ def show_accounts(*, clear: str | None = None, check: bool = False) -> AccountRe
         file=str(file.path),
         accounts=tuple(states),
         ok=all(state.problem is None for state in states),
-        notices=(*notices, *unknown, *_damage_notice(path)),
+        notices=(*notices, *unknown),
     )
 
 
@@ -107,7 +105,7 @@ def _accounts(file: AccountsFile, table: Presets) -> tuple[list[Account], list[s
         if program in table.rows:
             accounts += file.accounts_of(table.rows[program])
         else:
-            suggestion = preset_files.did_you_mean(program, table.rows.keys())
+            suggestion = preset_table.did_you_mean(program, table.rows.keys())
             notices.append(f"{file.path} has accounts of an unknown program {program!r}{suggestion}")
     return accounts, notices
 
@@ -125,8 +123,6 @@ def _state(account: Account, record: AccountRecord, users: Sequence[str]) -> Acc
         state=account_rules.describe_record(record, now),
         until=None if is_usable else record.until,
         reason=None if is_usable else redact(record.reason),
-        last_used=record.last_used,
-        sessions=record.uses,
         used_by=tuple(users),
         problem=None if obstacle is None else obstacle.message,
     )
@@ -151,9 +147,9 @@ def _find_users(crew: Crew) -> tuple[Mapping[str, tuple[str, ...]], Sequence[str
 def _clear(path: Path, account: str, accounts: Sequence[Account], crew: Crew | None) -> None:
     names = [each.id for each in accounts]
     if account not in names:
-        suggestion = preset_files.did_you_mean(account, names)
+        suggestion = preset_table.did_you_mean(account, names)
         raise UsageError(f"unknown account {account!r}{suggestion}", ACCOUNTS_COMMAND)
-    account_files.change_record(path, account, account_rules.cleared)
+    account_files.change_record(path, account, lambda record: AccountRecord())
     if crew is not None:
         # Without it the supervisors notice the change after config.poll_interval.
         with suppress(OSError):
@@ -168,13 +164,6 @@ def _try_secret(account: Account, home: Path) -> str | None:
     except Missing as error:
         return error.message
     return None
-
-
-def _damage_notice(path: Path) -> list[str]:
-    damaged = account_files.damaged_path(path)
-    if not damaged.exists():
-        return []
-    return [f"the records of limits were damaged and began anew; the old ones: {damaged}"]
 
 
 class AccountCheck(Value):

@@ -7,11 +7,9 @@ one that asks a question fails instead of waiting. Its error output is not read:
 from __future__ import annotations
 
 import os
-import selectors
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +21,6 @@ from liza.usage.account_files import ACCOUNTS_COMMAND, Account
 COMMAND_LIMIT = 10.0
 """Seconds that a credentials command may take."""
 MAX_SECRET = 16_384  # bytes
-_POLL_SECONDS = 0.05  # seconds between two checks whether the command has ended although its output is still open
 
 
 class Secret:
@@ -130,11 +127,12 @@ def _run_command(account: Account, environ: Mapping[str, str], home: Path) -> st
         raise _failed(account, f"command {name}: {error.strerror}", _hint(account)) from error
     crash_points.point("spawned", "credentials-command")
     try:
-        data = _read_output(process, time.monotonic() + COMMAND_LIMIT)
+        process.wait(COMMAND_LIMIT)
+        data = _read_pipe(process)
+    except subprocess.TimeoutExpired as error:
+        raise _failed(account, f"command {name} did not end within {COMMAND_LIMIT:g} s", _hint(account)) from error
     finally:
         _end(process)
-    if data is None:
-        raise _failed(account, f"command {name} did not end within {COMMAND_LIMIT:g} s", _hint(account))
     if len(data) > MAX_SECRET:
         raise _failed(account, f"command {name} printed more than {MAX_SECRET} bytes", _hint(account))
     if process.returncode != 0:
@@ -146,38 +144,17 @@ def _run_command(account: Account, environ: Mapping[str, str], home: Path) -> st
         raise _failed(account, f"command {name} printed no text ({error.reason})", _hint(account)) from None
 
 
-def _read_output(process: subprocess.Popen[bytes], deadline: float) -> bytes | None:
-    """Return the output, at most one byte more than MAX_SECRET; None after the deadline.
+def _read_pipe(process: subprocess.Popen[bytes]) -> bytes:
+    """Return what a command that has ended left in its pipe, at most one byte more than MAX_SECRET.
 
-    A background process of the command may keep the output open, so the end of the command is an end too.
+    A pipe holds more than a secret. The end of file is not awaited: a background process may keep the pipe open.
     """
     assert process.stdout is not None
-    data = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while len(data) <= MAX_SECRET:
-            has_ended = process.poll() is not None
-            left = deadline - time.monotonic()
-            if not selector.select(0 if has_ended else max(0.0, min(left, _POLL_SECONDS))):
-                if has_ended:
-                    return data
-                if left <= 0:
-                    return None
-                continue
-            part = os.read(process.stdout.fileno(), MAX_SECRET + 1 - len(data))
-            if not part:
-                return data if _has_exited(process, deadline) else None
-            data += part
-    return data
-
-
-def _has_exited(process: subprocess.Popen[bytes], deadline: float) -> bool:
-    """Wait for the end of a command that has closed its output; return whether it ended before the deadline."""
+    os.set_blocking(process.stdout.fileno(), False)
     try:
-        process.wait(timeout=max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+        return os.read(process.stdout.fileno(), MAX_SECRET + 1)
+    except BlockingIOError:
+        return b""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -61,14 +61,6 @@ class TelemetryLog:
                     self._add(key, event)
             return len(fresh)
 
-    def is_current(self) -> bool:
-        """Return whether nothing else has written to the log since it was read here. Raises OSError."""
-        try:
-            status = self._path.lstat()
-        except FileNotFoundError:
-            return False
-        return ((status.st_dev, status.st_ino), status.st_size) == (self._file, self._size)
-
     def read(self) -> TelemetrySums | None:
         """Return the sums of the run; None if nothing was reported. Raises OSError, NotRegularFile, LockTimeout."""
         if not self._path.exists():

@@ -11,7 +11,7 @@ from liza.model.errors import Refused
 from liza.model.paths import agent_of, parse_agent_id
 from liza.model.value_classes import Value
 from liza.programs import liveness
-from liza.programs.presets import acp_session
+from liza.programs.presets import command_line
 from liza.programs.rules.session_events import LoggedEvent
 from liza.programs.terminal import tmux
 from liza.view import session_log
@@ -44,7 +44,7 @@ def attach(crew: Crew, name: str, *, read_only: bool = False) -> TerminalAttachm
     if pane is not None:
         return TerminalAttachment(agent_of(run), run, (*pane.attach_argv, *(("-r",) if read_only else ())))
     directory = crew.run_dir(run)
-    if acp_session.read_order(directory.path) is not None and liveness.is_session_living(directory):
+    if command_line.read_order(directory.path) is not None and liveness.is_session_living(directory):
         return StreamAttachment(agent_of(run), run)
     raise Refused(
         f"{run} has no terminal to attach to; sessions of `liza up --tmux` have one", f"liza logs {agent_of(run)} -f"

@@ -11,7 +11,7 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError
 from liza.programs import conversation_log, event_readers
-from liza.programs.presets import acp_session, preset_table
+from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.rules import session_events
 from liza.programs.rules.session_events import LoggedEvent, Printed, TimeSource
@@ -129,7 +129,7 @@ def find_row(crew: Crew, run: str) -> Preset | None:
         preset = preset_table.load_presets(crew.paths).resolve(record.spec or record.program)
     except LizaError:
         return None
-    preset = acp_session.shape_preset(preset, terminal=False)
+    preset = command_line.shape_preset(preset, terminal=False)
     return preset if preset.events else None
 
 

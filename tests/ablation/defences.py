@@ -309,7 +309,7 @@ def _unguarded(was: Callable[..., Any]) -> Any:
     def start(words: Any, directory: Any, out: Any, env: Mapping[str, str]) -> Any:
         import subprocess
 
-        from liza.programs.session.guarded_command import GuardedCommand
+        from liza.programs.session.session_process import GuardedCommand
 
         process = subprocess.Popen(
             words, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True
@@ -695,7 +695,7 @@ TABLE: dict[str, Defence] = {
     # ── who speaks, and what runs ──
     "guarded commands": Defence(
         "nothing that a test or a set-up started outlives it, or speaks as the person while it lives",
-        {"liza.programs.session.guarded_command:start_guarded": _unguarded},
+        {"liza.programs.session.session_process:start_guarded": _unguarded},
         (
             "tests/edges/project/test_commands.py::test_what_a_command_started_is_over_when_the_command_is",
             f"{CALLERS}test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over",
@@ -809,7 +809,7 @@ TABLE: dict[str, Defence] = {
     # ── terminals ──
     "no shell": Defence(
         "what is typed for an agent is carried out by no shell",
-        {"liza.programs.terminal.idle_detection:is_shell": gives(False)},
+        {"liza.programs.terminal.readiness:is_shell": gives(False)},
         ("tests/edges/programs/test_tmux.py::test_a_shell_is_never_typed_into",),
     ),
     "no answer": Defence(
@@ -850,7 +850,7 @@ TABLE: dict[str, Defence] = {
     ),
     "stale signs": Defence(
         "what was seen of an idle program some seconds ago does not show that it is idle now",
-        {"liza.programs.terminal.idle_detection:list_current": _all_signs},
+        {"liza.programs.terminal.readiness:list_current": _all_signs},
         (f"{TYPING}test_one_contrary_sign_outweighs_all_others",),
     ),
     "one reporter": Defence(
@@ -873,7 +873,7 @@ TABLE: dict[str, Defence] = {
     ),
     "rights of a project's file": Defence(
         "an agent gives itself no rights by a file that a person has not trusted",
-        {"liza.programs.presets.preset_files:is_trusted": lambda was: lambda file, home: True},
+        {"liza.programs.presets.preset_table:is_trusted": lambda was: lambda file, home: True},
         (f"{AUTHORIZE}test_a_projects_allowing_rules_count_after_a_person_trusts_the_file",),
     ),
     "place of a command": Defence(
@@ -1356,7 +1356,7 @@ TABLE: dict[str, Defence] = {
     ),
     "healing after down": Defence(
         "no supervisor is started again after `liza down`",
-        {"liza.supervisor.keeper_process:Keeper._last_down": gives(None)},
+        {"liza.supervisor.healing:Keeper._last_down": gives(None)},
         (f"{HEALED}test_after_down_no_killed_supervisor_is_started_again",),
     ),
     "restarts of supervisors": Defence(

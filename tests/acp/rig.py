@@ -14,8 +14,8 @@ from typing import Any
 
 from liza.briefs import inbox
 from liza.model.paths import Paths
-from liza.programs.presets import acp_session
-from liza.programs.presets.acp_session import SidecarOrder
+from liza.programs.presets import command_line
+from liza.programs.presets.command_line import SidecarOrder
 from liza.programs.presets.preset import AcpSettings
 from liza.programs.session.run_directory import RunDir, RunRecord
 from tests.conftest import until
@@ -76,7 +76,7 @@ class Rig:
             conversation=conversation,
             silence_limit=silence,
         )
-        acp_session.write_order(self.run_dir.path, order)
+        command_line.write_order(self.run_dir.path, order)
         env = {**os.environ, "LIZA_ROOT": str(self.root), "LIZA_RUN": self.run_dir.run}
         (self.run_dir.path / "stdin").write_text(brief)
         with self.run_dir.output_path.open("wb") as output, (self.run_dir.path / "stdin").open("rb") as stdin:

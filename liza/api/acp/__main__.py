@@ -16,7 +16,7 @@ from liza.api.acp.session_driver import SessionDriver, StopOrder
 from liza.api.acp.turns import OutputLines, SurfaceCalls, WorkerSurfaces, connect_surfaces
 from liza.model.errors import LizaError, Missing
 from liza.model.paths import Paths
-from liza.programs.presets.acp_session import SidecarOrder, read_order
+from liza.programs.presets.command_line import SidecarOrder, read_order
 from liza.programs.session.run_directory import RunDir
 
 

@@ -44,7 +44,7 @@ from liza.model.errors import LizaError
 from liza.model.session_ends import SilenceKind
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import Value
-from liza.programs.presets.acp_session import SidecarOrder
+from liza.programs.presets.command_line import SidecarOrder
 from liza.programs.rules.lifecycle_rules import LifecycleEvent
 from liza.programs.session.run_directory import RunDir
 from liza.system import crash_points

@@ -1,7 +1,8 @@
-"""The operating-system process of a run: start it under a shim, wait for it, and end it.
+"""The operating-system process of a run: start it under a shim, wait for it, and end it; and commands of the project.
 
 All state is in the run directory, so a new supervisor can adopt the session of a crashed one: it reads
-``session.json``, waits for the shim, and then reads ``exit.json``.
+``session.json``, waits for the shim, and then reads ``exit.json``. A command of the project runs under a guard, which
+kills everything that the command started.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,11 +24,11 @@ from liza.box.box import START_ERRORS
 from liza.model.errors import Refused
 from liza.model.model import ProcessIdentity
 from liza.model.paths import Paths
-from liza.model.value_classes import FrozenStruct, Value, asdict
+from liza.model.value_classes import FrozenStruct, Mutable, Value, asdict, field
 from liza.programs.liveness import ProcessState, RunningSession, ShimStarting, VanishedSession, read_state
 from liza.programs.presets.command_line import UNATTENDED_VARIABLES
 from liza.programs.session import run_directory
-from liza.system import atomic, command_socket, crash_points, file_growth, processes, untrusted_files
+from liza.system import ancestors, atomic, command_socket, crash_points, file_growth, processes, untrusted_files
 from liza.system.ancestors import CONFINED, SHIM_PREFIX
 from liza.system.locks import try_flock
 
@@ -279,3 +281,60 @@ def describe_verbs(
         argv=(sys.executable, "-P", "-c", _RUN_DIRECTLY),
         api=str(paths.api_socket),
     )
+
+
+GUARD_SCRIPT = Path(__file__).with_name("_guard.py").resolve()
+END_LIMIT = 10.0
+"""Seconds that a guard may take to kill what its command started."""
+
+
+class GuardedCommand(Mutable):
+    """A guard and its command. ``alive_fd`` is open while the command may run, and -1 once it is to end."""
+
+    process: subprocess.Popen[bytes]
+    alive_fd: int
+    _ending: threading.Lock = field(default_factory=threading.Lock)
+
+    def terminate(self) -> None:
+        """End the command and everything that it started, and wait for that. Do nothing if it is over."""
+        with self._ending:
+            if self.alive_fd >= 0:
+                os.close(self.alive_fd)
+                self.alive_fd = -1
+        try:
+            self.process.wait(timeout=END_LIMIT)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start_guarded(words: Sequence[str], directory: Path, out: IO[bytes], env: Mapping[str, str]) -> GuardedCommand:
+    """Start the command with its output to ``out``; ``env`` names its run as LIZA_RUN and LIZA_ROOT. Raises OSError."""
+    read_end, alive = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(GUARD_SCRIPT), str(read_end), *words],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=_hide_run(env),
+            start_new_session=True,
+            pass_fds=(read_end,),
+        )
+    except BaseException:
+        with suppress(OSError):
+            os.close(alive)
+        raise
+    finally:
+        os.close(read_end)
+    return GuardedCommand(process, alive)
+
+
+def _hide_run(env: Mapping[str, str]) -> dict[str, str]:
+    """Rename the run's variables: processes with the usual names are killed with the run, and the guard must go
+    last."""
+    return {
+        ancestors.SHIM_PREFIX + name.removeprefix("LIZA_") if name.startswith("LIZA_") else name: value
+        for name, value in env.items()
+    }

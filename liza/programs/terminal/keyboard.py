@@ -18,9 +18,8 @@ from typing import Protocol
 from liza.model.errors import LockTimeout
 from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset
-from liza.programs.terminal import idle_detection, screens
-from liza.programs.terminal.idle_detection import IDLE_THRESHOLD, SILENT_SECONDS
-from liza.programs.terminal.readiness import STEADY_SECONDS
+from liza.programs.terminal import readiness, screens
+from liza.programs.terminal.readiness import IDLE_THRESHOLD, SILENT_SECONDS, STEADY_SECONDS
 from liza.programs.terminal.screens import Screen
 from liza.system.locks import lock_path
 
@@ -299,8 +298,8 @@ def find_refusal(screen: Screen, preset: Preset, text: str = "") -> NotSent | No
     if not screen.is_alive:
         return NotSent("the program is dead", is_retryable=False, counts_as_try=False)
     if (
-        idle_detection.is_shell(screen.foreground_argv)
-        and idle_detection.program_name(screen.foreground_argv[0]) not in preset.process_names
+        readiness.is_shell(screen.foreground_argv)
+        and readiness.program_name(screen.foreground_argv[0]) not in preset.process_names
     ):
         return NotSent(f"a shell has the terminal: {' '.join(screen.foreground_argv)[:60]}")
     question = screens.find_question(screen, preset.ready_prompt, preset.dialogs, text)

@@ -1,12 +1,15 @@
-"""The terminal of a run: its contents, its attached clients, and how text is typed into it."""
+"""The terminal of a run: its contents, its clients, how text is typed into it; and calls of its tmux server."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shlex
+import socket
 import stat
+import struct
 import subprocess
 import termios
 import time
@@ -20,10 +23,9 @@ from liza.model.value_classes import FrozenStruct
 from liza.programs import liveness
 from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import RunDir
-from liza.programs.terminal import idle_detection, tmux_server
+from liza.programs.terminal import readiness
 from liza.programs.terminal.screens import Screen
-from liza.programs.terminal.tmux_server import TmuxNotAnswering, TmuxServerGone
-from liza.system import file_growth, processes, untrusted_files
+from liza.system import file_growth, proc_stat, processes, program_path, untrusted_files
 
 _BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
 _MAX_SEQUENCE = 64  # maximum bytes of such an escape sequence
@@ -110,7 +112,7 @@ class Pane:
     def foreground_argv(self) -> tuple[str, ...]:
         """Return the argv of the process that has the terminal; only its name if the system shows no more."""
         living = liveness.read_state(self.path)
-        argv = idle_detection.find_foreground_argv(living.shim.pid) if isinstance(living, RunningSession) else None
+        argv = readiness.find_foreground_argv(living.shim.pid) if isinstance(living, RunningSession) else None
         return argv or tuple(self.run_tmux("display-message", "-p", "-t", self.target, "#{pane_current_command}"))
 
     def screen(self, now: float) -> Screen:
@@ -142,7 +144,7 @@ class Pane:
             in_copy_mode=mode == "1",
             line_mode=line_mode,
             foreground_argv=self.foreground_argv() if alive else (),
-            idle_confidence=idle_detection.combine_confidence(signs, time.monotonic()),
+            idle_confidence=readiness.combine_confidence(signs, time.monotonic()),
             seconds_since_key=_seconds_since_key(output[1:clients_end]),
             seconds_since_change=self.silent_seconds(),
             is_busy=any(sign.is_busy for sign in signs),
@@ -151,13 +153,13 @@ class Pane:
             was_visited=_is_visited(*visits.split(",")),
         )
 
-    def idle_signs(self) -> tuple[idle_detection.IdleSign, ...]:
+    def idle_signs(self) -> tuple[readiness.IdleSign, ...]:
         """Return the signs that the program waits for input."""
         living = liveness.read_state(self.path)
         if not isinstance(living, RunningSession):
             return ()
         taken = time.monotonic()
-        return idle_detection.session_signs(living, self.silent_seconds(), taken)
+        return readiness.session_signs(living, self.silent_seconds(), taken)
 
     def silent_seconds(self) -> float | None:
         """Return the seconds since the last output; None without any output."""
@@ -246,13 +248,13 @@ class Pane:
 
     def _call_tmux(self, *words: str) -> subprocess.CompletedProcess[str]:
         socket, server = self.address.socket, self.address.server
-        if not tmux_server.is_server_listening(socket, server):
+        if not is_server_listening(socket, server):
             raise TmuxServerGone(f"the tmux server of {self.run} is gone", f"liza agents {agent_of(self.run)}")
-        if tmux_server.is_server_stopped(server):
+        if is_server_stopped(server):
             # A stopped server would use up the whole time limit of the call.
             raise TmuxNotAnswering(f"the tmux server of {self.run} is stopped", f"kill -CONT {server}")
         try:
-            return tmux_server.call_tmux(*words, socket=("-S", socket))
+            return call_tmux(*words, socket=("-S", socket))
         except Missing as error:
             # The terminal cannot be reached, which ends no session.
             raise Refused(error.message, error.hint) from error
@@ -286,3 +288,96 @@ def _seconds_since_key(clients: Sequence[str]) -> float | None:
     """Return the seconds since an attached client that may type was last active; None if there is no such client."""
     seen = [int(when) for readonly, _, when in (line.partition(" ") for line in clients) if readonly == "0" and when]
     return max(0.0, time.time() - max(seen)) if seen else None
+
+
+CONNECT_LIMIT = 5.0  # seconds; the kernel accepts a connection even if the server is busy
+_CREDENTIALS = struct.Struct("iII")  # struct ucred of unix(7): pid, user, group
+
+
+class TmuxNotAnswering(Refused):
+    """A server accepts calls and does not answer them. Exit code 1."""
+
+
+class TmuxServerGone(Refused):
+    """The server has exited. Exit code 1."""
+
+
+def server_name(root: Path) -> str:
+    """Return the name of the crew's own server, for ``tmux -L``."""
+    return f"liza-{hashlib.sha256(os.fsencode(root)).hexdigest()[:12]}"
+
+
+def is_server_listening(address: str, server: int) -> bool:
+    """Return whether this process listens at a socket; if the system does not tell which process, whether any does.
+
+    Raises TmuxNotAnswering if the server's queue of connections is full.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(CONNECT_LIMIT)
+            connection.connect(address)
+            return not hasattr(socket, "SO_PEERCRED") or _peer_pid(connection) == server
+    except (BlockingIOError, TimeoutError) as error:
+        raise TmuxNotAnswering("the tmux server accepts no connections", f"tmux -S {address} ls") from error
+    except OSError:
+        return False
+
+
+def is_server_stopped(server: int) -> bool:
+    """Return whether a server is stopped (SIGSTOP or traced), so that a call to it does not return."""
+    try:
+        fields = proc_stat.read_stat(server)
+    except OSError:
+        return False
+    return fields is not None and fields[proc_stat.STATE] in (b"T", b"t")
+
+
+def _peer_pid(line: socket.socket) -> int:
+    data = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(data)[0])
+
+
+CALL_LIMIT = 10.0  # seconds; a call takes some milliseconds
+_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMUX_TMPDIR")
+
+_silent_until: dict[str, float] = {}
+"""Servers that did not answer, and until when (monotonic clock) they are not called again."""
+
+
+def call_tmux(*words: str, socket: Sequence[str], limit: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a tmux command. ``socket`` is the option that names the server.
+
+    Raises TmuxNotAnswering after ``limit`` seconds (default CALL_LIMIT), or at once if the last call to this server
+    timed out less than CALL_LIMIT seconds ago; Missing if there is no tmux.
+    """
+    client = ("tmux", *socket)
+    hint = " ".join((*client[:3], "ls"))
+    if time.monotonic() < _silent_until.get(hint, 0.0):
+        raise TmuxNotAnswering("the tmux server has not answered an earlier call", hint)
+    seconds = CALL_LIMIT if limit is None else limit
+    try:
+        # -u: the screen is UTF-8 in every locale. At the limit `run` kills the client and waits for its exit only: the
+        # server may hold the other ends of its pipes.
+        return subprocess.run(
+            (program_path.find_program("tmux"), "-u", *socket, *words),
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        _silent_until[hint] = time.monotonic() + CALL_LIMIT
+        raise TmuxNotAnswering(f"the tmux server did not answer within {seconds:.0f} s", hint) from error
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables that tmux needs.
+
+    A server that the call starts passes its environment to every shim, and agents can read it: it gets none of this
+    process's variables that may be secret.
+    """
+    env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    return env if env.get("LANG") or env.get("LC_ALL") else {**env, "LC_ALL": "C.UTF-8"}

@@ -25,7 +25,7 @@ from liza.programs import liveness
 from liza.programs.liveness import RunningSession
 from liza.programs.session import run_directory, session_process
 from liza.programs.session.session_process import SessionVerbs, StartFailed
-from liza.programs.terminal import tmux_server
+from liza.programs.terminal import pane
 from liza.programs.terminal.pane import Pane, PaneAddress, create_log, pipe_pane_argv, session_name
 from liza.system import atomic, crash_points, processes, program_path
 
@@ -35,7 +35,6 @@ ADDRESS_FILE = run_directory.PANE_FILE
 _MAX_SOCKET_PATH = 100  # bytes; systems limit a socket's path to 104 or 108
 _SHIM_CHECK_INTERVAL = 0.5  # seconds between checks whether the pane of a silent shim is dead
 MAX_CALLS = 3  # calls to a server, which may be exiting at that moment
-_EXIT_LIMIT = 0.5  # seconds for a server without a pane to exit
 _OPTIONS = (
     ("-g", "remain-on-exit", "on"),
     # -q: older versions do not know this option. Its default text would overwrite the last screen.
@@ -139,14 +138,14 @@ def _open_pane(run_dir: Path, address: str, env: Mapping[str, str]) -> Pane:
 
 def _run_on_server(root: Path, words: Sequence[str]) -> str:
     """Run a command on the crew's server, and start the server if it does not run. Raises Refused."""
-    socket = ("-L", tmux_server.server_name(root), "-f", os.devnull)
+    socket = ("-L", pane.server_name(root), "-f", os.devnull)
     for _ in range(MAX_CALLS):
-        done = tmux_server.call_tmux("start-server", ";", *words, socket=socket, limit=session_process.START_LIMIT)
+        done = pane.call_tmux("start-server", ";", *words, socket=socket, limit=session_process.START_LIMIT)
         # A server whose last pane has gone accepts calls until it has exited.
         if not done.returncode or "server exited" not in done.stderr:
             break
     if done.returncode:
-        raise Refused(done.stderr.strip() or f"exit {done.returncode}", f"tmux -L {tmux_server.server_name(root)} ls")
+        raise Refused(done.stderr.strip() or f"exit {done.returncode}", f"tmux -L {pane.server_name(root)} ls")
     return done.stdout.strip()
 
 
@@ -202,9 +201,9 @@ def find_stopped_server(root: Path, run: str) -> int | None:
     Raises LizaError if that cannot be determined.
     """
     address = run_directory.read_struct(Paths(root).run(run) / ADDRESS_FILE, PaneAddress)
-    if address is None or not tmux_server.is_server_listening(address.socket, address.server):
+    if address is None or not pane.is_server_listening(address.socket, address.server):
         return None
-    return address.server if tmux_server.is_server_stopped(address.server) else None
+    return address.server if pane.is_server_stopped(address.server) else None
 
 
 def close_pane(root: Path, run: str) -> None:
@@ -231,31 +230,10 @@ def close_all_panes(root: Path) -> None:
 
 
 def _close_panes(root: Path, paths: Sequence[Path]) -> None:
-    addresses = {
-        path.parent.name: address
-        for path in paths
-        if (address := run_directory.read_struct(path, PaneAddress)) is not None
-    }
-    for run in addresses:
+    for path in paths:
         with suppress(Refused):
-            close_pane(root, run)
-    for address in set(addresses.values()):
-        # tmux leaves its socket file behind; a newer server may use the same path by now.
-        if _has_exited(address.server):
-            tmux_server.remove_socket(address.socket)
+            close_pane(root, path.parent.name)
 
 
 def _address_files(root: Path) -> list[Path]:
     return sorted(Paths(root).runs.glob(f"*/*/{ADDRESS_FILE}"))
-
-
-def _has_exited(server: int) -> bool:
-    """Return whether a server has exited, or does so within _EXIT_LIMIT. A server with a pane left does not."""
-    identity = processes.identify_process(server)
-    handle = None if identity is None else processes.open_pidfd(identity)
-    if handle is None:
-        return processes.identify_process(server) is None
-    try:
-        return processes.wait_readable(handle, _EXIT_LIMIT)
-    finally:
-        os.close(handle)

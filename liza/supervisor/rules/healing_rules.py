@@ -20,16 +20,15 @@ class HealingFacts(Value):
     """An agent whose supervisor may be gone.
 
     ``is_kept``: this process keeps its supervisor running. ``was_killed``: its supervisor ended without a record of its
-    end. ``is_starting``: a new supervisor was started, and does not hold its lock yet. ``closed_seconds``: since when
-    its session has closed its work; None if it has not. ``restarts``: supervisors that were started again for the work
-    it holds; ``since_restart``: seconds since the last one. ``is_escalated``: planner and person know.
+    end. ``closed_seconds``: since when its session has closed its work; None if it has not. ``restarts``: supervisors
+    that were started again for the work it holds; ``since_restart``: seconds since the last one. ``is_escalated``:
+    planner and person know.
     """
 
     agent: AgentFacts
     was_killed: bool
     grace: float
     is_kept: bool = True
-    is_starting: bool = False
     closed_seconds: float | None = None
     restarts: int = 0
     since_restart: float | None = None
@@ -74,7 +73,7 @@ class LeaveAlone(Value):
 def decide_healing(facts: HealingFacts) -> RestartSupervisor | RestartLater | EndZombie | Escalate | LeaveAlone:
     """Return what to do about an agent."""
     agent = facts.agent
-    if agent.is_supervised or facts.is_starting:
+    if agent.is_supervised:
         return LeaveAlone("its supervisor acts")
     report = derive_state(agent)
     if report.state is AgentState.ZOMBIE:

@@ -30,17 +30,13 @@ class Obstacle(StrEnum):
 
 
 class AccountRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of an account: its last use, and what keeps it from being used, until when.
+    """What keeps an account from being used, until when.
 
-    ``uses`` counts its sessions. ``failures`` counts the obstacles in a row. ``until`` None with an obstacle: until a
-    person acts.
+    ``failures`` counts the obstacles in a row. ``until`` None with an obstacle: until a person acts.
     """
 
-    last_used: AwareDatetime | None = None
-    uses: int = 0
     obstacle: Obstacle | None = None
     reason: str = ""
-    since: AwareDatetime | None = None
     until: AwareDatetime | None = None
     failures: int = 0
 
@@ -97,11 +93,6 @@ def describe_record(record: AccountRecord, now: datetime) -> str:
     ]
 
 
-def after_start(record: AccountRecord, now: datetime) -> AccountRecord:
-    """Return the record after the start of a session. An obstacle is over, but its failures count until a success."""
-    return replace(record, last_used=now, uses=record.uses + 1, obstacle=None, reason="", since=None, until=None)
-
-
 def after_limit(
     record: AccountRecord, now: datetime, reason: str, until: datetime | None, first: float
 ) -> AccountRecord:
@@ -114,17 +105,17 @@ def after_limit(
     if until is None:
         until = now + timedelta(seconds=backoff(failures, first * QUOTA_FACTOR, MAX_QUOTA_REST))
     shortest = timedelta(seconds=backoff(failures, MIN_QUOTA_REST, MAX_RETRY_DELAY))
-    return _with_obstacle(record, Obstacle.LIMIT, now, reason, min(max(until, now + shortest), now + MAX_LIMIT))
+    return _with_obstacle(record, Obstacle.LIMIT, reason, min(max(until, now + shortest), now + MAX_LIMIT))
 
 
-def after_refusal(record: AccountRecord, now: datetime, reason: str) -> AccountRecord:
+def after_refusal(record: AccountRecord, reason: str) -> AccountRecord:
     """Return the record of an account whose login was refused: it is not used until a person acts."""
-    return _with_obstacle(record, Obstacle.LOGIN, now, reason, None)
+    return _with_obstacle(record, Obstacle.LOGIN, reason, None)
 
 
 def after_unreadable(record: AccountRecord, now: datetime, reason: str) -> AccountRecord:
     """Return the record of an account whose secret could not be read."""
-    return _with_obstacle(record, Obstacle.SOURCE, now, reason, now + SOURCE_RETRY)
+    return _with_obstacle(record, Obstacle.SOURCE, reason, now + SOURCE_RETRY)
 
 
 def after_success(record: AccountRecord) -> AccountRecord:
@@ -132,18 +123,11 @@ def after_success(record: AccountRecord) -> AccountRecord:
     return replace(record, failures=0)
 
 
-def cleared(record: AccountRecord) -> AccountRecord:
-    """Return the record after a person has acted: nothing keeps the account from being used."""
-    return AccountRecord(last_used=record.last_used, uses=record.uses)
-
-
-def _with_obstacle(
-    record: AccountRecord, obstacle: Obstacle, now: datetime, reason: str, until: datetime | None
-) -> AccountRecord:
+def _with_obstacle(record: AccountRecord, obstacle: Obstacle, reason: str, until: datetime | None) -> AccountRecord:
     # Two sessions can report one refusal: it outranks a limit, which would end by itself.
     if obstacle is not Obstacle.LOGIN and record.obstacle is Obstacle.LOGIN and record.until is None:
         return record
-    return replace(record, obstacle=obstacle, reason=reason, since=now, until=until, failures=record.failures + 1)
+    return replace(record, obstacle=obstacle, reason=reason, until=until, failures=record.failures + 1)
 
 
 def seconds_to_renewal(lifetime: Lifetime, now: datetime) -> float | None:

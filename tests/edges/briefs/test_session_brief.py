@@ -20,7 +20,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunRecord
 from liza.project.config_verb import set_setting
 from liza.project.init import InitOptions, init
-from liza.supervisor.worktree_files import WorktreeFiles, remove_worktree_files
+from liza.supervisor.session_files import WorktreeFiles, remove_worktree_files
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.rules.coding import submit

@@ -18,7 +18,7 @@ from liza.model.paths import Paths
 from liza.model.session_ends import StopReason
 from liza.model.value_classes import replace
 from liza.programs.hooks.hook_events import HookMeaning, list_providers, load_template
-from liza.programs.presets import preset_files
+from liza.programs.presets import preset_table
 from liza.programs.session.run_directory import RunDir, RunRecord
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -237,7 +237,7 @@ def test_a_projects_allowing_rules_count_after_a_person_trusts_the_file(run: Run
     assert "no-push" in guard_files.load_guards(run.paths, home).notices[0]
     assert ask(run, "WebFetch", {"url": "https://x.y"}).rule == "no-network"
     assert ask(run, "mcp__browser__open", {"url": "https://x.y"}).rule == "no-network"
-    preset_files.trust_file(file, home)
+    preset_table.trust_file(file, home)
     install(run, home)
     assert guard_files.load_guards(run.paths, home).notices == ()
     assert ask(run, "Bash", {"command": "git push origin task/cart"}).allowed

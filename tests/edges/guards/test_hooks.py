@@ -22,8 +22,8 @@ from liza.commands import hook as hook_command
 from liza.model.paths import Paths
 from liza.programs.hooks.hook_events import NO_REPLY, list_providers, load_template
 from liza.programs.hooks.hook_install import InstalledHooks, blank_comments, install_hooks, remove_hooks
-from liza.programs.presets import acp_session
-from liza.programs.presets.acp_session import SidecarOrder
+from liza.programs.presets import command_line
+from liza.programs.presets.command_line import SidecarOrder
 from liza.programs.presets.preset import AcpSettings, HookSettings, Preset
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord
 from liza.text.brief_marks import strip_blocks
@@ -75,7 +75,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_a_hook_left_by_an_earlier_session_adds_nothing_to_a_session_over_acp(place: Place) -> None:
-    acp_session.write_order(
+    command_line.write_order(
         place.run.path, SidecarOrder(program="codex", argv=("x",), cwd=str(place.tree), acp=AcpSettings())
     )
     inbox.queue_message(place.paths, "coder-1", "a note", "human", NOW)

@@ -17,7 +17,7 @@ from liza.model.session_ends import SessionOutcome
 from liza.model.spending import LedgerEntry
 from liza.programs import reported_figures
 from liza.programs.liveness import EndedSession
-from liza.programs.presets import preset_files, preset_table
+from liza.programs.presets import preset_table
 from liza.programs.presets.preset import UsageFormat as Form
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.supervisor.conclude import conclude_session
@@ -75,12 +75,12 @@ def test_a_table_of_programs_that_is_too_large_or_nested_too_deeply_is_named(pat
     table = paths.root / "liza.toml"
     table.write_text("x = " + "[" * 100_000)
     with pytest.raises(UsageError, match=r"liza\.toml: its values are nested too deeply") as caught:
-        preset_files.read_layer(table, "liza.toml")
+        preset_table.read_layer(table, "liza.toml")
     assert "EDITOR" in caught.value.hint
     with table.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(NotRegularFile, match=r"liza\.toml has more than 1 MB"):
-        preset_files.read_layer(table, "liza.toml")
+        preset_table.read_layer(table, "liza.toml")
 
 
 @pytest.mark.parametrize("lay", ODD.values(), ids=ODD)

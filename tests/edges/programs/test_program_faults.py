@@ -9,7 +9,7 @@ import pytest
 from liza.model.paths import Paths
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import LoginSigns, Preset, StateDirectory
-from liza.programs.presets.preset_files import find_errors
+from liza.programs.presets.preset_table import find_errors
 from liza.programs.session.program_faults import FaultKind, ProgramFault, find_faults, list_logins
 
 SAYS = (

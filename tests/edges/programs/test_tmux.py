@@ -38,11 +38,11 @@ from liza.programs.session import outcomes, session_process
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import StartFailed
-from liza.programs.terminal import idle_detection, keyboard, readiness, tmux, tmux_server
+from liza.programs.terminal import keyboard, readiness, tmux
+from liza.programs.terminal import pane as pane_module
 from liza.programs.terminal.keyboard import NotSent, Sent
-from liza.programs.terminal.pane import Pane, PaneAddress
+from liza.programs.terminal.pane import Pane, PaneAddress, TmuxNotAnswering
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready, StillStarting
-from liza.programs.terminal.tmux_server import TmuxNotAnswering
 from liza.supervisor import down
 from liza.supervisor.start import UpOptions, up
 from liza.system import processes
@@ -142,8 +142,12 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
         session_process.stop(run.path, run.run, crew.root, grace=0)
         assert tuple(processes.iter_run_pids(run.run, crew.root)) == ()
     tmux.close_all_panes(crew.root)
-    assert not list(sockets.glob("*/liza-*")), "a tmux server was left"
+    until(lambda: not any(map(answers, sockets.glob("*/liza-*"))), "no tmux server is left")
     shutil.rmtree(sockets)
+
+
+def answers(address: Path) -> bool:
+    return not subprocess.run(["tmux", "-S", address, "ls"], capture_output=True, check=False).returncode
 
 
 def ended(run: RunDir) -> EndedSession:
@@ -299,7 +303,7 @@ def test_a_stopped_tmux_server_is_not_waited_for(crew: Crew) -> None:
     _, pane = crew.start(["sleep", "60"])
     os.kill(pane.address.server, signal.SIGSTOP)
     try:
-        until(lambda: tmux_server.is_server_stopped(pane.address.server), "it stands still")
+        until(lambda: pane_module.is_server_stopped(pane.address.server), "it stands still")
         with pytest.raises(Refused, match="is stopped"):
             pane.capture()
         assert tmux.find_stopped_server(crew.root, "coder-1.1") == pane.address.server
@@ -357,7 +361,7 @@ def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Cre
 def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_all_its_runs(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tmux_server, "CALL_LIMIT", 0.5)
+    monkeypatch.setattr(pane_module, "CALL_LIMIT", 0.5)
     path = crew.root / "tmux.sock"
     for number in range(4):
         address_written(crew, f"coder-1.{number}", path, os.getpid())
@@ -380,9 +384,9 @@ def test_a_server_that_is_stopped_while_it_is_asked_is_given_up_and_no_client_is
     # Other tests of this process may have a server that they share.
     before = set(processes.find_descendants(myself))
     _, pane = crew.start(["sleep", "60"])
-    monkeypatch.setattr(tmux_server, "CALL_LIMIT", 0.5)
+    monkeypatch.setattr(pane_module, "CALL_LIMIT", 0.5)
     # It was looked at a moment before.
-    monkeypatch.setattr(tmux_server, "is_server_stopped", lambda _: False)
+    monkeypatch.setattr(pane_module, "is_server_stopped", lambda _: False)
     os.kill(pane.address.server, signal.SIGSTOP)
     try:
         with pytest.raises(TmuxNotAnswering, match="did not answer within"):
@@ -390,7 +394,7 @@ def test_a_server_that_is_stopped_while_it_is_asked_is_given_up_and_no_client_is
         assert set(processes.find_descendants(myself)) <= before
     finally:
         os.kill(pane.address.server, signal.SIGCONT)
-    monkeypatch.setattr(tmux_server, "CALL_LIMIT", LONG)
+    monkeypatch.setattr(pane_module, "CALL_LIMIT", LONG)
     until(lambda: _answers(pane), "it answers again")
 
 
@@ -543,7 +547,7 @@ needs_proc = pytest.mark.skipif(not processes.has_proc(), reason="there is no /p
 def said_by_kernel(run: RunDir) -> float | None:
     living = liveness.read_state(run.path)
     assert isinstance(living, RunningSession)
-    found = idle_detection.process_signs(living, time.monotonic())
+    found = readiness.process_signs(living, time.monotonic())
     return None if not found else 0.0 if found[0].is_busy else found[0].confidence
 
 

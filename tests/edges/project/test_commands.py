@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.session.guarded_command import GUARD_SCRIPT, start_guarded
+from liza.programs.session.session_process import GUARD_SCRIPT, start_guarded
 from liza.project import commands
 from liza.system import processes
 from tests.conftest import until

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from liza.model.paths import Paths
-from liza.programs.presets.acp_session import CALLS, USAGE
+from liza.programs.presets.command_line import USAGE
 from liza.programs.presets.preset import Preset
 from liza.programs.reported_figures import ReportedUsage
 from liza.programs.session.run_directory import RunDir, RunRecord
@@ -24,7 +24,7 @@ def _measured(tmp_path: Path, lines: list[dict], event: TelemetryEvent) -> int:
     run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW - timedelta(minutes=5)))
     run.output_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     TelemetryLog(run.path).append([event])
-    used = Meter(Preset(name="x", usage=USAGE, calls=CALLS), run, NOW, {}, lambda: 0.0).measure(5.0).used
+    used = Meter(Preset(name="x", usage=USAGE, events="acp"), run, NOW, {}, lambda: 0.0).measure(5.0).used
     return 0 if used is None else used.tokens
 
 

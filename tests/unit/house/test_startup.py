@@ -20,7 +20,7 @@ LIZA = Path(liza.__file__).parent
 HERE = Path(__file__).parents[3]
 PATH = (
     "supervisor/launch.py",
-    "supervisor/worktree_files.py",
+    "supervisor/session_files.py",
     "programs/presets/command_line.py",
     "supervisor/observe.py",
     "supervisor/observe.py",

@@ -13,7 +13,7 @@ from liza.model.errors import UsageError
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import TEMPLATES, HookEvent, HookTemplate, fill_form, list_providers, load_template
 from liza.programs.hooks.hook_install import blank_comments, merge_objects
-from liza.programs.presets.preset_files import BUILT_IN, read_layer
+from liza.programs.presets.preset_table import BUILT_IN, read_layer
 from liza.programs.session.run_directory import Turn
 from liza.text.brief_marks import begin_mark, end_mark, strip_blocks
 from tests.conftest import KEY

@@ -9,7 +9,7 @@ import pytest
 
 from liza.model.value_classes import replace
 from liza.programs.presets.preset import Dialog, Preset
-from liza.programs.terminal import idle_detection, keyboard, screens
+from liza.programs.terminal import keyboard, readiness, screens
 from liza.programs.terminal.keyboard import Enter, KeyboardAction, LeaveHistory, LookAtScreen, NotSent, Paste, Sent
 from liza.programs.terminal.screens import Screen
 
@@ -550,46 +550,44 @@ SHELLS: list[tuple[str, bool]] = [
 
 @pytest.mark.parametrize(("line", "shell"), SHELLS)
 def test_a_shell_is_one_whose_first_argument_is_neither_a_script_nor_a_command(line: str, shell: bool) -> None:
-    assert idle_detection.is_shell(tuple(line.split())) is shell
+    assert readiness.is_shell(tuple(line.split())) is shell
 
 
 def test_a_shell_that_goes_by_another_name_is_known_by_what_it_is() -> None:
-    assert idle_detection.reveal_shell(("python3", "-i"), "/bin/bash") == ("/bin/bash", "-i")
-    assert idle_detection.reveal_shell(("sh", "-i"), "/bin/busybox") == ("sh", "-i")
-    assert idle_detection.reveal_shell(("sh", "./agent.sh"), "/bin/dash") == ("sh", "./agent.sh")
-    assert idle_detection.reveal_shell(("agent",), "/usr/bin/python3") == ("agent",)
+    assert readiness.reveal_shell(("python3", "-i"), "/bin/bash") == ("/bin/bash", "-i")
+    assert readiness.reveal_shell(("sh", "-i"), "/bin/busybox") == ("sh", "-i")
+    assert readiness.reveal_shell(("sh", "./agent.sh"), "/bin/dash") == ("sh", "./agent.sh")
+    assert readiness.reveal_shell(("agent",), "/usr/bin/python3") == ("agent",)
 
 
 @pytest.mark.parametrize(("silence", "confidence"), [(None, 0.0), (0.1, 0.0), (0.6, 0.2), (1.5, 0.5), (30.0, 0.8)])
 def test_silence_is_a_sign_that_grows_and_never_proves(
     silence: float | None, confidence: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle_detection, "process_signs", lambda *_: ())
-    found = idle_detection.session_signs(None, silence, 0.0)
-    assert idle_detection.combine_confidence(found, 0.0) == pytest.approx(confidence)
+    monkeypatch.setattr(readiness, "process_signs", lambda *_: ())
+    found = readiness.session_signs(None, silence, 0.0)
+    assert readiness.combine_confidence(found, 0.0) == pytest.approx(confidence)
 
 
 def test_without_proc_only_silence_is_evidence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(idle_detection, "process_signs", lambda *_: ())
-    monkeypatch.setattr(idle_detection.processes, "has_proc", lambda: False)
-    found = idle_detection.session_signs(None, 60.0, 0.0)
+    monkeypatch.setattr(readiness, "process_signs", lambda *_: ())
+    monkeypatch.setattr(readiness.processes, "has_proc", lambda: False)
+    found = readiness.session_signs(None, 60.0, 0.0)
     assert [one.source for one in found] == ["silence without /proc"]
-    assert idle_detection.combine_confidence(found, 0.0) > idle_detection.IDLE_THRESHOLD
+    assert readiness.combine_confidence(found, 0.0) > readiness.IDLE_THRESHOLD
 
 
 def test_one_contrary_sign_outweighs_all_others() -> None:
     idle, busy = (
-        idle_detection.IdleSign("silence", 0.8, 9.0),
-        idle_detection.IdleSign("process", 0.95, 7.0, is_busy=True),
+        readiness.IdleSign("silence", 0.8, 9.0),
+        readiness.IdleSign("process", 0.95, 7.0, is_busy=True),
     )
-    assert idle_detection.combine_confidence((idle, busy), 10.0) == 0.0
-    assert idle_detection.combine_confidence((idle, busy), 10.1) == pytest.approx(0.8), (
-        "what is stale outweighs nothing"
-    )
-    waits = idle_detection.IdleSign("process", 0.6, 9.0)
-    assert idle_detection.combine_confidence((idle, waits), 10.0) == pytest.approx(0.9)
+    assert readiness.combine_confidence((idle, busy), 10.0) == 0.0
+    assert readiness.combine_confidence((idle, busy), 10.1) == pytest.approx(0.8), "what is stale outweighs nothing"
+    waits = readiness.IdleSign("process", 0.6, 9.0)
+    assert readiness.combine_confidence((idle, waits), 10.0) == pytest.approx(0.9)
 
 
 BOX = (
@@ -652,7 +650,7 @@ def test_the_next_look_comes_when_a_program_has_been_silent_long_enough_to_be_kn
     for _ in range(8):
         act = policy.send(Screen(("Welcome",), idle_confidence=0.6, seconds_since_change=0.3, line_mode=False))
         assert isinstance(act, LookAtScreen)
-        assert act.timeout <= idle_detection.SILENT_SECONDS - 0.3 + keyboard.MIN_REST + 1e-9
+        assert act.timeout <= readiness.SILENT_SECONDS - 0.3 + keyboard.MIN_REST + 1e-9
 
 
 def test_a_prompt_without_a_listener_is_waited_for_only_briefly() -> None:

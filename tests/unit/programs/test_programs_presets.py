@@ -19,14 +19,13 @@ from liza.model.configuration import Config
 from liza.model.errors import Missing, UsageError
 from liza.model.paths import Paths
 from liza.printing import render_crew
-from liza.programs.presets import acp_session, command_line, preset_files, preset_table
+from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.preset import AcpSettings, Preset, Transport
-from liza.programs.presets.preset_files import Layer
-from liza.programs.presets.preset_table import Presets, choose_program
+from liza.programs.presets.preset_table import Layer, Presets, choose_program
 from liza.programs.session import failure_patterns
 from liza.programs.session.failure_patterns import ModelSigns, find_failure
 from liza.project.programs import SessionWay, check_programs, describe_way, list_abilities
-from liza.supervisor import program_trial
+from liza.supervisor import program_run
 from liza.supervisor.start import parse_programs
 from liza.text import formats
 from tests.unit.grounds import ground
@@ -131,8 +130,8 @@ def test_a_conversation_is_gone_on_with_by_the_words_of_the_row_in_front_of_the_
 
 
 def test_the_rows_that_come_with_liza_have_no_error() -> None:
-    rows = preset_files.read_built_in().rows
-    assert {name: [*preset_files.find_errors(row)] for name, row in rows.items()} == {name: [] for name in rows}
+    rows = preset_table.read_built_in().rows
+    assert {name: [*preset_table.find_errors(row)] for name, row in rows.items()} == {name: [] for name in rows}
 
 
 def test_no_module_names_a_vendors_program(project: Project) -> None:
@@ -437,21 +436,21 @@ def test_a_row_can_choose_acp(project: Project) -> None:
 
 def test_a_row_goes_with_its_program_into_another_project(project: Project) -> None:
     for name, row in project.load().rows.items():
-        project.own(program_trial.format_preset(row))
-        again = project.load().rows[program_trial.TRIAL_PROGRAM]
+        project.own(program_run.format_preset(row))
+        again = project.load().rows[program_run.TRIAL_PROGRAM]
         assert msgspec.structs.replace(again, name=name) == row
 
 
 def test_a_row_goes_into_another_project_with_characters_that_json_and_toml_write_differently(project: Project) -> None:
     row = msgspec.structs.replace(project.load().rows["script"], ready_prompt='🤖 é"\\\x7f\x1b\n', env={"🤖": "ä"})
-    project.own(program_trial.format_preset(row))
-    assert msgspec.structs.replace(project.load().rows[program_trial.TRIAL_PROGRAM], name="script") == row
+    project.own(program_run.format_preset(row))
+    assert msgspec.structs.replace(project.load().rows[program_run.TRIAL_PROGRAM], name="script") == row
 
 
 def test_the_last_word_of_a_supervisor_that_failed_is_its_error_and_not_the_next_command() -> None:
     log = "coder-1  started\nliza-agent: programs.toml: no table\n  next: ${EDITOR:-vi} programs.toml\n\n"
-    assert program_trial._last_output_line(log) == "programs.toml: no table"
-    assert program_trial._last_output_line("") == ""
+    assert program_run._last_output_line(log) == "programs.toml: no table"
+    assert program_run._last_output_line("") == ""
 
 
 SAID = [
@@ -718,10 +717,10 @@ def test_a_program_uses_acp_by_its_row_or_its_spec() -> None:
     assert table.resolve("x").via == "headless"
     over_acp = table.resolve("x:acp")
     assert over_acp.via == "acp"
-    assert acp_session.started_program(over_acp).command == "x-acp"
-    shaped = acp_session.shape_preset(over_acp, terminal=False)
+    assert command_line.started_program(over_acp).command == "x-acp"
+    shaped = command_line.shape_preset(over_acp, terminal=False)
     assert (shaped.instructions, shaped.usage.when) == ((), {"type": "usage"})
-    assert acp_session.shape_preset(over_acp, terminal=True) == over_acp
+    assert command_line.shape_preset(over_acp, terminal=True) == over_acp
     assert table.resolve("x:headless") == row
     with pytest.raises(UsageError, match="does not speak ACP"):
         table.resolve("y:acp")
@@ -740,7 +739,7 @@ FAILURE_LINES = [
 
 @pytest.mark.parametrize(("line", "kind", "message", "has_end"), FAILURE_LINES)
 def test_failures_of_the_sidecar_are_read_in_one_form(line: str, kind: str, message: str, has_end: bool) -> None:
-    shaped = acp_session.shape_preset(Preset(name="x", via=Transport.ACP, acp=AcpSettings()), terminal=False)
+    shaped = command_line.shape_preset(Preset(name="x", via=Transport.ACP, acp=AcpSettings()), terminal=False)
     signs = ModelSigns(shaped.failures, shaped.answers)
     failure = find_failure(signs, f'{{"type":"text","text":"x"}}\n{line}', datetime.now(UTC))
     assert failure is not None

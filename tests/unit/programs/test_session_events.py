@@ -15,7 +15,7 @@ from liza.model.value_classes import replace
 from liza.printing.render_session import SessionStyle, format_followed, format_markdown, format_session
 from liza.programs import event_readers
 from liza.programs.event_readers import READERS, UnknownObject
-from liza.programs.presets import preset_files, preset_table
+from liza.programs.presets import preset_table
 from liza.programs.presets.preset import EventFormat, Preset
 from liza.programs.rules.session_events import (
     Failed,
@@ -109,7 +109,7 @@ def test_a_recorded_session_of_each_program_is_read_without_an_unknown_line(name
 
 
 def test_each_format_that_a_row_names_has_a_reader_and_each_reader_a_row() -> None:
-    text = (Path(preset_files.__file__).parent / "presets.toml").read_text()
+    text = (Path(preset_table.__file__).parent / "presets.toml").read_text()
     named = {line.partition('"')[2].rstrip('"') for line in text.splitlines() if line.startswith("events = ")}
     assert named | {"acp"} == set(READERS) == {*get_args(EventFormat)} - {""}
 

@@ -45,7 +45,6 @@ def facts(work: Work | None = WORK, session: Session = NONE, **more: Any) -> Hea
         (facts(restarts=2, since_restart=-1.0), RestartSupervisor("coder-1", 3, HOLDS)),
         (facts(is_kept=False), LeaveAlone("its supervisor was not started here")),
         (facts(is_supervised=True), LeaveAlone("its supervisor acts")),
-        (facts(is_starting=True), LeaveAlone("its supervisor acts")),
         (facts(was_killed=False), LeaveAlone("its supervisor was stopped, or has said why it left")),
         (facts(halt="PAUSE is set"), RestartLater(f"{HOLDS}, and PAUSE is set")),
         (facts(None), RestartSupervisor("coder-1", 1, GONE)),

@@ -13,18 +13,15 @@ from liza.usage.rules.account_rules import AccountRecord, Lifetime, NoneUsable, 
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
-LIMITED = AccountRecord(obstacle=Obstacle.LIMIT, reason="limit", until=LATER, since=NOW, failures=1)
-OVER = AccountRecord(obstacle=Obstacle.LIMIT, reason="limit", until=NOW, since=EARLIER, failures=1)
-REFUSED = AccountRecord(obstacle=Obstacle.LOGIN, reason="401", since=NOW, failures=1)
-USED = AccountRecord(last_used=NOW, uses=1)
-USED_EARLIER = AccountRecord(last_used=EARLIER, uses=9)
+LIMITED = AccountRecord(obstacle=Obstacle.LIMIT, reason="limit", until=LATER, failures=1)
+OVER = AccountRecord(obstacle=Obstacle.LIMIT, reason="limit", until=NOW, failures=1)
+REFUSED = AccountRecord(obstacle=Obstacle.LOGIN, reason="401", failures=1)
 
 
 def test_the_table_of_choices() -> None:
     table = [
         # what is known, the account of the conversation, the choice
         ({}, None, "a"),
-        ({"a": USED}, None, "a"),
         ({"a": LIMITED}, None, "b"),
         ({"a": REFUSED}, None, "b"),
         ({"a": OVER}, None, "a"),
@@ -52,7 +49,6 @@ def test_a_limit_without_an_end_grows_until_a_session_succeeds() -> None:
         record = account_rules.after_limit(record, NOW, "429", None, 5.0)
         assert record.until is not None
         seconds.append((record.until - NOW).total_seconds())
-        record = account_rules.after_start(record, record.until)
     assert seconds == [60.0, 120.0, 240.0]
     again = account_rules.after_limit(account_rules.after_success(record), NOW, "429", None, 5.0)
     assert again.until == NOW + timedelta(minutes=1)
@@ -68,10 +64,9 @@ def test_a_limit_that_ends_now_counts_for_a_few_seconds() -> None:
 
 
 def test_a_refused_login_is_not_replaced_by_a_limit_of_another_session() -> None:
-    refused = account_rules.after_refusal(AccountRecord(), NOW, "401")
+    refused = account_rules.after_refusal(AccountRecord(), "401")
     assert account_rules.after_limit(refused, NOW, "429", LATER, 5.0) == refused
     assert account_rules.after_unreadable(refused, NOW, "locked") == refused
-    assert account_rules.is_usable(account_rules.cleared(refused), NOW)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +91,6 @@ RECORDS = st.dictionaries(
     st.sampled_from(NAMES),
     st.builds(
         AccountRecord,
-        last_used=st.none() | TIMES,
-        uses=st.integers(0, 9),
         obstacle=st.none() | st.sampled_from(list(Obstacle)),
         reason=st.just("why"),
         until=st.none() | TIMES,
@@ -130,13 +123,12 @@ def test_sessions_use_the_first_account_without_an_obstacle(ends: list[str]) -> 
         now += timedelta(seconds=1)
         choice = account_rules.choose_account(NAMES, records, now)
         if isinstance(choice, NoneUsable):
-            records = {name: account_rules.cleared(record) for name, record in records.items()}
+            records = {name: AccountRecord() for name in records}
             continue
         record = records.get(choice, AccountRecord())
         assert account_rules.is_usable(record, now)
         earlier = NAMES[: NAMES.index(choice)]
         assert not any(account_rules.is_usable(records.get(name, AccountRecord()), now) for name in earlier)
-        record = account_rules.after_start(record, now)
         records[choice] = _after_end(end, record, now)
 
 
@@ -145,13 +137,13 @@ def _after_end(end: str, record: AccountRecord, now: datetime) -> AccountRecord:
         case "limit":
             return account_rules.after_limit(record, now, "429", None, 5.0)
         case "refusal":
-            return account_rules.after_refusal(record, now, "401")
+            return account_rules.after_refusal(record, "401")
         case "unreadable":
             return account_rules.after_unreadable(record, now, "locked")
         case "success":
             return account_rules.after_success(record)
         case _:
-            return account_rules.cleared(record)
+            return AccountRecord()
 
 
 def test_a_limit_that_is_reported_for_years_lasts_a_month_at_most() -> None:
@@ -176,19 +168,14 @@ def test_the_state_of_an_account_is_a_word(record: AccountRecord, word: str) -> 
 
 
 def test_each_end_of_a_session_leaves_its_record() -> None:
-    assert account_rules.after_unreadable(USED, NOW, "locked") == AccountRecord(
-        last_used=NOW, uses=1, obstacle=Obstacle.SOURCE, reason="locked", since=NOW,
-        until=NOW + timedelta(minutes=1), failures=1,
-    )  # fmt: skip
-    assert account_rules.after_refusal(LIMITED, NOW, "401") == AccountRecord(
-        obstacle=Obstacle.LOGIN, reason="401", since=NOW, failures=2
+    assert account_rules.after_unreadable(AccountRecord(), NOW, "locked") == AccountRecord(
+        obstacle=Obstacle.SOURCE, reason="locked", until=NOW + timedelta(minutes=1), failures=1
+    )
+    assert account_rules.after_refusal(LIMITED, "401") == AccountRecord(
+        obstacle=Obstacle.LOGIN, reason="401", failures=2
     )
     limited = account_rules.after_limit(LIMITED, NOW, "429", LATER, 5.0)
     assert (limited.reason, limited.until, limited.failures) == ("429", LATER, 2)
-    assert account_rules.after_start(LIMITED, NOW) == AccountRecord(last_used=NOW, uses=1, failures=1)
-    assert account_rules.cleared(AccountRecord(last_used=NOW, uses=3, failures=2)) == AccountRecord(
-        last_used=NOW, uses=3
-    )
     past = account_rules.after_limit(AccountRecord(), NOW, "429", NOW, 5.0)
     assert past.until == NOW + timedelta(seconds=5)
     assert account_rules.after_limit(AccountRecord(), NOW, "429", NOW + timedelta(days=99), 5.0).until == (
