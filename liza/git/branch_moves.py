@@ -61,16 +61,11 @@ class AdvanceResult(Value):
 
 
 class BranchMove(Value):
-    """A move of ``branch`` from the commit ``expected`` to ``candidate``.
-
-    ``turn_back`` says whether the branch goes back to ``expected`` if the person's files are in the way. It is False if
-    ``expected`` is only the commit at which an absent checkout was left: others have merged onto it since.
-    """
+    """A move of ``branch`` from the commit ``expected`` to ``candidate``."""
 
     branch: str
     expected: str
     candidate: str
-    turn_back: bool = True
 
 
 def move_branch(checkout_git: Git, move: BranchMove) -> AdvanceResult:
@@ -100,7 +95,7 @@ def move_branch(checkout_git: Git, move: BranchMove) -> AdvanceResult:
 
 
 def catch_up_checkout(checkout_git: Git, move: BranchMove) -> AdvanceResult:
-    """Update a worktree that checked the branch out while it moved, or move the branch back if ``move`` allows that.
+    """Update a worktree that checked the branch out while it moved, or move the branch back if files are in the way.
 
     Does nothing if the index has the candidate's files already. Raises GitFailed.
     """
@@ -119,7 +114,7 @@ def catch_up_checkout(checkout_git: Git, move: BranchMove) -> AdvanceResult:
         if refused is None:
             _install_index(git_dir)
             return moved
-        if move.turn_back and not _update_ref(checkout_git, move.branch, move.candidate, move.expected):
+        if not _update_ref(checkout_git, move.branch, move.candidate, move.expected):
             return moved
         if refused.blocking:
             _unlock(git_dir)  # nothing was touched, so there is nothing to undo
@@ -158,8 +153,6 @@ def _complete_move(checkout_git: Git, git_dir: Path, move: BranchMove) -> None:
     ends = (move.expected, move.candidate)
     has_arrived = _has_arrived(checkout_git, move)
     if has_arrived and checkout_files.find_user_changes(checkout_git, _copy_index(git_dir), *ends):
-        if not move.turn_back:
-            return
         has_arrived = not _update_ref(checkout_git, move.branch, move.candidate, move.expected)
     checkout_files.update_files(checkout_git, _copy_index(git_dir), *(ends if has_arrived else ends[::-1]))
     _install_index(git_dir)

@@ -13,14 +13,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from liza.git import git_config
-from liza.git.git_config import git_dirs
 from liza.git.rules.git_operations import BlockingFile, BlockingKind
-from liza.git.runner import COMMIT, Git
+from liza.git.runner import Git
 from liza.git.survey import copy_index
-from liza.model.errors import NotRegularFile
 from liza.model.value_classes import Value
-from liza.system import atomic, files, untrusted_files
+from liza.system import files
 
 _FLAGS = {"skip-worktree": "Ss", "assume-unchanged": "hs"}
 """Flags with which git hides changes of a file, and the letters of such an entry in ``git ls-files -v``."""
@@ -333,66 +330,3 @@ def _remove_file(top: Path, name: str) -> None:
             return
         with suppress(OSError):
             parent.rmdir()
-
-
-LAST_COMMIT_FILE = "liza-left"
-"""File in the git directory of an absent checkout: the commit at which it was left."""
-
-
-class AbsentCheckoutRecord(Value):
-    """A checkout that was absent when its branch moved: its directory, its git directory, its last commit."""
-
-    directory: Path
-    git_dir: Path
-    last_commit: str
-
-
-def record_absent(git: Git, branch: str, commit: str) -> None:
-    """Record the last commit of the absent checkouts of a branch, before the branch moves. Raises GitFailed."""
-    for git_dir, gitfile in _linked_worktrees(git).items():
-        if (
-            not gitfile.parent.is_dir()
-            and _read_head(git_dir) == f"ref: refs/heads/{branch}"
-            and _read_last_commit(git_dir) is None
-        ):
-            atomic.write(git_dir / LAST_COMMIT_FILE, f"{commit}\n".encode(), 0o644)
-
-
-def find_lagging(git: Git, branch: str) -> tuple[AbsentCheckoutRecord, ...]:
-    """Return the checkouts of a branch that were absent when it moved. Raises GitFailed."""
-    records = []
-    for git_dir, gitfile in _linked_worktrees(git).items():
-        last_commit = _read_last_commit(git_dir)
-        if last_commit is not None and _read_head(git_dir) == f"ref: refs/heads/{branch}":
-            records.append(AbsentCheckoutRecord(gitfile.parent, git_dir, last_commit))
-    return tuple(records)
-
-
-def remove_record(git: Git, record: AbsentCheckoutRecord) -> None:
-    """Remove the record: the checkout is up to date."""
-    (record.git_dir / LAST_COMMIT_FILE).unlink(missing_ok=True)
-
-
-def is_lagging(git: Git, record: AbsentCheckoutRecord, tip: str) -> bool:
-    """Return whether the index of an existing checkout still has entries of its last commit. Raises GitFailed."""
-    return is_behind(git.at(record.directory), record.last_commit, tip)
-
-
-def _linked_worktrees(git: Git) -> dict[Path, Path]:
-    """Return the linked worktrees. git itself skips a record that it may not read: one stops no merge."""
-    return git_config.list_worktrees(git_dirs(git)[1], skip_unreadable=True)
-
-
-def _read_head(git_dir: Path) -> str:
-    try:
-        return untrusted_files.read_record(git_dir / "HEAD").decode(errors="replace").strip()
-    except (OSError, NotRegularFile):
-        return ""
-
-
-def _read_last_commit(git_dir: Path) -> str | None:
-    try:
-        commit = untrusted_files.read_record(git_dir / LAST_COMMIT_FILE).decode(errors="replace").strip()
-    except (OSError, NotRegularFile):
-        return None
-    return commit if COMMIT.fullmatch(commit) else None

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection
 
 from liza.git import git_refs, merges
-from liza.git.git_refs import RefValue, current_branch
+from liza.git.git_refs import current_branch
 from liza.git.merges import LAST_INTEGRATION_REF
 from liza.git.runner import COMMIT, Git
 from liza.model import targets
@@ -21,21 +21,11 @@ from liza.model.targets import CommitsAhead
 
 
 def require_integration(git: Git, state: State) -> str:
-    """Return the commit of integration.
-
-    Raises Missing if it is gone or symbolic, with the command that restores it.
-    """
-    ref = f"refs/heads/{state.config.integration_branch}"
-    return require_plain(git, state, ref, git_refs.read_refs(git, ref)[0])
-
-
-def require_plain(git: Git, state: State, ref: str, integration: RefValue) -> str:
-    """Return the commit of ``integration``, the value of ``ref``. Raises Missing as ``require_integration`` does."""
-    if integration.target is not None:
-        raise Missing(git_refs.describe_symbolic(ref, integration.target), git_refs.delete_command(ref))
-    if integration.commit is None:
+    """Return the commit of integration. Raises Missing if it is gone, with the command that restores it."""
+    commit = merges.branch_tip(git, state.config.integration_branch)
+    if commit is None:
         raise _integration_gone_error(git, state)
-    return integration.commit
+    return commit
 
 
 def is_last_tip(git: Git, commit: str | None) -> bool:
@@ -69,8 +59,7 @@ def find_newest_merge(git: Git, state: State) -> str | None:
 
 def read_last_tip(git: Git) -> str | None:
     """Return the commit at which Liza left integration, or None if that is unknown."""
-    last = git_refs.read_refs(git, LAST_INTEGRATION_REF)[0]
-    return last.commit if last.target is None else None
+    return git.find_commit(LAST_INTEGRATION_REF)
 
 
 _DRIVER = "liza-ours"

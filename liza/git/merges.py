@@ -11,7 +11,6 @@ from pathlib import Path
 
 from liza.git import branch_moves, checkout_files, git_refs, leftovers
 from liza.git.branch_moves import AdvanceResult, BranchMove, MoveOutcome
-from liza.git.checkout_files import AbsentCheckoutRecord
 from liza.git.git_config import git_dirs, list_worktrees, read_gitfile
 from liza.git.rules.git_operations import put_away_command, show_command
 from liza.git.runner import Git, find_remedy, summarize_error
@@ -121,11 +120,12 @@ def find_branches(git: Git, *names: str) -> dict[str, Branch]:
 
 
 def list_checkouts(git: Git) -> dict[Path, str | None]:
-    """Return every existing worktree of the repository with its branch. Raises GitFailed.
+    """Return every existing worktree of the repository with its branch. Raises GitFailed."""
+    return {path: branch for path, branch in _list_recorded(git).items() if path.is_dir()}
 
-    A locked worktree that is absent (git keeps its record, for a portable drive) is omitted: see
-    ``checkout_files.py``.
-    """
+
+def _list_recorded(git: Git) -> dict[Path, str | None]:
+    """As ``list_checkouts``, with the locked worktrees that are absent: git keeps them, for portable drives."""
     checkouts: dict[Path, str | None] = {}
     path = Path()
     # A crew has a main checkout, also if another tool has called the repository bare: nothing moves its branch past it.
@@ -139,7 +139,7 @@ def list_checkouts(git: Git) -> dict[Path, str | None]:
         elif kind == "prunable":
             checkouts.pop(path, None)
     main = _find_misnamed_main(git)
-    return {main.get(path, path): branch for path, branch in checkouts.items() if path.is_dir()}
+    return {main.get(path, path): branch for path, branch in checkouts.items()}
 
 
 def _find_misnamed_main(git: Git) -> dict[Path, Path]:
@@ -157,16 +157,12 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
     """Move ``branch`` from ``expected`` to ``candidate``, together with its checkout if there is one.
 
     Only for a candidate whose tests passed: if the branch is at the candidate already, the result is MOVED. Raises
-    Missing if the branch is a symbolic ref or has two checkouts, GitFailed if git fails for another reason than an
+    Missing if the branch has two checkouts, GitFailed if git fails for another reason than an
     AdvanceResult names.
     """
     ref = f"refs/heads/{branch}"
-    tip = git_refs.read_refs(git, ref)[0]
-    if tip.target is not None:
-        raise Missing(git_refs.describe_symbolic(ref, tip.target), git_refs.delete_command(ref))
-    if tip.commit == candidate:
+    if branch_tip(git, branch) == candidate:
         return sync_checkout(git, branch, candidate, expected)
-    checkout_files.record_absent(git, branch, expected)
     checkout = _find_only_checkout(git, branch)
     leftovers.remove_stale_locks(git, (ref,))
     if checkout is not None:
@@ -187,12 +183,8 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
 
 
 def require_movable(git: Git, branch: str) -> None:
-    """Raise Missing if ``branch`` cannot be moved: it is gone or symbolic, or has two checkouts. Raises GitFailed."""
-    ref = f"refs/heads/{branch}"
-    tip = git_refs.read_refs(git, ref)[0]
-    if tip.target is not None:
-        raise Missing(git_refs.describe_symbolic(ref, tip.target), git_refs.delete_command(ref))
-    if tip.commit is None:
+    """Raise Missing if ``branch`` cannot be moved: it is gone, or has two checkouts. Raises GitFailed."""
+    if branch_tip(git, branch) is None:
         raise Missing(f"the branch {branch} is gone", "liza doctor")
     _find_only_checkout(git, branch)
 
@@ -215,14 +207,6 @@ def find_blocking(git: Git, branch: str, merging: MergeInProgress) -> AdvanceRes
     if checkout is None:
         return AdvanceResult(MoveOutcome.WAITING)
     return _find_blocking(git.at(checkout), f"refs/heads/{branch}", merging.expected, merging.candidate)
-
-
-def find_blocking_return(git: Git, record: AbsentCheckoutRecord, branch: str) -> AdvanceResult:
-    """Return what is in the way of the update of a checkout that was absent. Raises GitFailed."""
-    tip = branch_tip(git, branch)
-    if tip is None or not record.directory.is_dir():
-        return AdvanceResult(MoveOutcome.WAITING)
-    return _find_blocking(git.at(record.directory), record.last_commit, record.last_commit, tip)
 
 
 def _find_blocking(checkout_git: Git, base: str, old: str, new: str) -> AdvanceResult:
@@ -275,22 +259,6 @@ def move_branch_back(git: Git, branch: str, candidate: str, expected: str) -> bo
     return git.run(*args).code == 0
 
 
-def sync_returned_checkouts(git: Git, branch: str) -> None:
-    """Update checkouts of ``branch`` that were absent when it moved and exist again.
-
-    Raises Refused while another git holds the index lock of one, GitFailed.
-    """
-    for record in checkout_files.find_lagging(git, branch):
-        tip = branch_tip(git, branch)
-        if tip is None or not record.directory.is_dir():
-            continue
-        if checkout_files.is_lagging(git, record, tip):
-            move = BranchMove(branch, record.last_commit, tip, turn_back=False)
-            if branch_moves.catch_up_checkout(git.at(record.directory), move).outcome is not MoveOutcome.MOVED:
-                continue
-        checkout_files.remove_record(git, record)
-
-
 def recover_merges(git: Git, branches: Sequence[str]) -> dict[str, str]:
     """Complete or undo what a dead merger left in worktrees and beside refs. Return the candidates that have a ref.
 
@@ -304,8 +272,6 @@ def recover_merges(git: Git, branches: Sequence[str]) -> dict[str, str]:
     heads = [f"refs/heads/{branch}" for branch in branches]
     last_tips = [last_tip_ref(branch) for branch in branches[1:]]
     leftovers.remove_stale_locks(git, (*heads, LAST_INTEGRATION_REF, *last_tips, *refs))
-    for branch in branches:
-        sync_returned_checkouts(git, branch)
     if branch_moves.has_unfinished_move(git):
         for checkout in list_checkouts(git):
             branch_moves.recover_move(git.at(checkout))
@@ -340,12 +306,17 @@ def find_checkout(git: Git, branch: str) -> Path | None:
 def _find_only_checkout(git: Git, branch: str) -> Path | None:
     """Return the checkout that moves together with the branch; None if the branch has no checkout.
 
-    Raises Missing if there are two (`git worktree add --force`, `git checkout --ignore-other-worktrees`): git moves one
+    Raises Missing if it is absent and locked: a commit there would later take back what was merged. Raises Missing if
+    there are two (`git worktree add --force`, `git checkout --ignore-other-worktrees`): git moves one
     of them, and the next commit in the other would take back what was merged. Raises Refused if a rebase of the branch
     is in progress, as git itself does: the rebase could not end, and its abort would take the branch back.
     """
     _refuse_rebase(git, branch)
-    checkouts = [path for path, checked_out in list_checkouts(git).items() if checked_out == branch]
+    checkouts = [path for path, checked_out in _list_recorded(git).items() if checked_out == branch]
+    absent = next((path for path in checkouts if not path.is_dir()), None)
+    if absent is not None:
+        message = f"{branch} is checked out in {absent}, which is locked and absent; it could not move with the branch"
+        raise Missing(message, shlex.join(["git", "worktree", "unlock", str(absent)]))
     if len(checkouts) > 1:
         message = f"{branch} is checked out in {checkouts[0]} and in {checkouts[1]}; only one can move with it"
         raise Missing(message, shlex.join(["git", "-C", str(checkouts[1]), "switch", "--detach"]))

@@ -13,9 +13,9 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from liza.box.box import Box
 from liza.git.git_config import git_dirs
@@ -33,6 +33,7 @@ MAX_GROWTH: Final = 4 << 30
 """Maximum size of the changed files of an import, in bytes: a small pack can make a huge checkout."""
 MAX_PATHS: Final = 1_000_000
 """Maximum number of changed paths of an import."""
+_LIST_LIMIT: Final = 120.0  # seconds to list the changed paths: trees without files may have no end
 _MAX_LFS: Final = 16 << 30
 _READ_LIMIT: Final = 600.0  # seconds
 _CPU_LIMIT: Final = 600  # seconds
@@ -40,6 +41,7 @@ _MEMORY_LIMIT: Final = 8 << 20  # KiB
 _LIMITED: Final = ("/bin/sh", "-c", f'ulimit -t {_CPU_LIMIT} && ulimit -v {_MEMORY_LIMIT} && exec "$@"', "sh")
 _FEW_MAPS: Final = (("core.packedGitWindowSize", "32m"), ("core.packedGitLimit", "1g"), ("pack.threads", "1"))
 _INCOMING: Final = "incoming-liza-"
+_MAX_ARGUMENTS: Final = 500  # names of changed directories that are passed to git
 _LFS_NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -220,28 +222,57 @@ def _check(
 ) -> None:
     """Raise ImportRefused if the quarantine has no complete commit, or one that is too large to be checked out."""
     missing = ("--exclude-promisor-objects",) if is_partial else ()
-    with open_objects(quarantined.with_environment(GIT_NO_LAZY_FETCH="1")) as objects:
-        if not objects.is_commit(commit):
-            raise ImportRefused(
-                f"{commit[:12]} is a {objects.kind(commit)}, not a commit", f"git cat-file -t {commit[:12]}"
-            )
-        objects.prefetch(names)
-        largest = max(names, key=objects.size)
-        size = objects.size(largest)
-        if size > MAX_OBJECT:
-            raise _too_large(commit, f"{largest[:12]} has {size >> 20} MB, at most {MAX_OBJECT >> 20} MB are allowed")
-        try:
-            growth = measure_growth(objects, objects.tree_of(commit), objects.tree_of(bases[0]) if bases else None)
-        except OverflowError as error:
-            raise _too_large(commit, str(error)) from error
-    if growth.paths > MAX_PATHS:
-        raise _too_large(commit, f"it changes {growth.paths} paths, at most {MAX_PATHS} are allowed")
-    if growth.size > MAX_GROWTH:
-        size, limit = growth.size >> 20, MAX_GROWTH >> 20
-        raise _too_large(commit, f"its changed files have {size} MB, at most {limit} MB are allowed")
+    offline = quarantined.with_environment(GIT_NO_LAZY_FETCH="1")
+    kinds = _read_headers(offline, [commit, *names])
+    if kinds[commit][0] != "commit":
+        raise ImportRefused(f"{commit[:12]} is a {kinds[commit][0]}, not a commit", f"git cat-file -t {commit[:12]}")
+    largest = max(names, key=lambda name: kinds[name][1])
+    size = kinds[largest][1]
+    if size > MAX_OBJECT:
+        raise _too_large(commit, f"{largest[:12]} has {size >> 20} MB, at most {MAX_OBJECT >> 20} MB are allowed")
+    blobs = _list_changed_blobs(offline.with_timeout(_LIST_LIMIT), commit, bases[:1])
+    sizes = _read_headers(offline, list(dict.fromkeys(blobs)))
+    growth = sum(sizes[blob][1] for blob in blobs) >> 20
+    if growth > MAX_GROWTH >> 20:
+        raise _too_large(commit, f"its changed files have {growth} MB, at most {MAX_GROWTH >> 20} MB are allowed")
     connected = quarantined.run("rev-list", "--objects", "--quiet", *missing, commit, "--not", "--all")
     if connected.code != 0:
         raise ImportRefused(f"{commit[:12]} is not complete: {connected.stderr[:200]}", f"git fsck {commit[:12]}")
+
+
+def _read_headers(git: Git, names: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return the types of objects and their sizes in bytes; ``missing`` and 0 for an absent one. Raises GitFailed."""
+    text = git.raw("cat-file", "--batch-check", stdin="".join(f"{name}\n" for name in names)).decode("ascii", "replace")
+    rows = (line.split(" ") for line in text.splitlines())
+    return {row[0]: (row[1], int(row[2]) if len(row) == 3 else 0) for row in rows}
+
+
+def _list_changed_blobs(git: Git, commit: str, base: Sequence[str]) -> list[str]:
+    """Return the object of each file that a checkout of ``commit`` writes in one of ``base``, if there is one.
+
+    A small pack can have a tree with more paths than fit on a disk: no more than MAX_PATHS are read. Raises
+    ImportRefused.
+    """
+    changed = git.names("diff-tree", "-z", "--name-only", "--no-renames", *base, commit) if base else ()
+    only = changed if len(changed) <= _MAX_ARGUMENTS else ()
+    before = set(git.names("ls-tree", "-r", "-z", *base, "--", *only)) if base else set()
+    blobs: list[str] = []
+    rest = b""
+    try:
+        # Unlike git diff-tree -r this command prints each path at once.
+        with git.converse("ls-tree", "-r", "-z", commit, "--", *only) as (_, output):
+            while block := output.read(1 << 16):
+                *rows, rest = (rest + block).split(b"\0")
+                new = (row.decode("utf-8", "surrogateescape") for row in rows)
+                blobs += [row.split(" ", 2)[2].partition("\t")[0] for row in new if row not in before]
+                if len(blobs) > MAX_PATHS:
+                    raise _too_large(commit, f"it changes more than {MAX_PATHS} paths")
+    except ImportRefused:
+        raise
+    except GitFailed as error:
+        text = f"the paths that {commit[:12]} changes cannot be listed: {error.message}"
+        raise ImportRefused(text, f"git show --stat {commit[:12]}") from error
+    return blobs
 
 
 def _move_packs(packs: Sequence[Path], directory: Path) -> None:
@@ -293,137 +324,3 @@ def _copy_verified(git_dir: Path, path: str, target: Path) -> None:
                 break
         if computed.hexdigest() != digest:
             raise ImportRefused(f"the LFS file {digest[:12]} of {git_dir} has another content", "git lfs fsck")
-
-
-MAX_DEPTH = 200
-"""Maximum depth of directories."""
-MAX_ENTRIES = 5_000_000
-"""Maximum number of directory entries that are read."""
-_COMMIT = "commit"
-_REQUESTS = 200
-_TREE_MODE = b"40000"
-_LINK_MODE = b"160000"
-
-
-class Growth(Value):
-    """Number of paths that differ, and the size of the new files in bytes; one content counts for each path."""
-
-    paths: int = 0
-    size: int = 0
-
-    def plus(self, other: Growth) -> Growth:
-        return Growth(self.paths + other.paths, self.size + other.size)
-
-
-class Objects:
-    """Reads objects through one git process. Trees of the import have been verified by git."""
-
-    def __init__(self, requests: IO[bytes], answers: IO[bytes]) -> None:
-        self._requests, self._answers = requests, answers
-        self._known: dict[str, tuple[str, int]] = {}
-
-    def prefetch(self, names: Sequence[str]) -> None:
-        """Ask for the types and sizes of many objects at once: their answers fit into the pipe's buffer in parts."""
-        for start in range(0, len(names), _REQUESTS):
-            chunk = names[start : start + _REQUESTS]
-            self._requests.write("".join(f"info {name}\n" for name in chunk).encode())
-            self._requests.flush()
-            for name in chunk:
-                self._known[name] = _parse_info(self._answers.readline())
-
-    def kind(self, name: str) -> str:
-        """Return the type of an object, or ``missing``."""
-        return self._info(name)[0]
-
-    def is_commit(self, name: str) -> bool:
-        return self.kind(name) == _COMMIT
-
-    def size(self, name: str) -> int:
-        """Return the size of an object in bytes; 0 for one that is missing."""
-        return self._info(name)[1]
-
-    def tree_of(self, commit: str) -> str:
-        """Return the tree of a commit. Raises GitFailed."""
-        words = self._ask(f"info {commit}^{{tree}}").split(b" ")
-        if words[1:2] != [b"tree"]:
-            raise GitFailed(f"{commit[:12]} is not a commit", f"git cat-file -t {commit[:12]}")
-        return words[0].decode()
-
-    def rows(self, tree: str) -> dict[bytes, tuple[bytes, str]]:
-        """Return the entries of a tree by name: mode and object. Raises GitFailed."""
-        header = self._ask(f"contents {tree}").split(b" ")
-        if len(header) != 3 or header[1] != b"tree":
-            raise GitFailed(f"{tree[:12]} is not a tree", f"git cat-file -t {tree[:12]}")
-        data = self._answers.read(int(header[2]) + 1)
-        rows: dict[bytes, tuple[bytes, str]] = {}
-        at, length = 0, len(tree) // 2
-        while at < len(data) - 1:
-            end = data.index(b"\0", at)
-            mode, _, name = data[at:end].partition(b" ")
-            rows[name] = (mode, data[end + 1 : end + 1 + length].hex())
-            at = end + 1 + length
-        return rows
-
-    def _info(self, name: str) -> tuple[str, int]:
-        if name not in self._known:
-            self._known[name] = _parse_info(self._ask(f"info {name}"))
-        return self._known[name]
-
-    def _ask(self, request: str) -> bytes:
-        self._requests.write(f"{request}\n".encode())
-        self._requests.flush()
-        return self._answers.readline().rstrip(b"\n")
-
-
-def _parse_info(answer: bytes) -> tuple[str, int]:
-    words = answer.decode("ascii", "replace").rstrip("\n").split(" ")
-    return (words[1], int(words[2])) if len(words) == 3 and words[2].isdecimal() else ("missing", 0)
-
-
-@contextmanager
-def open_objects(git: Git) -> Iterator[Objects]:
-    """Yield a reader of the objects of ``git``. Raises GitFailed, OSError."""
-    with git.converse("cat-file", "--batch-command") as (requests, answers):
-        yield Objects(requests, answers)
-
-
-def measure_growth(objects: Objects, new: str, old: str | None) -> Growth:
-    """Return how a checkout of the tree ``new`` differs from one of ``old``.
-
-    Raises OverflowError with a reason if there is no end to it, GitFailed.
-    """
-    return _Measure(objects).of_tree(new, old, 0)
-
-
-class _Measure:
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
-        self._measured: dict[tuple[str, str | None], Growth] = {}
-        self._entries = 0
-
-    def of_tree(self, new: str, old: str | None, depth: int) -> Growth:
-        if new == old:
-            return Growth()
-        pair = new, old
-        if pair not in self._measured:
-            if depth > MAX_DEPTH:
-                raise OverflowError(f"its directories are more than {MAX_DEPTH} levels deep")
-            rows = self._objects.rows(new)
-            self._entries += len(rows)
-            if self._entries > MAX_ENTRIES:
-                raise OverflowError(f"its changed directories have more than {MAX_ENTRIES} entries")
-            before = self._objects.rows(old) if old is not None else {}
-            total = Growth()
-            for name, entry in rows.items():
-                if entry != before.get(name):
-                    total = total.plus(self._of_entry(*entry, before.get(name), depth))
-            self._measured[pair] = total
-        return self._measured[pair]
-
-    def _of_entry(self, mode: bytes, name: str, before: tuple[bytes, str] | None, depth: int) -> Growth:
-        if mode == _LINK_MODE:
-            return Growth(1)
-        if mode != _TREE_MODE:
-            return Growth(1, self._objects.size(name))
-        was_tree = before is not None and before[0] == _TREE_MODE
-        return self.of_tree(name, before[1] if before is not None and was_tree else None, depth + 1)

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.git import checkout_files, git_refs, integration_tip, merges
+from liza.git import git_refs, integration_tip, merges
 from liza.git.git_config import git_dirs
 from liza.git.runner import Git
-from liza.merging.rules.repository_drift import AbsentCheckout, IntegrationDrift, RepositoryDrift
+from liza.merging.rules.repository_drift import IntegrationDrift, RepositoryDrift
 from liza.model import targets
 from liza.model.errors import Missing
 from liza.model.model import State, Status, Task
@@ -36,16 +36,15 @@ def stamp_repository(paths: Paths, state: State) -> RepositoryStamp:
     common = git_dirs(plain_git)[1]
     branch = state.config.integration_branch
     names = ("packed-refs", f"refs/heads/{branch}", merges.LAST_INTEGRATION_REF, "reftable/tables.list")
-    absent_records = sorted(common.glob(f"worktrees/*/{checkout_files.LAST_COMMIT_FILE}"))
-    return [_stamp_file(path) for path in (*(common / name for name in names), *absent_records)]
+    return [_stamp_file(common / name) for name in names]
 
 
 def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
     """Return how integration differs from the commit at which Liza left it, or None. Raises Missing if it is gone."""
     state = crew.board.read()
     ref = f"refs/heads/{state.config.integration_branch}"
-    integration, last = git_refs.read_refs(crew.git, ref, merges.LAST_INTEGRATION_REF)
-    if integration_tip.require_plain(crew.git, state, ref, integration) == last.commit and last.target is None:
+    integration, last = git_refs.find_commits(crew.git, ref, merges.LAST_INTEGRATION_REF)
+    if integration is not None and integration == last:
         return None
     while True:
         last_tip = integration_tip.read_last_tip(crew.git)
@@ -113,29 +112,15 @@ def record_merged_tip(crew: Crew, task: Task, expected: str, candidate: str) -> 
 
 
 def detect_drift(crew: Crew, state: State) -> RepositoryDrift:
-    """Return the drift of integration and its absent checkouts. Raises LizaError, OSError."""
-    ref = f"refs/heads/{state.config.integration_branch}"
-    integration = git_refs.read_refs(crew.git, ref)[0]
+    """Return the drift of integration. Raises LizaError, OSError."""
     try:
-        integration_tip.require_plain(crew.git, state, ref, integration)
+        integration_tip.require_integration(crew.git, state)
     except Missing as error:
         return RepositoryDrift(moved=error.message, ways=error.hint)
-    branch = state.config.integration_branch
-    absent = tuple(
-        _describe_absent(crew.git, record, branch) for record in checkout_files.find_lagging(crew.git, branch)
-    )
     drift = find_integration_drift(crew)
     if drift is None:
-        return RepositoryDrift(away=absent)
-    return RepositoryDrift(
-        away=absent, moved=drift.message, lost=drift.lost_tasks, ways=recovery_commands(crew.git, drift)
-    )
-
-
-def _describe_absent(git: Git, record: checkout_files.AbsentCheckoutRecord, branch: str) -> AbsentCheckout:
-    advance, step = merges.find_blocking_return(git, record, branch), "liza doctor --fix"
-    blocking, step = merges.describe_blocking(advance, step) if advance.blocking else ("", step)
-    return AbsentCheckout(str(record.directory), branch, step, blocking)
+        return RepositoryDrift()
+    return RepositoryDrift(moved=drift.message, lost=drift.lost_tasks, ways=recovery_commands(crew.git, drift))
 
 
 def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str, tested: frozenset[str]) -> IntegrationDrift:

@@ -110,19 +110,17 @@ def _restore_integration(crew: Crew) -> None:
     Raises Missing if it is gone for another reason.
     """
     state = crew.board.read()
-    integration = git_refs.read_refs(crew.git, f"refs/heads/{state.config.integration_branch}")[0]
-    if integration.commit is not None and integration.target is None:
+    branch = state.config.integration_branch
+    if merges.branch_tip(crew.git, branch) is not None:
         return
-    if integration.commit is None:
-        expected_tips = {
-            batch.expected
-            for batch in merge_queue.find_batches(state)
-            if batch.branch == state.config.integration_branch and _is_genuine(crew, state, batch)
-        }
-        if len(expected_tips) == 1 and integration_tip.is_last_tip(crew.git, *expected_tips):
-            branch = state.config.integration_branch
-            restored = merge_outcomes.restore_branch(crew, branch, *expected_tips)
-            crew.append_alert_log([f"integration_deleted  {restored}. Next: liza status"])
+    expected_tips = {
+        batch.expected
+        for batch in merge_queue.find_batches(state)
+        if batch.branch == branch and _is_genuine(crew, state, batch)
+    }
+    if len(expected_tips) == 1 and integration_tip.is_last_tip(crew.git, *expected_tips):
+        restored = merge_outcomes.restore_branch(crew, branch, *expected_tips)
+        crew.append_alert_log([f"integration_deleted  {restored}. Next: liza status"])
     integration_tip.require_integration(crew.git, state)
 
 

@@ -305,7 +305,7 @@ def _error_hint(error: Exception) -> str:
 def require_tip(crew: Crew, branch: str) -> str:
     """Return the commit of a branch that Liza merges into.
 
-    Raises Missing if integration is gone or symbolic; Refused if another branch is, or if the branch of an epic was
+    Raises Missing if integration is gone; Refused if another branch is, or if the branch of an epic was
     moved outside of Liza: that stops only its own tasks.
     """
     state = crew.board.read()
@@ -314,29 +314,26 @@ def require_tip(crew: Crew, branch: str) -> str:
     epic = targets.epic_of(branch)
     if epic is not None:
         return _require_epic_tip(crew, state, epic)
-    ref = f"refs/heads/{branch}"
-    tip = git_refs.read_refs(crew.git, ref)[0]
-    if tip.target is not None:
-        raise Refused(git_refs.describe_symbolic(ref, tip.target), git_refs.delete_command(ref))
-    if tip.commit is None:
+    tip = merges.branch_tip(crew.git, branch)
+    if tip is None:
         last = _read_last_tip(crew, branch)
         raise Refused(f"the branch {branch} is gone", f"git branch {shlex.quote(branch)} {(last or 'HEAD')[:12]}")
-    return tip.commit
+    return tip
 
 
 def _require_epic_tip(crew: Crew, state: State, epic: str) -> str:
     task_branches.ensure_branch(crew, epic)
     branch = targets.epic_branch(epic)
     ref, last_ref = f"refs/heads/{branch}", merges.last_tip_ref(branch)
-    tip, last = git_refs.read_refs(crew.git, ref, last_ref)
-    assert tip.commit is not None
-    if tip.commit == last.commit:
-        return tip.commit
-    if any(task.merge_commit == tip.commit for task in targets.tasks_of(state, epic)):
+    tip, last = git_refs.find_commits(crew.git, ref, last_ref)
+    assert tip is not None
+    if tip == last:
+        return tip
+    if any(task.merge_commit == tip for task in targets.tasks_of(state, epic)):
         # A merger was killed after it had recorded this merge on the board.
-        record_last_tip(crew, branch, tip.commit)
-        return tip.commit
-    raise task_branches.moved_error(epic, last.commit, tip.commit)
+        record_last_tip(crew, branch, tip)
+        return tip
+    raise task_branches.moved_error(epic, last, tip)
 
 
 def is_last_tip(crew: Crew, branch: str, commit: str) -> bool:
@@ -367,4 +364,4 @@ def record_merged_tip(crew: Crew, batch: Batch) -> str | None:
 
 
 def _read_last_tip(crew: Crew, branch: str) -> str | None:
-    return git_refs.read_refs(crew.git, merges.last_tip_ref(branch))[0].commit
+    return crew.git.find_commit(merges.last_tip_ref(branch))

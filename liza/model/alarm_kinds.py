@@ -91,7 +91,6 @@ class AlarmKind(_Kind):
     EPIC_BRANCH = "epic_branch", STEP
     MERGE_HELD = "merge_held", STEP
     MERGE_LOCK_HELD = "merge_lock_held", STEP
-    CHECKOUT_AWAY = "checkout_away", STEP
     PUSH_FAILED = "push_failed", NEWS
     UNEXPLAINED_STATUS = "unexplained_status", STEP
     TESTS_ELSEWHERE = "tests_elsewhere", STEP

@@ -436,9 +436,7 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
     excluding = git_refs.find_excluding(branch, branches, ignore_case=ignore_case)
     if excluding is not None:
         raise Refused(f"the branch {excluding} is in the way: git cannot have {branch} beside it", other)
-    ref = git_refs.HEADS + branch
-    git_refs.refuse_symbolic(git, ref)
-    tip = git.find_commit(ref)
+    tip = git.find_commit(git_refs.HEADS + branch)
     if tip is None:
         return surveyed.head
     has_head = git.ok("merge-base", "--is-ancestor", surveyed.head, tip)

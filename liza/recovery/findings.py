@@ -52,8 +52,6 @@ def list_findings(crew: Crew, state: State) -> Iterator[Finding]:
 def _check_integration(crew: Crew, state: State) -> Iterator[Finding]:
     drift_now = drift.detect_drift(crew, state)
     tip = integration_tip.require_integration(crew.git, state)
-    for alarm in merge_alarms.absent_checkout_alarms(drift_now.away):
-        yield Finding("branch", alarm.message, True, alarm.next)
     if drift_now.moved is not None:
         yield Finding("branch", drift_now.moved, not drift_now.lost, drift_now.ways)
     else:

@@ -333,7 +333,6 @@ def _check_target(crew: Crew, branch: str, by: str) -> None:
         raise Refused(message, "liza task add --help")
     if not targets.is_target_name(branch) or branch == crew.board.read().config.integration_branch:
         raise Refused(f"{branch} cannot be the target of a task", "liza task add --help")
-    git_refs.refuse_symbolic(crew.git, f"refs/heads/{branch}")
     tip = merges.branch_tip(crew.git, branch)
     if tip is None:
         raise UnknownId(f"there is no branch {branch}", shlex.join(["git", "branch", branch]))

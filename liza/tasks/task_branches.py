@@ -111,20 +111,18 @@ _TIPS = "refs/liza/targets/"
 def ensure_branch(crew: Crew, epic: str) -> bool:
     """Create the branch of an epic at the tip of integration unless it exists. Return whether it was created.
 
-    Raises Refused if it was deleted by hand, is symbolic or is a person's own; Missing, GitFailed.
+    Raises Refused if it was deleted by hand or is a person's own; Missing, GitFailed.
     """
     branch = targets.epic_branch(epic)
     ref = f"refs/heads/{branch}"
-    tip, last = git_refs.read_refs(crew.git, ref, merges.last_tip_ref(branch))
-    if tip.target is not None:
-        raise Refused(git_refs.describe_symbolic(ref, tip.target), git_refs.delete_command(ref))
-    if tip.commit is not None and last.commit is not None:
+    tip, last = git_refs.find_commits(crew.git, ref, merges.last_tip_ref(branch))
+    if tip is not None and last is not None:
         return False
-    if tip.commit is not None:
+    if tip is not None:
         free = git_refs.find_free_name(branch.replace("/", "-"), git_refs.list_branches(crew.git))
         renamed = shlex.join(["git", "branch", "-m", branch, free])
         raise Refused(f"the branch {branch} exists already, and Liza did not create it", renamed)
-    if last.commit is not None:
+    if last is not None:
         raise _gone_error(epic)
     start = integration_tip.require_integration(crew.git, crew.board.read())
     created = _write_refs(crew, f"create {ref} {start}", f"create {merges.last_tip_ref(branch)} {start}")
@@ -189,25 +187,25 @@ def restore_branch(crew: Crew, epic: str) -> str:
     Raises UnknownId, Refused, GitFailed.
     """
     branch = targets.epic_branch(epic)
-    tip, last = git_refs.read_refs(crew.git, f"refs/heads/{branch}", merges.last_tip_ref(branch))
-    if tip.commit is None and last.commit is None:
+    tip, last = git_refs.find_commits(crew.git, f"refs/heads/{branch}", merges.last_tip_ref(branch))
+    if tip is None and last is None:
         if epic not in targets.open_epics(crew.board.read()):
             raise UnknownId(f"there is no open epic {epic!r}", "liza epics")
         ensure_branch(crew, epic)
         return f"{branch} was created at the tip of integration"
-    if last.commit is None:
+    if last is None:
         raise Refused(f"it is unknown where liza left {branch}", f"liza epics accept {epic}")
-    if tip.commit == last.commit:
+    if tip == last:
         return f"{branch} is where liza left it"
     saved = ""
-    if tip.commit is not None:
-        ref = f"refs/liza/salvage/epic.{epic}/{tip.commit[:12]}"
-        crew.git.out("update-ref", ref, tip.commit)
+    if tip is not None:
+        ref = f"refs/liza/salvage/epic.{epic}/{tip[:12]}"
+        crew.git.out("update-ref", ref, tip)
         saved = f"; its former tip is saved as {ref}"
-    if not merges.restore_branch(crew.git, branch, last.commit):
-        message = f"{branch} could not be put back to {last.commit[:10]}: files in its checkout are in the way"
+    if not merges.restore_branch(crew.git, branch, last):
+        message = f"{branch} could not be put back to {last[:10]}: files in its checkout are in the way"
         raise Refused(message, "git status")
-    return f"{branch} was put back to {last.commit[:10]}{saved}"
+    return f"{branch} was put back to {last[:10]}{saved}"
 
 
 def accept_branch(crew: Crew, epic: str) -> str:

@@ -255,12 +255,6 @@ def _lapsed_is_enough(was: Callable[..., Any]) -> Any:
     return held
 
 
-def _as_plain(was: Callable[..., Any]) -> Any:
-    from liza.model.value_classes import replace
-
-    return lambda *words: [replace(value, target=None) for value in was(*words)]
-
-
 def _blind_swap(was: Callable[..., Any]) -> Any:
     def advance(git: Any, branch: str, candidate: str, expected: str) -> Any:
         from liza.git.branch_moves import MoveOutcome
@@ -1005,14 +999,6 @@ TABLE: dict[str, Defence] = {
         {"liza.git.runner:_add_safe_switches": lambda was: list},
         (f"{SYMBOLIC}test_a_purge_deletes_a_symbolic_integration_branch_and_leaves_its_target",),
     ),
-    "symbolic refs are refused": Defence(
-        "a branch that Liza moves and that is symbolic is refused",
-        {"liza.git.git_refs:read_refs": _as_plain},
-        (
-            f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[merge]",
-            f"{SYMBOLIC}test_an_integration_branch_that_became_symbolic_is_refused[sync]",
-        ),
-    ),
     "expected old value": Defence(
         "integration moves only from the commit that the candidate was tested on",
         {"liza.git.merges:advance_branch": _blind_swap},
@@ -1489,11 +1475,6 @@ TABLE: dict[str, Defence] = {
         "what tests changed in a submodule makes no later candidate green",
         {"liza.git.slot_setup:empty_submodules": gives(None)},
         (f"{FAILURES}test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_next_candidate",),
-    ),
-    "absent checkouts": Defence(
-        "a checkout of integration that was away does not revert what was merged meanwhile",
-        {"liza.git.checkout_files:record_absent": gives(None)},
-        (f"{FAILURES}test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along_when_it_is_back",),
     ),
     "stuck slots": Defence(
         "a slot that cannot be emptied stops no merge",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from liza.merging.rules import merge_rules
-from liza.merging.rules.repository_drift import AbsentCheckout
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.model import Epic, MergeRetry, State, Task
 from liza.model.targets import epic_branch
@@ -78,14 +77,3 @@ def _is_simple(command: str) -> bool:
         return False
     operators = any(not set(word) - set("();<>|&") for word in words if word)
     return bool(words) and not operators and command.isprintable() and not set("`$") & set(command)
-
-
-def absent_checkout_alarms(checkouts: Sequence[AbsentCheckout]) -> Iterator[Alarm]:
-    """Yield alarms for checkouts that are behind their branch: a commit there would revert what was merged since."""
-    for checkout in checkouts:
-        message = (
-            f"{checkout.branch} is checked out in {checkout.path}, which was missing when tasks were merged: a commit "
-            "there would revert them. When it exists again, the next merge or this command updates it"
-        )
-        blocking = f"; {checkout.blocking}" if checkout.blocking else ""
-        yield Alarm(AlarmKind.CHECKOUT_AWAY, checkout.path, message + blocking, checkout.step)

@@ -9,24 +9,13 @@ import msgspec
 from liza.model.value_classes import Value
 
 
-class AbsentCheckout(msgspec.Struct, frozen=True):
-    """A checkout of integration that was missing when the branch moved. ``blocking``: the person's files that are in
-    the way of its update, if it exists again. ``step``: the command that updates it."""
-
-    path: str
-    branch: str
-    step: str
-    blocking: str = ""
-
-
 class RepositoryDrift(msgspec.Struct, frozen=True, kw_only=True):
     """Changes to the repository made outside of Liza.
 
-    ``away``: checkouts that were missing when integration moved. ``moved``: how another
-    process moved integration. ``lost``: merged tasks that it does not contain any more. ``ways``: commands to continue.
+    ``moved``: how another process moved integration. ``lost``: merged tasks that it does not contain any more.
+    ``ways``: commands to continue.
     """
 
-    away: tuple[AbsentCheckout, ...] = ()
     moved: str | None = None
     lost: tuple[str, ...] = ()
     ways: str = ""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from liza.config.rules import settings
 from liza.config.rules.settings import UnconfirmedSetting
-from liza.merging.rules import merge_alarms
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.model import State
@@ -18,7 +17,6 @@ def repository_alarms(
 ) -> Iterator[Alarm]:
     """Yield an alarm for each change, with the command that resolves it."""
     yield from settings_alarms(unconfirmed)
-    yield from merge_alarms.absent_checkout_alarms(seen.away)
     if seen.moved is not None:
         branch = state.config.integration_branch
         ways = seen.ways or f"git log --first-parent refs/heads/{shlex.quote(branch)}"

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.git import checkout_files, git_refs, merges
+from liza.git import git_refs, merges
 from liza.git.branch_moves import MoveOutcome
 from liza.git.merges import AdvanceResult
 from liza.git.runner import Git, GitResult
 from liza.model import targets
 from liza.model.errors import GitFailed, MergeConflict, Missing, Refused
-from liza.system import untrusted_files
 from tests.conftest import git
 
 
@@ -296,26 +295,6 @@ def test_a_candidate_without_parents_stops_no_merge(repo: Path, work: tuple[str,
     git(repo, "update-ref", merges.candidate_ref("x"), root)
     merges.recover_merges(Git(repo), "integration")
     assert git(repo, "rev-parse", "integration") == root
-
-
-def test_a_record_of_a_worktree_that_this_user_may_not_read_stops_no_merge(
-    repo: Path, work: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b"):
-        git(repo, "worktree", "add", "-q", "--detach", str(repo.parent / name))
-    records = repo / ".git" / "worktrees"
-    (records / "b" / "HEAD").write_text("ref: refs/heads/integration\n")
-    (records / "b" / checkout_files.LAST_COMMIT_FILE).write_text(f"{work[0]}\n")
-    read_record = untrusted_files.read_record
-
-    def refuse(path: Path) -> bytes:
-        if path == records / "a" / "gitdir":
-            raise PermissionError(13, "Permission denied", str(path))
-        return read_record(path)
-
-    monkeypatch.setattr(untrusted_files, "read_record", refuse)
-    checkout_files.record_absent(Git(repo), "integration", work[0])
-    assert [lagging.git_dir.name for lagging in checkout_files.find_lagging(Git(repo), "integration")] == ["b"]
 
 
 @pytest.mark.parametrize(

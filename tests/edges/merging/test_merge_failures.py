@@ -28,7 +28,7 @@ from liza.merging.merge import merge
 from liza.merging.rules import epic_rules
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model.alarm_kinds import Alarm, AlarmKind
-from liza.model.errors import GitFailed, LizaError, LockTimeout, NotRegularFile, Refused, WriteFailed
+from liza.model.errors import GitFailed, LizaError, LockTimeout, Missing, NotRegularFile, Refused, WriteFailed
 from liza.model.model import State
 from liza.printing import render_task
 from liza.recovery.doctor import doctor
@@ -178,55 +178,22 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
     assert len(count.read_text().split()) == 4
 
 
-@pytest.mark.campaign
-def test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along_when_it_is_back(
+def test_a_locked_checkout_of_integration_that_is_absent_holds_merges_until_it_is_unlocked(
     crew: Merges, tmp_path: Path
 ) -> None:
     drive, away = tmp_path / "usb", tmp_path / "away"
     git(crew.root, "worktree", "add", "-q", str(drive), "integration")
     git(crew.root, "worktree", "lock", str(drive))
     drive.rename(away)
-    crew.approved("a", "b")
-    assert crew.merge("a") == ""
-    assert crew.merge("b") == ""
-    assert (crew.status("a"), crew.status("b")) == ("MERGED", "MERGED")
-    told = crew.alarms().get("checkout_away", "")
-    assert told.endswith("→ liza doctor --fix")
-    away.rename(drive)
-    (drive / "mine.txt").write_text("mine\n")
-    assert git(drive, "status", "--porcelain") == "D  a.txt\nD  b.txt\n?? mine.txt"
-    crew.approved("c")
-    assert crew.merge() == ""
-    assert git(drive, "status", "--porcelain") == "?? mine.txt"
-    assert {"a.txt", "b.txt", "c.txt", "mine.txt"} <= {path.name for path in drive.iterdir()}
-    assert "checkout_away" not in crew.alarms()
-
-
-@pytest.mark.campaign
-def test_a_checkout_that_is_back_with_changes_of_the_person_never_turns_integration_back(
-    crew: Merges, tmp_path: Path
-) -> None:
-    drive, away = tmp_path / "usb", tmp_path / "away"
-    git(crew.root, "worktree", "add", "-q", str(drive), "integration")
-    git(crew.root, "worktree", "lock", str(drive))
-    drive.rename(away)
-    crew.approved(
-        "a", work=lambda there: (there / "README.md").write_text("by a\n") and git(there, "commit", "-qam", "m")
-    )
-    assert crew.merge() == ""
+    crew.approved("a")
     tip = crew.tip()
-    away.rename(drive)
-    (drive / "README.md").write_text("mine\n")
-    recover_crew(crew.crew, "doctor")
-    assert crew.tip() == tip
-    assert (drive / "README.md").read_text() == "mine\n"
-    told, _, step = crew.alarms()["checkout_away"].partition(" → ")
-    assert "README.md is in the way" in told
-    assert step == f"git -C {drive} stash push -q -- README.md && liza doctor --fix"
-    git(drive, "stash", "push", "-q", "--", "README.md")
-    doctor(crew.root, fix=True)
-    assert git(drive, "status", "--porcelain") == ""
-    assert "checkout_away" not in crew.alarms()
+    with pytest.raises(Missing, match="locked and absent") as refused:
+        merge(crew.crew, "a")
+    assert refused.value.hint == f"git worktree unlock {drive}"
+    assert (crew.tip(), crew.status("a")) == (tip, "APPROVED")
+    git(crew.root, "worktree", "unlock", str(drive))
+    assert crew.merge("a") == ""
+    assert crew.status("a") == "MERGED"
 
 
 def unprivileged(root: Path, *words: str) -> subprocess.CompletedProcess[str]:

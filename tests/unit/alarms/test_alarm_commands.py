@@ -15,7 +15,7 @@ import liza
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.crew.crew import Crew
-from liza.merging.rules.repository_drift import AbsentCheckout, RepositoryDrift
+from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind, LoggedKind, alarm_class, waits_for_person
 from liza.model.configuration import Config, Delivery, TestProof
@@ -311,15 +311,11 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
     "changes outside of Liza": (
         crew(task()),
         {
-            "repository": RepositoryDrift(
-                away=(AbsentCheckout("/w t", "integration", "liza doctor --fix"),),
-                moved="integration was moved by bob",
-            ),
+            "repository": RepositoryDrift(moved="integration was moved by bob"),
             "unconfirmed": (UnconfirmedSetting("push", "never", "auto"),),
         },
         [
             ("unconfirmed_setting", "push", "liza doctor --accept push"),
-            ("checkout_away", "/w t", "liza doctor --fix"),
             ("integration_moved", "integration", "git log --first-parent refs/heads/integration"),
         ],
     ),

@@ -13,9 +13,7 @@ from liza.breaker.rules.breaker_patterns import collect_events, evaluate_pattern
 from liza.git import git_refs
 from liza.git.git_refs import RefChange
 from liza.merging.rules import merge_rules
-from liza.merging.rules.merge_alarms import absent_checkout_alarms
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
-from liza.merging.rules.repository_drift import AbsentCheckout
 from liza.model import invariants
 from liza.model.configuration import Config
 from liza.model.model import Agent, Event, Goal, MergeInProgress, MergeRetry, State, Status, Task
@@ -192,11 +190,6 @@ def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command()
         ], hint
     once = board(approved(set_aside=MergeRetry(kind="merger died", reason="x")))
     assert [one.kind for one in evaluate_alarms(once, NOW, AlarmFacts())] == []
-
-
-def test_a_checkout_that_was_away_names_one_command() -> None:
-    (one,) = absent_checkout_alarms([AbsentCheckout("/mnt/my usb", "integration", "liza doctor --fix")])
-    assert (one.kind, one.next) == ("checkout_away", "liza doctor --fix")
 
 
 @pytest.mark.parametrize(
