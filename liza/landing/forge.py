@@ -1,6 +1,6 @@
 """Run ``gh`` or ``glab`` without a terminal, outside of the repository, within a time limit; decode what they print.
 
-Texts of strangers in it are cleaned here.
+The words of each call are rows of `forges.toml`. Texts of strangers in the answers are cleaned here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
 from liza.landing.rules.remote_urls import Forge, hide_credentials
+from liza.git.rules.remote_urls import Forge, RemoteRepository, hide_credentials
 from liza.model.errors import ForgeSlow, LoginMissing, Missing
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import Value, decodable
@@ -40,6 +44,36 @@ _ENVIRONMENT = {
 }
 _RATE_WORDS = ("rate limit", "http 429")
 _LOGIN_WORDS = ("auth login", "GH_TOKEN", "not logged", "401", "authentication")
+PAGE_SIZE = 100
+MAX_PAGES = 20
+"""Pages of one list. A longer list is an error, never a part of the list."""
+_ADDRESSES = frozenset({"project", "source", "users"})
+"""Values that are parts of an address already."""
+_MAX_ADDRESS = 500
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+T = TypeVar("T")
+
+
+class ForgeCall(Value):
+    """The call of a program for a verb.
+
+    ``words``: the command line after the name of the program, in which ``{name}`` is a value of the caller. ``method``
+    and ``send``: the HTTP method, and the JSON body: the value of the caller for each field. ``what``: the noun of the
+    answer. ``fields``: where each field is in a row of the answer: ``a.b`` is a field of a field, and of ``a|b`` the
+    first that is not empty counts. ``is_list``: the answer has many rows, on pages.
+    """
+
+    words: str = ""
+    what: str = "pull request"
+    fields: Mapping[str, str] = {}
+    is_list: bool = False
+    method: str = "GET"
+    send: Mapping[str, str] = {}
+
+
+def project_address(repository: RemoteRepository) -> str:
+    """Return a repository as addresses of the REST interface name it."""
+    return repository.path if repository.forge is Forge.GITHUB else quote(repository.path, safe="")
 
 
 def is_installed(forge: Forge) -> bool:
@@ -51,24 +85,105 @@ def is_installed(forge: Forge) -> bool:
     return True
 
 
-def run_forge(forge: Forge, *args: str, text: str | None = None) -> str:
-    """Return what the program prints. ``text`` is its input; without it, the input is closed.
+def call_forge(repository: RemoteRepository, verb: str, *, size: int | None = None, **values: Any) -> str:
+    """Return what the program of the forge prints for a verb; with ``size`` only the last bytes of it: a log is long.
 
-    Raises Missing if it is not installed, fails, or does not end in time.
+    ``values`` are those that the verb names. Raises Missing if the program is not installed, fails, or does not end in
+    time.
     """
-    data = None if text is None else text.encode("utf-8", "replace")
-    return _run(forge, args, data, subprocess.PIPE).decode("utf-8", "replace")
-
-
-def run_forge_end(forge: Forge, *args: str, size: int) -> str:
-    """Return the last ``size`` bytes that the program prints. A log may have many megabytes.
-
-    Raises as ``run_forge``.
-    """
+    call, forge = _find_call(repository, verb), Forge(str(repository.forge))
+    command = _make_command(repository, call, values)
+    # As input: a long text does not fit on a command line.
+    data = msgspec.json.encode({name: values[key] for name, key in call.send.items() if values[key] is not None})
+    if size is None:
+        return _run(forge, command, data if call.send else None, subprocess.PIPE).decode("utf-8", "replace")
     with tempfile.TemporaryFile() as output:
-        _run(forge, args, None, output.fileno())
+        _run(forge, command, None, output.fileno())
         output.seek(max(0, output.seek(0, os.SEEK_END) - size))
         return output.read(size).decode("utf-8", "replace")
+
+
+def read_rows(repository: RemoteRepository, verb: str, kind: type[T], **values: Any) -> tuple[T, ...]:
+    """Return the rows of the answer to a verb, as structs: one row, or those on all pages of a list.
+
+    Raises Missing, also for a list that is too long.
+    """
+    is_list = _find_call(repository, verb).is_list
+    rows = _read_pages(repository, verb, values) if is_list else [_read(repository, verb, values)]
+    return tuple(to_struct(repository, verb, row, kind) for row in rows)
+
+
+def to_struct(repository: RemoteRepository, verb: str, row: Any, kind: type[T]) -> T:
+    """Return the fields of a row of an answer as a struct. Raises Missing if its values are of other types."""
+    picked = _pick_fields(row, _find_call(repository, verb).fields)
+    try:
+        return msgspec.convert(picked, decodable(kind), strict=False)
+    except msgspec.ValidationError as error:
+        raise _unreadable(repository, verb, describe_decode_error(error, kind)) from error
+
+
+def _pick_fields(row: Any, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return those of the fields that a row of an answer has; none that is null or empty."""
+    values = {name: _pick(row, path) for name, path in fields.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _pick(row: Any, path: str) -> Any:
+    for alternative in path.split("|"):
+        value = row
+        for name in alternative.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None and value != "":
+            return value
+    return None
+
+
+def _read_pages(repository: RemoteRepository, verb: str, values: Mapping[str, Any]) -> Iterator[Any]:
+    for page in range(1, MAX_PAGES + 1):
+        rows = _read(repository, verb, {**values, "page": page})
+        if not isinstance(rows, list):
+            raise _unreadable(repository, verb, "it is no list")
+        yield from rows
+        if len(rows) < PAGE_SIZE:
+            return
+    what = _find_call(repository, verb).what
+    raise Missing(f"the list of {what} has more than {MAX_PAGES * PAGE_SIZE} entries", "liza task add --help")
+
+
+def _read(repository: RemoteRepository, verb: str, values: Mapping[str, Any]) -> Any:
+    try:
+        return msgspec.json.decode(call_forge(repository, verb, **values))
+    except msgspec.DecodeError as error:
+        raise _unreadable(repository, verb, f"{error}") from error
+
+
+def _unreadable(repository: RemoteRepository, verb: str, reason: str) -> Missing:
+    forge, what = repository.forge, _find_call(repository, verb).what
+    return Missing(f"{forge} printed no {what} that can be read: {reason}", f"{forge} --version")
+
+
+@cache
+def _load_calls() -> dict[str, dict[str, ForgeCall]]:
+    data = resources.files("liza.landing").joinpath("forges.toml").read_bytes()
+    return msgspec.toml.decode(data, type=dict[str, dict[str, ForgeCall]])
+
+
+def _find_call(repository: RemoteRepository, verb: str) -> ForgeCall:
+    return _load_calls()[str(repository.forge)][verb]
+
+
+def _make_command(repository: RemoteRepository, call: ForgeCall, values: Mapping[str, Any]) -> list[str]:
+    given = {"full_name": repository.full_name, "project": project_address(repository), **values}
+    if not call.words.startswith("api "):
+        return [word.format_map(given) for word in call.words.split(" ")]
+    quoted = {name: value if name in _ADDRESSES else quote(f"{value}", safe="") for name, value in given.items()}
+    address = call.words.removeprefix("api ").format_map(quoted)
+    if call.is_list:
+        address += f"{'&' if '?' in address else '?'}per_page={PAGE_SIZE}&page={values['page']}"
+    command = ["api", address, "--hostname", repository.host]
+    if call.send:
+        command += ["--method", call.method, "--header", "Content-Type: application/json", "--input", "-"]
+    return command
 
 
 def kill_running() -> None:
@@ -95,7 +210,7 @@ def _run(forge: Forge, args: Sequence[str], data: bytes | None, stdout: int) -> 
         # A session of its own has no terminal: /dev/tty cannot be opened.
         start_new_session=True,
     )
-    what = f"{forge} {' '.join(args[:2])}"
+    what = f"{forge} {args[0]} {args[1].partition('?')[0]}"
     _running.add(process)
     try:
         out, errors = process.communicate(data, FORGE_LIMIT)
@@ -126,33 +241,6 @@ def _explain(forge: Forge, what: str, code: int, errors: str) -> Missing:
     return Missing(text, f"{forge} auth status")
 
 
-PAGE_SIZE = 100
-MAX_PAGES = 20
-"""Pages of one list. A longer list is an error, never a part of the list."""
-_MAX_ADDRESS = 500
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-T = TypeVar("T")
-
-
-def decode_output(forge: Forge, output: str, kind: type[T], what: str) -> T:
-    """Return the JSON that the program printed. Raises Missing if it is not of this type."""
-    try:
-        return msgspec.json.decode(output, type=decodable(kind))
-    except msgspec.DecodeError as error:
-        reason = describe_decode_error(error, kind)
-        raise Missing(f"{forge} printed no {what} that can be read: {reason}", f"{forge} --version") from error
-
-
-def read_pages(what: str, read_page: Callable[[str], list[T]]) -> Iterator[T]:
-    """Yield the entries of a list. ``read_page`` takes the parameters of a page. Raises Missing for a longer list."""
-    for page in range(1, MAX_PAGES + 1):
-        rows = read_page(f"per_page={PAGE_SIZE}&page={page}")
-        yield from rows
-        if len(rows) < PAGE_SIZE:
-            return
-    raise Missing(f"{what} has more than {MAX_PAGES * PAGE_SIZE} entries", "liza task add --help")
-
-
 def clean_text(text: str) -> str:
     """Return a text without escape sequences, control characters and secrets."""
     return sanitize(_ESCAPES.sub("", text))
@@ -163,11 +251,3 @@ def clean_address(url: str | None) -> str:
     text = hide_credentials(clean_text(url or ""))
     is_address = text.startswith(("https://", "http://")) and len(text.split()) == 1
     return text if is_address and len(text) <= _MAX_ADDRESS else ""
-
-
-class PullRequest(Value):
-    """An open pull request. ``body`` is its text."""
-
-    number: int
-    url: str
-    body: str = ""

@@ -4,42 +4,27 @@ from __future__ import annotations
 
 import shlex
 
-import msgspec
-
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git.git_refs import current_branch
 from liza.landing.forge import run_forge
+from liza.git.ref_names import current_branch
+from liza.git.rules.remote_urls import Forge, find_forge_repository
+from liza.git.runner import Git
+from liza.landing.forge import read_rows
 from liza.landing.remote_branches import find_project, find_remote
 from liza.landing.rules import issue_text
 from liza.landing.rules.issue_text import Issue
 from liza.landing.rules.remote_urls import Forge, find_forge_repository
 from liza.model.errors import Missing, Refused
-from liza.model.paths import check_task_id
-from liza.model.type_errors import describe_decode_error
-from liza.model.value_classes import decodable, replace
+from liza.model.paths import Paths, check_task_id
+from liza.model.value_classes import replace
 from liza.system import atomic, untrusted_files
 from liza.tasks import archive
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
 from liza.text.quoting import sanitize
-
-_JSON_FIELDS = "number,title,body,url,author"
-
-
-class _Author(msgspec.Struct, frozen=True):
-    login: str
-
-
-class _IssueRow(msgspec.Struct, frozen=True):
-    """What ``gh issue view --json`` prints. Further keys are ignored."""
-
-    number: int
-    title: str
-    body: str
-    url: str
-    author: _Author
 
 
 def add_from_issue(crew: Crew, source: str, given: TaskFields) -> Result:
@@ -52,8 +37,8 @@ def add_from_issue(crew: Crew, source: str, given: TaskFields) -> Result:
     number = issue_text.parse_issue_source(source)
     fields = replace(given, id=check_task_id(given.id or issue_text.default_issue_task(number)))
     _refuse_existing(crew, fields.id)
-    issue = _read_issue(crew, number)
-    _write_document(crew, fields.id, source, issue_text.compose_issue_spec(issue))
+    issue = _read_issue(crew.git, number)
+    _write_document(crew.paths, fields.id, source, issue_text.compose_issue_spec(issue))
     return add(crew, (issue_text.complete_fields(fields, issue),))
 
 
@@ -65,26 +50,20 @@ def _refuse_existing(crew: Crew, task_id: str) -> None:
         raise Refused(f"there is a task {task_id} already", f"liza task show {task_id}")
 
 
-def _read_issue(crew: Crew, number: int) -> Issue:
-    branch = current_branch(crew.git)
-    project = find_project(find_remote(crew.git, branch), branch)
+def _read_issue(git: Git, number: int) -> Issue:
+    branch = current_branch(git)
+    project = find_project(find_remote(git, branch), branch)
     repository = find_forge_repository(project.urls)
     if repository is None or repository.forge is not Forge.GITHUB:
         raise Missing(f"{project.name} is not a repository of GitHub: it has no issue {number} for gh", "git remote -v")
-    words = ("issue", "view", str(number), "--json", _JSON_FIELDS, "--repo", repository.full_name)
-    output = run_forge(Forge.GITHUB, *words)
-    try:
-        row = msgspec.json.decode(output, type=decodable(_IssueRow))
-    except msgspec.DecodeError as error:
-        reason = describe_decode_error(error, _IssueRow)
-        raise Missing(f"gh printed no issue: {reason}", "gh --version") from error
-    title, body = sanitize(row.title), sanitize(row.body)
-    return Issue(repository.full_name, row.number, title, body, row.url, row.author.login)
+    (issue,) = read_rows(repository, "issue", Issue, number=number)
+    title, body = sanitize(issue.title), sanitize(issue.body)
+    return replace(issue, repository=repository.full_name, title=title, body=body)
 
 
-def _write_document(crew: Crew, task_id: str, source: str, text: str) -> None:
+def _write_document(paths: Paths, task_id: str, source: str, text: str) -> None:
     """Write the document. Raises Refused if there is another one of that name: a person may have changed it."""
-    path = crew.paths.root / issue_text.issue_spec_path(task_id)
+    path = paths.root / issue_text.issue_spec_path(task_id)
     existing = untrusted_files.read_if_exists(path)
     if existing is not None and existing != text.encode():
         name = issue_text.issue_spec_path(task_id)

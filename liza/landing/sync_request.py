@@ -11,7 +11,7 @@ from liza.crew.result import Result
 from liza.git import git_refs
 from liza.git.runner import COMMIT, Git
 from liza.landing import accepted_origin, remote_branches, sync_failures
-from liza.landing.pull_requests import FeedbackHost, find_feedback_host
+from liza.landing.pull_requests import PullRequests, find_feedback_host
 from liza.landing.remote_branches import Remote
 from liza.landing.rules import feedback_text, request_feedback
 from liza.landing.rules.feedback_text import FeedbackTask
@@ -47,7 +47,7 @@ class _Reading(Value):
 
     by: str
     request: TrackedRequest
-    host: FeedbackHost
+    host: PullRequests
     feedback: RequestFeedback
     comment: str | None
 

@@ -21,20 +21,18 @@ import pytest
 SCRIPT = r"""
 import fcntl, json, os, re, sys
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 STORE = Path("@STORE@")
 OPTIONS = {
-    ("pr", "list"): {"--head", "--base", "--state", "--json", "--repo"},
-    ("pr", "create"): {"--head", "--base", "--title", "--body-file", "--repo"},
-    ("pr", "edit"): {"--body-file", "--repo"},
     ("pr", "view"): {"--json", "--repo"},
     ("run", "view"): {"--job", "--log-failed", "--repo"},
-    ("api", "REPOS"): {"--hostname"},
+    ("api", "REPOS"): {"--hostname", "--method", "--header", "--input"},
     ("issue", "view"): {"--json", "--repo"},
 }
 FIELDS = {
     "pr": {
-        "number", "url", "body", "title", "state", "headRefName", "baseRefName", "headRefOid", "isCrossRepository",
+        "number", "url", "body", "title", "state", "headRefName", "baseRefName", "headRefOid",
         "headRepositoryOwner", "statusCheckRollup",
     },
     "issue": {"number", "url", "body", "title", "state", "author", "labels"},
@@ -42,6 +40,7 @@ FIELDS = {
 
 
 SWITCHES = {"--log-failed"}
+PULLS = re.compile(r"repos/([\w.-]+/[\w.-]+)/pulls(?:/(\d+))?")
 LISTS = re.compile(r"repos/([\w.-]+/[\w.-]+)/(pulls|issues)/(\d+)/(comments|reviews)(?:\?(.*))?")
 
 
@@ -55,8 +54,20 @@ def head_of(origin, branch):
     return Path(origin, "refs/heads", branch).read_text().strip()
 
 
+def rest(entry):
+    # A pull request as the REST interface shows it.
+    return {"number": entry["number"], "html_url": entry["url"], "body": entry["body"], "state": "open"}
+
+
 def api(store, address, options):
-    # One page of a list of comments.
+    # One page of a list of comments, or pull requests.
+    address, _, query = address.partition("?")
+    match = PULLS.fullmatch(address)
+    if match is not None:
+        if f"{options.get('--hostname', 'github.com')}/{match[1]}" != store["repo"]:
+            fail(f"gh: Not Found (HTTP 404): {address}")
+        return pulls(store, match[1].partition("/")[0], match[2], query, options)
+    address += f"?{query}" if query else ""
     match = LISTS.fullmatch(address)
     if match is None or f"{options.get('--hostname', 'github.com')}/{match[1]}" != store["repo"]:
         fail(f"gh: Not Found (HTTP 404): {address}")
@@ -67,6 +78,38 @@ def api(store, address, options):
         fail("gh: Validation Failed (HTTP 422)")
     rows = [row for row in store["comments"] if row["list"] == f"{match[2]}/{match[3]}/{match[4]}"]
     return [{name: value for name, value in row.items() if name != "list"} for row in rows[(page - 1) * size :][:size]]
+
+
+def pulls(store, owner, number, query, options):
+    # Find, open or change a pull request.
+    requests, fields = store["requests"], {}
+    if "--input" in options:
+        if options["--input"] != "-" or options.get("--header") != "Content-Type: application/json":
+            fail("gh: Unsupported Media Type (HTTP 415)")
+        fields = json.load(sys.stdin)
+    match options.get("--method", "GET"), number:
+        case "GET", None:
+            where = dict(parse_qsl(query))
+            known, _, head = where["head"].partition(":")
+            return [
+                rest(one) for one in requests
+                if (one["headRefName"], one["baseRefName"], one["state"]) == (head, where["base"], "OPEN")
+                and ((one["headRepositoryOwner"] or {}).get("login") or owner) == known
+            ]
+        case "POST", None:
+            number = len(requests) + 1
+            known, _, head = fields["head"].partition(":")
+            requests.append({
+                "number": number, "url": f"https://{store['repo']}/pull/{number}", "body": fields["body"],
+                "title": fields["title"], "state": "OPEN", "headRefName": head, "baseRefName": fields["base"],
+                "headRepositoryOwner": {"login": known}, "headRefOid": "", "statusCheckRollup": [],
+            })
+            return rest(requests[-1])
+        case "PATCH", number:
+            one = next(one for one in requests if str(one["number"]) == number)
+            one |= fields
+            return rest(one)
+    fail("gh: Method Not Allowed (HTTP 405)")
 
 
 def main():
@@ -87,16 +130,16 @@ def main():
     if printed is not None:
         print(printed)
         sys.exit(0)
-    command, rest, options = tuple(words[:2]), [], {}
+    command, left, options = tuple(words[:2]), [], {}
     if command[0] == "api":
-        command, rest = ("api", "REPOS"), [words[1]]
+        command, left = ("api", "REPOS"), [words[1]]
     if command not in OPTIONS:
         fail(f"unknown command {command}")
     words = words[2:]
     while words:
         word = words.pop(0)
         if not word.startswith("--"):
-            rest.append(word)
+            left.append(word)
         elif word in SWITCHES & OPTIONS[command]:
             options[word] = True
         elif word in OPTIONS[command]:
@@ -104,7 +147,8 @@ def main():
         else:
             fail(f"unknown flag: {word}")
     if command[0] == "api":
-        print(json.dumps(api(store, rest[0], options)))
+        print(json.dumps(api(store, left[0], options)))
+        STORE.write_text(json.dumps(store))
         return
     if options.get("--repo") != store["repo"]:
         fail(f"GraphQL: Could not resolve to a Repository with the name {options.get('--repo')}")
@@ -115,32 +159,12 @@ def main():
     def shown(entry):
         return {name: entry[name] for name in options["--json"].split(",")}
 
-    body = sys.stdin.read() if options.get("--body-file") == "-" else None
     requests = store["requests"]
     match command:
-        case ("pr", "list"):
-            where = {"headRefName": options["--head"], "baseRefName": options["--base"]}
-            where["state"] = options["--state"].upper()
-            rows = [one for one in requests if all(one[name] == value for name, value in where.items())]
-            print(json.dumps([shown(one) for one in rows]))
-        case ("pr", "create"):
-            number = len(requests) + 1
-            url = f"https://{store['repo']}/pull/{number}"
-            owner, _, head = options["--head"].rpartition(":")
-            requests.append({
-                "number": number, "url": url, "body": body, "title": options["--title"], "state": "OPEN",
-                "headRefName": head, "baseRefName": options["--base"], "isCrossRepository": bool(owner),
-                "headRepositoryOwner": {"login": owner} if owner else None, "headRefOid": "", "statusCheckRollup": [],
-            })
-            print(url)
-        case ("pr", "edit"):
-            one = next(one for one in requests if str(one["number"]) == rest[0])
-            one["body"] = body
-            print(one["url"])
         case ("pr", "view"):
-            shows = [one for one in requests if str(one["number"]) == rest[0]]
+            shows = [one for one in requests if str(one["number"]) == left[0]]
             if not shows:
-                fail(f"GraphQL: Could not resolve to a PullRequest with the number of {rest[0]}.")
+                fail(f"GraphQL: Could not resolve to a PullRequest with the number of {left[0]}.")
             origin = store["origin"] and head_of(store["origin"], shows[0]["headRefName"])
             print(json.dumps(shown(shows[0] | ({"headRefOid": origin} if origin else {}))))
         case ("run", "view"):
@@ -148,10 +172,10 @@ def main():
                 fail("failed to get run log: log not found")
             sys.stdout.write(store["logs"][options["--job"]])
         case ("issue", "view"):
-            issues = [one for one in store["issues"] if str(one["number"]) == rest[0]]
+            issues = [one for one in store["issues"] if str(one["number"]) == left[0]]
             if not issues:
                 what = "an issue or pull request with the number of"
-                fail(f"GraphQL: Could not resolve to {what} {rest[0]}. (repository.issue)")
+                fail(f"GraphQL: Could not resolve to {what} {left[0]}. (repository.issue)")
             print(json.dumps(shown(issues[0])))
     STORE.write_text(json.dumps(store))
 

@@ -64,6 +64,7 @@ def main():
             print(json.dumps({"id": number, "path_with_namespace": unquote(parts[1])}))
         case "GET", []:
             where = {name: values[0] for name, values in parse_qs(url.query).items()}
+            where = {name: value for name, value in where.items() if name not in ("per_page", "page")}
             where["target_project_id"] = number
             rows = [one for one in requests if all(one[name] == value for name, value in where.items())]
             print(json.dumps(rows))

@@ -15,12 +15,12 @@ _TITLE = 200
 class Issue(Value):
     """An issue. ``repository`` is HOST/OWNER/NAME; ``author`` is a login name."""
 
-    repository: str
     number: int
     title: str
-    body: str
     url: str
     author: str
+    body: str = ""
+    repository: str = ""
 
 
 def parse_issue_source(text: str) -> int:

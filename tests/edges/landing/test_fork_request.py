@@ -64,9 +64,8 @@ def test_a_pull_request_of_a_fork_is_opened_in_the_project_and_followed_there(
     assert "for a pull request to github.com/acme/shop" in preview_push(crew.crew).text
     result = land_pr(crew.crew)
     assert result.details["request"] == {"action": "opened", "url": "https://github.com/acme/shop/pull/1"}
-    create = next(call for call in gh.calls if call[1] == "create")
-    assert create[create.index("--head") + 1] == "me:integration"
-    assert create[create.index("--repo") + 1] == "github.com/acme/shop"
+    assert ["api", "repos/acme/shop/pulls", "--hostname", "github.com"] in [call[:4] for call in gh.calls]
+    assert gh.requests[0]["headRepositoryOwner"] == {"login": "me"}
     assert git(tmp_path / "me.git", "rev-parse", "integration") == crew.tip()
     assert "integration" not in git(tmp_path / "acme.git", "branch")
     assert land_pr(crew.crew).details["request"]["action"] == "updated"

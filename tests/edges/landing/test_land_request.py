@@ -283,7 +283,7 @@ def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
     program.write_text(f"#!/bin/sh\nsleep 600 & echo $! > {tmp_path}/child\nwait\n")
     monkeypatch.setattr(forge, "FORGE_LIMIT", 0.3)
     told = failure(crew)
-    assert "gh pr list took longer than 0.3 s and was killed" in told
+    assert "gh api repos/acme/shop/pulls took longer than 0.3 s and was killed" in told
     assert told.endswith("→ gh auth status && liza land --pr")
     deadline = time.monotonic() + 10
     while Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/cwd").exists() and time.monotonic() < deadline:

@@ -98,7 +98,7 @@ def test_failed_jobs_and_comments_of_a_merge_request_become_tasks(
     glab.save()
     broken = sync_request(crew.crew).details["tasks"]
     assert broken == [f"ci-pipeline-{crew.tip()[:7]}"]
-    assert "failed without a failed job" in (crew.root / ".liza" / "specs" / f"{broken[0]}.md").read_text()
+    assert "Its output is not at the forge" in (crew.root / ".liza" / "specs" / f"{broken[0]}.md").read_text()
 
     glab.answers["merge_requests/1/discussions"] = {"message": "404"}
     glab.save()

@@ -227,7 +227,7 @@ def test_a_log_that_has_expired_does_not_hide_the_check_and_a_status_of_another_
     gh.change_request(1, statusCheckRollup=rollup)
     bench, test = synced(crew).details["tasks"]
     assert "log not found" in document(crew, test)
-    assert "Its output is not on GitHub" in document(crew, bench)
+    assert "Its output is not at the forge" in document(crew, bench)
     assert "https://b.example/1" in document(crew, bench)
 
 
@@ -402,7 +402,7 @@ def test_more_comments_than_can_be_read_are_an_error(
     monkeypatch.setattr(forge, "MAX_PAGES", 2)
     for number in range(4):
         gh.comment(number, "x")
-    assert "issues/1/comments has more than 4 entries" in failure(crew)
+    assert "the list of comments has more than 4 entries" in failure(crew)
     assert tasks(crew) == []
 
 

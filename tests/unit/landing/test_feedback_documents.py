@@ -160,7 +160,7 @@ def test_the_end_of_a_text_is_kept_in_whole_characters(text: str, limit: int, en
 
 
 def issue(title: str = "Round totals", body: str = "They are wrong.\n> 2") -> Issue:
-    return Issue("github.com/acme/shop", 7, title, body, "https://x/7", "ann")
+    return Issue(7, title, "https://x/7", "ann", body, "github.com/acme/shop")
 
 
 def test_document_of_an_issue_names_its_source_and_quotes_it() -> None:

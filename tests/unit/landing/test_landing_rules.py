@@ -137,7 +137,7 @@ def test_text_of_people_around_the_section_is_kept() -> None:
 
 
 def test_every_line_of_an_issue_is_quoted_and_what_a_person_gives_counts_first() -> None:
-    issue = Issue("github.com/acme/shop", 7, "A\u2028title", "one\n\n# two\x0cthree\r\n<!-- x", "https://x/7", "ann")
+    issue = Issue(7, "A\u2028title", "https://x/7", "ann", "one\n\n# two\x0cthree\r\n<!-- x", "github.com/acme/shop")
     text = compose_issue_spec(issue)
     head, _, quoted = text.partition("\n> ")
     assert "data from outside" in head
