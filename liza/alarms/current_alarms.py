@@ -19,8 +19,8 @@ from liza.crew.crew import Crew
 from liza.git import git_refs, slot_records, slots_directory
 from liza.guards import guard_files, session_guards
 from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_TOML
-from liza.landing import branch_backup, sync_failures
-from liza.landing.rules import backup_rules, poll_rules
+from liza.landing import remotes
+from liza.landing.rules import remote_failures
 from liza.merging import drift, merge_turn
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.agent_states import StoppedProcesses
@@ -169,13 +169,13 @@ def _request_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
     if not state.pull_request.is_open:
         return ()
 
-    return poll_rules.sync_alarms(state, sync_failures.read_failure(crew.paths))
+    return tuple(remote_failures.sync_alarms(state, remotes.read_failure(crew.paths.request_sync)))
 
 
 def _backup_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     """The alarm for branches that could not be pushed to origin."""
     if state.config.push == "auto" and crew.paths.push_failure.exists():
-        yield from backup_rules.backup_alarms(state, branch_backup.read_failure(crew.paths))
+        yield from remote_failures.backup_alarms(state, remotes.read_failure(crew.paths.push_failure))
 
 
 def _history_alarms(crew: Crew) -> Iterator[Alarm]:

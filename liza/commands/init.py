@@ -11,7 +11,7 @@ import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import Crew, find_crew
-from liza.landing.accepted_origin import record_first_origin
+from liza.landing.remotes import record_first_origin
 from liza.model.configuration import Confinement
 from liza.model.errors import HINT_LABEL, UsageError
 from liza.model.setting_limits import BYPASS, PROMPTS, VALUES, read_permissions

@@ -12,7 +12,7 @@ from liza.commands.merge import UntestedOption, announce_tests
 from liza.commands.push import OriginOption
 from liza.crew.crew import find_crew
 from liza.landing import land as verbs
-from liza.landing.land_request import land_pr, preview_push
+from liza.landing.land import land_pr, preview_push
 from liza.model.errors import HINT_LABEL, UsageError
 from liza.printing import printing
 from liza.text.formats import count_noun

@@ -12,7 +12,7 @@ from liza.commands.init import find_permissions_question, print_fact, print_noth
 from liza.commands.up import Steps, VerboseOption
 from liza.crew.caller import require_person
 from liza.crew.crew import find_crew, find_crew_or_none
-from liza.landing.accepted_origin import record_first_origin
+from liza.landing.remotes import record_first_origin
 from liza.model.value_classes import replace
 from liza.printing import printing
 from liza.project.init import InitOptions

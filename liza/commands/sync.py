@@ -10,7 +10,7 @@ from liza.commands._declare import Heading, JsonOption, Position, create_app, de
 from liza.commands.merge import UntestedOption, announce_tests
 from liza.crew.crew import find_crew
 from liza.landing.sync import sync as verb
-from liza.landing.sync_request import sync_request
+from liza.landing.sync import sync_request
 from liza.model.errors import UsageError
 from liza.printing import printing
 

@@ -17,6 +17,9 @@ from liza.landing.remote_branches import find_project, find_remote
 from liza.landing.rules import issue_text
 from liza.landing.rules.issue_text import Issue
 from liza.landing.rules.remote_urls import Forge, find_forge_repository
+from liza.landing.remotes import find_project, find_remote
+from liza.landing.rules import feedback_text
+from liza.landing.rules.feedback_text import Issue
 from liza.model.errors import Missing, Refused
 from liza.model.paths import Paths, check_task_id
 from liza.model.value_classes import replace
@@ -34,12 +37,12 @@ def add_from_issue(crew: Crew, source: str, given: TaskFields) -> Result:
     repeated. Raises Refused, UsageError, Missing, GitFailed.
     """
     require_person(crew, planner=False)
-    number = issue_text.parse_issue_source(source)
-    fields = replace(given, id=check_task_id(given.id or issue_text.default_issue_task(number)))
+    number = feedback_text.parse_issue_source(source)
+    fields = replace(given, id=check_task_id(given.id or feedback_text.default_issue_task(number)))
     _refuse_existing(crew, fields.id)
     issue = _read_issue(crew.git, number)
-    _write_document(crew.paths, fields.id, source, issue_text.compose_issue_spec(issue))
-    return add(crew, (issue_text.complete_fields(fields, issue),))
+    _write_document(crew.paths, fields.id, source, feedback_text.compose_issue_spec(issue))
+    return add(crew, (feedback_text.complete_fields(fields, issue),))
 
 
 def _refuse_existing(crew: Crew, task_id: str) -> None:
@@ -63,10 +66,10 @@ def _read_issue(git: Git, number: int) -> Issue:
 
 def _write_document(paths: Paths, task_id: str, source: str, text: str) -> None:
     """Write the document. Raises Refused if there is another one of that name: a person may have changed it."""
-    path = paths.root / issue_text.issue_spec_path(task_id)
+    path = paths.root / feedback_text.spec_path(task_id)
     existing = untrusted_files.read_if_exists(path)
     if existing is not None and existing != text.encode():
-        name = issue_text.issue_spec_path(task_id)
+        name = feedback_text.spec_path(task_id)
         older = shlex.join(["mv", name, f"{name}.old"])
         raise Refused(f"{name} exists with another text", f"{older} && liza task add --from {source}")
     if existing is None:

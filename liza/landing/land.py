@@ -1,4 +1,4 @@
-"""land: bring integration to a branch of the person, when the person says so."""
+"""land: bring integration to a branch of the person, or to a pull request, when the person says so."""
 
 from __future__ import annotations
 
@@ -13,11 +13,24 @@ from liza.git import git_refs, integration_tip, merges
 from liza.git.branch_moves import MoveOutcome
 from liza.git.integration_tip import find_landed
 from liza.merging import candidate, drift, merge_outcomes
+from liza.git import integration_tip, merge_refs, merges, ref_names
+from liza.git.branch_moves import MoveOutcome
+from liza.git.landed_work import find_landed
+from liza.git.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
+from liza.git.runner import Git
+from liza.landing import pull_requests, remotes
+from liza.landing.remotes import Remote, Remotes
+from liza.landing.rules import request_text
+from liza.landing.rules.push_rules import LAND_COMMAND, PushFacts, PushStep, decide_push
+from liza.landing.rules.request_feedback import track_request
+from liza.landing.rules.request_text import RequestFacts
+from liza.merging import candidate, drift, gate_log, merge_outcomes
 from liza.merging.merge_lock import hold_merge_lock, recover_dead_merger
 from liza.model import gates, targets
-from liza.model.errors import Refused, UnknownId
-from liza.model.model import Status, Task
-from liza.model.value_classes import Value
+from liza.model.errors import Missing, Refused, UnknownId, UsageError
+from liza.model.gates import GateRun, last_gate_runs
+from liza.model.model import Status, Task, TrackedRequest
+from liza.model.value_classes import Value, replace
 from liza.tasks import archive
 from liza.text.formats import count_noun
 
@@ -46,7 +59,7 @@ def describe_landing(crew: Crew, branch: str | None = None) -> dict[str, Any]:
     GitFailed.
     """
     landing = find_landing(crew, branch)
-    ahead, behind = len(_list_new(crew, landing)), _count_own(crew, landing)
+    ahead, behind = len(_list_new(crew.git, landing)), _count_own(crew.git, landing)
     forward = _land_command(branch) if ahead else "liza status"
     return {
         "branch": landing.branch,
@@ -72,7 +85,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
         recover_dead_merger(locked, by)
         landing = find_landing(locked, branch)
         again = _land_command(branch, untested=untested)
-        own = _count_own(locked, landing)
+        own = _count_own(locked.git, landing)
         if landing.landed == landing.tip:
             message = f"{landing.branch} has all of {landing.integration} already"
             step = f"liza sync {shlex.quote(landing.branch)}" if own else "liza status"
@@ -83,7 +96,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
             raise Refused(f"{missing}: they were never tested together", step)
         tasks = [task.id for task in landed_tasks(locked, landing)]
         result = run_landing_gates(locked, landing, untested=untested)
-        _advance(locked, landing, again)
+        _advance(locked.git, landing, again)
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
             locked.append_alert_log([f"landed  {by} brought {landing.tip[:10]} to {landing.branch}. Next: git log"])
     tested = result.tested and not result.remarks
@@ -136,19 +149,19 @@ def find_landing(crew: Crew, branch: str | None) -> Landing:
     return Landing(branch, before, integration, tip, find_landed(crew.git, before, tip))
 
 
-def _list_new(crew: Crew, landing: Landing) -> list[str]:
+def _list_new(git: Git, landing: Landing) -> list[str]:
     """Return the commits of integration whose work the branch does not have."""
-    return crew.git.out("rev-list", landing.tip, "--not", landing.before, landing.landed).split()
+    return git.out("rev-list", landing.tip, "--not", landing.before, landing.landed).split()
 
 
-def _count_own(crew: Crew, landing: Landing) -> int:
+def _count_own(git: Git, landing: Landing) -> int:
     """Return how many commits the branch has that integration does not have."""
-    return int(crew.git.out("rev-list", "--count", f"{landing.tip}..{landing.before}"))
+    return int(git.out("rev-list", "--count", f"{landing.tip}..{landing.before}"))
 
 
 def landed_tasks(crew: Crew, landing: Landing) -> list[Task]:
     """Return the merged tasks whose work the branch does not have yet, archived ones first. Raises LizaError."""
-    commits, state = set(_list_new(crew, landing)), crew.board.read()
+    commits, state = set(_list_new(crew.git, landing)), crew.board.read()
     on_board = [task for task in state.tasks if task.merge_commit in commits]
     return [*archive.find_merged(crew.paths, state, commits), *on_board]
 
@@ -176,11 +189,198 @@ def run_landing_gates(crew: Crew, landing: Landing, *, untested: bool = False) -
     return result
 
 
-def _advance(crew: Crew, landing: Landing, again: str) -> None:
+def _advance(git: Git, landing: Landing, again: str) -> None:
     """Move the branch and its checkout. Raises Refused if it has moved, or if changed files are in the way."""
-    advance = merges.advance_branch(crew.git, landing.branch, landing.tip, landing.before)
+    advance = merges.advance_branch(git, landing.branch, landing.tip, landing.before)
     if advance.outcome is MoveOutcome.WAITING:
         files, step = merges.describe_blocking(advance, again)
         raise Refused(f"nothing was landed: {landing.branch} is checked out, and {files}", step)
     if advance.outcome is MoveOutcome.LOST:
         raise Refused(f"nothing was landed: {landing.branch} moved while the tests ran", again)
+
+
+class OpenedRequest(Value):
+    """What became of the pull request: ``opened``, ``updated``, or ``by hand`` if no program can open it.
+
+    ``number`` is 0 if it is not known.
+    """
+
+    action: str
+    url: str | None
+    number: int = 0
+
+
+class PushPreview(Value):
+    """What ``land_pr`` would push, as a sentence for people, and the URL that it would push to."""
+
+    text: str
+    address: str
+
+
+def land_pr(
+    crew: Crew,
+    branch: str | None = None,
+    head: str | None = None,
+    origin: str | None = None,
+    *,
+    untested: bool = False,
+) -> Result:
+    """Push the tip of integration to ``head`` of the push remote after its gates passed, and open a pull request
+    against ``branch`` of the project; again: update both. By default ``branch`` is the current one, and ``head`` is
+    named as integration.
+
+    ``origin``: the URL of the push remote that the person accepts; None: the one that was accepted. ``untested``: also
+    if the gates say nothing about the commit. A commit that others pushed to ``head`` is not overwritten. A run that
+    was killed is completed by the next one.
+    Raises Refused, also for an address that no person has accepted, UnknownId, UsageError, Missing, GitFailed.
+    """
+    by = require_person(crew, planner=False)
+    with hold_merge_lock(crew) as locked:
+        recover_dead_merger(locked, by)
+        landing = find_landing(locked, branch)
+    if origin is not None:
+        remotes.accept_origin(crew, origin, landing.branch)
+    places = remotes.find_accepted_remotes(crew, landing.branch)
+    push, project = places.push, places.project
+    head = _check_head(crew.git, head or landing.integration, landing, push)
+    tips = push.read_branches(head, landing.branch)
+    bases = tips if project is push else project.read_branches(landing.branch)
+    if landing.branch not in bases:
+        step = shlex.join(["git", "push", project.name, f"refs/heads/{landing.branch}"])
+        raise Refused(f"{project.name} has no branch {landing.branch} to land on", step)
+    landing = _from_remote_base(crew.git, landing, project, bases[landing.branch])
+    is_synced = merge_refs.is_contained(crew.git, landing.before, landing.tip)
+    sync_command = project.fetch_and_sync_command(landing.branch)
+    if landing.landed == landing.tip:
+        message = f"{landing.branch} of {project.name} has all of {landing.integration} already"
+        step = "liza status" if is_synced or landing.before == landing.tip else sync_command
+        return Result("unchanged", None, None, step, {"branch": landing.branch, "head": head}, message)
+    printed = _push(crew, push, landing, head, tips.get(head), untested=untested)
+    with suppress(*merge_outcomes.CAUGHT_ERRORS):
+        if printed is not None:
+            crew.append_alert_log([f"pushed  {by} pushed {landing.tip[:10]} to {head} of {push.name}. Next: git log"])
+    facts = _gather_facts(crew, landing)
+    opened = _open_request(places, landing, head, facts, printed or "")
+    _track(crew, by, project, landing, head, opened)
+    result = _result(places, landing, head, facts, opened, is_pushed=printed is not None)
+    if landing.landed == landing.before or is_synced:
+        return result
+    earlier = f"{landing.branch} of {project.name} has earlier tasks as other commits: this request shows them again"
+    return replace(result, message=f"{result.message}\n{earlier}. Next: {sync_command} && liza land --pr")
+
+
+def preview_push(crew: Crew, branch: str | None = None, head: str | None = None) -> PushPreview:
+    """Return what ``land_pr`` would push, and where to. Nothing is sent. Raises as ``land_pr`` does, but not for an
+    address that no person has accepted: the text says so.
+    """
+    require_person(crew, planner=False)
+    landing = find_landing(crew, branch)
+    places, change = remotes.inspect_remotes(crew, landing.branch)
+    push = places.push
+    head = _check_head(crew.git, head or landing.integration, landing, push)
+    note = "" if change is None else f" ({change.message})"
+    where = "" if places.project is push else f", for a pull request to {places.project.project_name}"
+    text = f"{landing.integration} at {landing.tip[:10]} to {head} of {push.address}{where}{note}"
+    return PushPreview(text, push.address)
+
+
+def _check_head(git: Git, head: str, landing: Landing, push: Remote) -> str:
+    free = ref_names.find_free_name(landing.integration, [landing.branch, *ref_names.list_branches(git)])
+    step = f"{LAND_COMMAND} --head {shlex.quote(free)}"
+    if head == landing.branch or not targets.is_branch_name(head):
+        raise UsageError(f"{head!r} cannot be the branch of the pull request", step)
+    is_persons = head != landing.integration and merges.branch_tip(git, head) is not None
+    if is_persons or head == remotes.find_default_branch(push):
+        message = f"{head} is a branch of people, and a pull request needs one of its own"
+        raise UsageError(message, step)
+    return head
+
+
+def _from_remote_base(git: Git, landing: Landing, project: Remote, base: str) -> Landing:
+    """Compare with the branch of the project, whose tip is ``base``: it may have what was squashed there."""
+    if not merge_refs.has_commit(git, base):
+        project.fetch_commit(landing.branch)
+    return replace(landing, before=base, landed=find_landed(git, base, landing.tip))
+
+
+def _push(
+    crew: Crew, remote: Remote, landing: Landing, head: str, remote_tip: str | None, *, untested: bool
+) -> str | None:
+    """Test the tip and push it; return what the remote printed, None if the remote has it already."""
+    is_contained = remote_tip is not None and merge_refs.is_contained(crew.git, remote_tip, landing.tip)
+    step = decide_push(PushFacts(landing.tip, remote_tip, remote.last_pushed(head), is_contained))
+    if step is PushStep.NOTHING:
+        return None
+    if step is PushStep.REFUSE:
+        others = f"{head} of {remote.name} is at {str(remote_tip)[:10]}, which others pushed"
+        message = f"{others} and {landing.integration} does not have: nothing was pushed"
+        raise Refused(message, remote.fetch_and_sync_command(head))
+    with hold_merge_lock(crew) as locked:
+        result = run_landing_gates(locked, landing, untested=untested)
+        gate_log.append_runs(locked.paths, result.runs)
+    # Without the merge lock: a slow network must not stop merges. The tested commit is pushed, wherever integration is.
+    return remote.push_commit(landing.tip, head, remote_tip)
+
+
+def _gather_facts(crew: Crew, landing: Landing) -> RequestFacts:
+    runs: tuple[GateRun, ...] = last_gate_runs(gate_log.read_runs(crew.paths), landing.tip)
+    goal = crew.board.read().goal.description
+    return RequestFacts(goal, landing.tip, tuple(landed_tasks(crew, landing)), runs)
+
+
+def _open_request(places: Remotes, landing: Landing, head: str, facts: RequestFacts, printed: str) -> OpenedRequest:
+    host = pull_requests.find_request_host(places)
+    if host is None:
+        return OpenedRequest("by hand", find_request_address(printed))
+    section = request_text.compose_body(facts)
+    try:
+        request = host.find_request(head, landing.branch)
+        if request is None:
+            url = host.open_request(head, landing.branch, request_text.compose_title(facts), section)
+            return OpenedRequest("opened", url, find_request_number(url))
+        host.update_request(request.number, request_text.replace_section(request.body, section))
+    except Missing as error:
+        name = places.push.name
+        pushed = f"{landing.tip[:10]} is pushed to {head} of {name}, but there is no pull request for it yet"
+        raise Missing(f"{pushed}: {error.message}", f"{error.hint} && liza land --pr") from error
+    return OpenedRequest("updated", request.url, request.number)
+
+
+def _track(crew: Crew, by: str, remote: Remote, landing: Landing, head: str, opened: OpenedRequest) -> None:
+    """Write the pull request to the board: `liza sync --pr` and `liza up` read it then."""
+    repository = find_forge_repository(remote.urls)
+    if not opened.number or repository is None:
+        return
+    request = TrackedRequest(
+        number=opened.number,
+        url=opened.url or "",
+        repository=repository.full_name,
+        head=head,
+        base=landing.branch,
+        since=landing.before,
+    )
+    with crew.change(by, "land") as tx:
+        tx.state = track_request(tx.state, request, landing.tip)
+
+
+def _result(
+    places: Remotes, landing: Landing, head: str, facts: RequestFacts, opened: OpenedRequest, *, is_pushed: bool
+) -> Result:
+    remote, number = places.push, count_noun(len(facts.tasks), "task")
+    details = {
+        "branch": landing.branch,
+        "head": head,
+        "commit": landing.tip,
+        "pushed": is_pushed,
+        "remote": remote.address,
+        "tasks": [task.id for task in facts.tasks],
+        "tested": bool(facts.gates),
+        "request": {"action": opened.action, "url": opened.url},
+    }
+    pushed = "is pushed to" if is_pushed else "is already at"
+    message = f"{landing.tip[:10]} with {number} {pushed} {head} of {remote.name} ({remote.address})"
+    if opened.action == "by hand":
+        message = f"{message}; open the pull request there"
+        return Result("changed", None, None, opened.url or places.project.address, details, message)
+    message = f"{message}; the pull request is {opened.action}: {opened.url}"
+    return Result("changed", None, None, f"{opened.url}", details, message)

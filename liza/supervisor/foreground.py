@@ -24,6 +24,10 @@ from liza.git.runner import Git
 from liza.landing import forge, sync_failures
 from liza.landing.rules.poll_rules import next_poll_seconds
 from liza.landing.sync_request import sync_request
+from liza.git.landed_work import find_commits_ahead
+from liza.landing import forge, remotes
+from liza.landing.rules.remote_failures import next_poll_seconds
+from liza.landing.sync import sync_request
 from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import State, SupervisorExit
@@ -536,4 +540,4 @@ class RequestPoll:
         # A pull request that was closed is no failure: the board says so now, and it is not read again.
         with suppress(LizaError, OSError):
             if self._crew.board.read().pull_request.is_open:
-                sync_failures.record_failure(self._crew.paths, number, error)
+                remotes.record_failure(self._crew.paths.request_sync, f"{number}", error, self._crew.clock.now())

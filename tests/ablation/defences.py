@@ -1242,7 +1242,7 @@ TABLE: dict[str, Defence] = {
     ),
     "accepted origin": Defence(
         "nothing is pushed to an address that no person has accepted",
-        {"liza.landing.rules.push_address:find_change": gives(None)},
+        {"liza.landing.rules.push_rules:find_change": gives(None)},
         (
             f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[url]",
             f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[pushInsteadOf]",
@@ -1250,7 +1250,7 @@ TABLE: dict[str, Defence] = {
     ),
     "named remote": Defence(
         "a push moves no remote branch of the person",
-        {"liza.landing.remote_branches:_name_remote": lambda was: lambda git, url: (git, "origin")},
+        {"liza.landing.remotes:_name_remote": lambda was: lambda git, url: (git, "origin")},
         (f"{ORIGIN}test_a_push_moves_no_remote_branch_and_runs_no_hook_of_the_person",),
     ),
     "pushed branches of others": Defence(
@@ -1260,7 +1260,7 @@ TABLE: dict[str, Defence] = {
     ),
     "begun pushes": Defence(
         "a push that was killed after it reached origin is continued",
-        {"liza.landing.rules.backup_rules:TaskTips.own_tip": lambda was: lambda self, task, tip: self.pushed.get(task)},
+        {"liza.landing.branch_backup:_was_tip": gives(False)},
         (f"{BACKUP}test_a_push_whose_end_is_unknown_is_the_crews_own",),
     ),
     "push setting": Defence(
@@ -1270,7 +1270,7 @@ TABLE: dict[str, Defence] = {
     ),
     "push repeats": Defence(
         "a push that dies without a record is not started again at once",
-        {"liza.landing.rules.backup_rules:RETRY_AFTER": lambda was: 0.0},
+        {"liza.landing.rules.remote_failures:RETRY_AFTER": lambda was: 0.0},
         (f"{BACKUP}test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died",),
     ),
     "tasks of a request": Defence(

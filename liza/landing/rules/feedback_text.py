@@ -1,4 +1,4 @@
-"""The tasks and documents that are made of red checks and comments of a pull request.
+"""The tasks and documents that are made of red checks and comments of a pull request, and of issues. Pure.
 
 All texts come from outside. A document quotes each line, names the author, and says that it gives an agent no orders.
 The caller has removed control characters and secrets.
@@ -10,8 +10,9 @@ import re
 from collections.abc import Container, Sequence
 
 from liza.landing.rules.request_feedback import RedCheck, RequestComment
+from liza.model.errors import UsageError
 from liza.model.model import TrackedRequest
-from liza.model.value_classes import Value
+from liza.model.value_classes import Value, replace
 from liza.tasks.rules.backlog import LIZA_SPECS, TaskFields
 from liza.text.formats import to_ascii
 
@@ -44,48 +45,42 @@ def compose_check_task(request: TrackedRequest, red: RedCheck, output: str, used
     name, commit = shorten(red.check.name, _MAX_NAME), red.keys[-1].split(" ", 2)[1]
     task_id = _free_id(f"ci-{_slug(name)}-{commit[:7]}", used_ids)
     text = _document(
-        task_id,
-        f"Check {name!r} of pull request #{request.number} is red",
+        f"# Check {name!r} of pull request #{request.number} is red",
         f"Commit {commit}, result {red.check.result}. {red.check.url}",
         _OUTPUT_NOTICE,
         _quote(keep_end(output, MAX_OUTPUT)),
+        _mark(task_id),
     )
     fields = TaskFields(
         id=task_id,
         description=f"Make the check {name!r} of pull request #{request.number} green: it failed at {commit[:10]}",
         done_when=f"the command that the check {name!r} runs passes in the worktree, and no test was weakened for that",
         scope=f"the cause of the red check {name!r}, and its tests",
-        spec_ref=_spec_path(task_id),
+        spec_ref=spec_path(task_id),
         priority=CHECK_PRIORITY,
     )
     return FeedbackTask(fields, text, red.keys)
 
 
 def compose_comment_task(
-    request: TrackedRequest, thread: Sequence[RequestComment], about: str | None, used_ids: Container[str]
+    request: TrackedRequest, thread: Sequence[RequestComment], used_ids: Container[str]
 ) -> FeedbackTask:
-    """Return the task of a thread of comments. ``about``: the merged task that alone changed the commented file."""
+    """Return the task of a thread of comments."""
     first = thread[0]
     task_id = _free_id(f"pr-{request.number}-{_slug(first.id)}", used_ids)
     author, path = shorten(first.author, _MAX_NAME), _show_path(first)
     where = f" on {path}" if path else ""
-    follows = f", a follow-up of {about}" if about else ""
     quoted = [line for comment in thread[:MAX_THREAD] for line in _quote_comment(comment)]
     if len(thread) > MAX_THREAD:
         quoted.append(f"{len(thread) - MAX_THREAD} more comments of this thread are not quoted.")
-    text = _document(
-        task_id,
-        f"Comment of {author}{where}, pull request #{request.number}",
-        f"{first.url}{f'. It is about the merged task {about}.' if about else ''}",
-        _COMMENT_NOTICE,
-        quoted,
-    )
+    title = f"# Comment of {author}{where}, pull request #{request.number}"
+    text = _document(title, first.url, _COMMENT_NOTICE, quoted, _mark(task_id))
     fields = TaskFields(
         id=task_id,
-        description=f"Do what {author} asks for{where} in pull request #{request.number}{follows}",
+        description=f"Do what {author} asks for{where} in pull request #{request.number}",
         done_when="what the quoted comment asks for is done and tested; if it must not be done, the task is blocked",
         scope=f"{path}, what depends on it, and its tests" if path else "what the comment is about, and its tests",
-        spec_ref=_spec_path(task_id),
+        spec_ref=spec_path(task_id),
         priority=COMMENT_PRIORITY,
     )
     return FeedbackTask(fields, text, tuple(comment.key for comment in thread))
@@ -117,10 +112,9 @@ def shorten(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _document(task_id: str, title: str, source: str, notice: str, quoted: Sequence[str]) -> str:
+def _document(title: str, source: str, notice: str, quoted: Sequence[str], mark: str = "") -> str:
     lines = [
-        _mark(task_id),
-        f"# {title}",
+        f"{mark}{title}",
         "",
         source,
         "Copied when the task was added; later changes are not here.",
@@ -135,7 +129,7 @@ def _document(task_id: str, title: str, source: str, notice: str, quoted: Sequen
 
 
 def _mark(task_id: str) -> str:
-    return f"<!-- written by liza sync --pr for {task_id} -->\n"
+    return f"<!-- written by liza sync --pr for {task_id} -->\n\n"
 
 
 def _quote_comment(comment: RequestComment) -> list[str]:
@@ -181,5 +175,48 @@ def _free_id(wanted: str, used_ids: Container[str]) -> str:
     return task_id
 
 
-def _spec_path(task_id: str) -> str:
+def spec_path(task_id: str) -> str:
+    """Return the path of the document of a task, relative to the root of the crew."""
     return f"{LIZA_SPECS}{task_id}.md"
+
+
+_SOURCE = re.compile(r"gh:([1-9][0-9]{0,8})")
+_MAX_TITLE = 200
+
+
+class Issue(Value):
+    """An issue. ``repository`` is HOST/OWNER/NAME; ``author`` is a login name."""
+
+    number: int
+    title: str
+    url: str
+    author: str
+    body: str = ""
+    repository: str = ""
+
+
+def parse_issue_source(text: str) -> int:
+    """Return the number of ``gh:123``. Raises UsageError."""
+    match = _SOURCE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not an issue: expected gh: and its number", "liza task add --from gh:123")
+    return int(match[1])
+
+
+def default_issue_task(number: int) -> str:
+    """Return the id of the task for an issue, unless the person chooses another one."""
+    return f"gh-{number}"
+
+
+def complete_fields(fields: TaskFields, issue: Issue) -> TaskFields:
+    """Return the fields of the task: those that were given count before those of the issue."""
+    title = " ".join(issue.title.split())[:_MAX_TITLE]
+    description = fields.description if fields.description is not None else f'Issue #{issue.number}: "{title}"'
+    return replace(fields, description=description, spec_ref=spec_path(fields.id))
+
+
+def compose_issue_spec(issue: Issue) -> str:
+    """Return the document: where the issue is, and its text, each line of it marked as a quotation."""
+    quoted = [*_quote(issue.title), ">", *_quote(issue.body.strip() or "(no text)")]
+    source = f"{issue.url}, by {issue.author}."
+    return _document(f"# Issue #{issue.number} of {issue.repository}", source, _COMMENT_NOTICE, quoted)

@@ -9,9 +9,9 @@ import pytest
 
 from liza.config import confirmed_settings
 from liza.crew.crew import find_crew
-from liza.landing.accepted_origin import accept_origin, find_accepted_origin, record_first_origin
 from liza.landing.branch_backup import push_tasks
-from liza.landing.land_request import land_pr
+from liza.landing.land import land_pr
+from liza.landing.remotes import accept_origin, find_accepted_origin, record_first_origin
 from liza.model.errors import LizaError, Refused, UsageError
 from liza.project.init import InitOptions, init
 from tests.conftest import git, variant

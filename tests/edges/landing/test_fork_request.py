@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.landing.accepted_origin import record_first_origin
-from liza.landing.land_request import land_pr, preview_push
-from liza.landing.remote_branches import find_remote
-from liza.landing.sync_request import sync_request
+from liza.landing.land import land_pr, preview_push
+from liza.landing.remotes import find_remote, record_first_origin
+from liza.landing.sync import sync_request
 from liza.model.errors import LizaError, Refused
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.landing import forge, remote_branches
-from liza.landing.accepted_origin import accept_origin
-from liza.landing.land import describe_landing, land_merge
-from liza.landing.land_request import land_pr
-from liza.landing.remote_branches import find_remote
+from liza.landing import forge, remotes
+from liza.landing.land import describe_landing, land_merge, land_pr
+from liza.landing.remotes import accept_origin, find_remote
 from liza.landing.sync import sync
 from liza.model.errors import LizaError, Refused, UsageError
 from liza.tasks.archive import archive_closed
@@ -229,15 +227,6 @@ def test_a_red_integration_is_not_pushed_and_hooks_of_the_repository_do_not_run(
 
 
 @pytest.mark.campaign
-def test_a_branch_of_origin_that_excludes_the_head_is_named_with_another_head(crew: Merges) -> None:
-    git(crew.root, "push", "-q", "origin", "main:refs/heads/integration/api")
-    told = failure(crew)
-    assert told.startswith("the branch integration/api of origin is in the way: git cannot have integration beside it")
-    assert told.endswith("→ liza land --pr --head integration-2")
-    assert land_pr(crew.crew, head="integration-2").details["pushed"]
-
-
-@pytest.mark.campaign
 def test_a_rejecting_or_missing_origin_has_one_command(crew: Merges) -> None:
     bare = crew.root.parent / "origin.git"
     hook = bare / "hooks" / "pre-receive"
@@ -301,7 +290,7 @@ def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
     hook.chmod(0o755)
     crew.approved("c")
     assert crew.merge() == ""
-    monkeypatch.setattr(remote_branches, "NETWORK_LIMIT", 1.0)
+    monkeypatch.setattr(remotes, "NETWORK_LIMIT", 1.0)
     told = failure(crew)
     assert "took longer than 1 s and was killed" in told
     assert told.endswith("→ git ls-remote origin")

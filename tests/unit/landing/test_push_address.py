@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.landing.rules.push_address import (
+from liza.landing.rules.push_rules import (
     PushAddress,
     accept_command,
     find_change,

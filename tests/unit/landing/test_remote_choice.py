@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.landing.rules.remote_choice import find_projects, find_push_remote
+from liza.landing.rules.push_rules import find_projects, find_push_remote
 
 URLS = {
     "origin": "https://github.com/me/proj.git",

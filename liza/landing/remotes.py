@@ -1,22 +1,41 @@
-"""Read and push branches of remotes. No call asks for a password or runs a hook.
+"""The remotes to push to and of the project: only at addresses that a person has accepted, which the pins keep.
 
-git gets the URL from Liza, under a name of its own: so no remote branch of the person moves.
+No call asks for a password or runs a hook. git gets the URL from Liza, under a name of its own: so no remote branch of
+the person moves. The push remote is called ``origin`` here, which it is if no setting of git names another.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
 
-from liza.git.git_refs import HEADS, find_free_name, list_branches
+import msgspec
+
+from liza.config import confirmed_settings
+from liza.crew.crew import Crew
+from liza.git.ref_names import HEADS, find_free_name, list_branches
+from liza.git.rules.remote_urls import Forge, find_forge_repository, hide_credentials
 from liza.git.runner import Git, GitResult
-from liza.landing.rules import remote_choice
-from liza.landing.rules.push_address import LAND_COMMAND, PUSH_COMMAND, accept_command, strip_login
-from liza.landing.rules.push_rules import PushFailure, classify_failure, parse_ref_results
-from liza.landing.rules.remote_choice import ORIGIN
-from liza.landing.rules.remote_urls import Forge, find_forge_repository, hide_credentials
-from liza.model.errors import GitFailed, LizaError, Missing, Refused
-from liza.model.value_classes import Value
+from liza.landing.rules import push_rules
+from liza.landing.rules.push_rules import (
+    LAND_COMMAND,
+    ORIGIN,
+    PUSH_COMMAND,
+    PushAddress,
+    PushFailure,
+    accept_command,
+    classify_failure,
+    strip_login,
+)
+from liza.landing.rules.remote_failures import RemoteFailure, count_failure
+from liza.model.errors import GitFailed, LizaError, Missing, Refused, UsageError
+from liza.model.paths import Paths
+from liza.model.value_classes import Value, replace
+from liza.programs.session.run_directory import read_struct
+from liza.system import atomic, wake_up
 
 REMOTE = ORIGIN
 """Name of the push remote in refs and messages. The person's name for it is ``Remote.name``."""
@@ -25,6 +44,7 @@ NETWORK_LIMIT = 120.0
 MAX_REASON = 400
 """Characters of what git and the remote printed, in an error."""
 _PUSHED = f"refs/liza/pushed/{REMOTE}/"
+_NO_FAULT = ("To ", "*", "=", "+", " ", "Done")
 
 
 class BranchPush(Value):
@@ -94,26 +114,11 @@ class Remote(Value):
         lines = (line for line in result.stderr.splitlines() if line.startswith("remote:"))
         return "\n".join(line.removeprefix("remote:").strip() for line in lines)
 
-    def push_branches(self, pushes: Sequence[BranchPush]) -> dict[str, LizaError]:
-        """Push all branches in one call. Return the error of each branch that moved or that the remote rejects.
-
-        Raises Missing, GitFailed if the remote answered for none of them.
-        """
+    def push_branches(self, pushes: Sequence[BranchPush]) -> LizaError | None:
+        """Push all branches in one call. Return why some of them were not updated. Raises GitFailed."""
         result = self._push(pushes)
-        results = parse_ref_results(result.stdout.decode("utf-8", "replace"))
-        if result.code != 0 and not any(push.ref in results for push in pushes):
-            raise self._explain(result)
-        printed = "\n".join(line for line in result.stderr.splitlines() if line.startswith("remote:"))
-        errors: dict[str, LizaError] = {}
-        for push in pushes:
-            reason = results.get(push.ref, "the remote did not answer for it")
-            if reason is not None:
-                # git and hooks name no branch in these lines.
-                text = f"{push.branch}: {reason}\n{printed}".encode()
-                error = self._explain(GitResult(1, text, ""), shlex.join(["git", "push", self.name, push.ref]))
-                error.hint = PUSH_COMMAND if error.hint == LAND_COMMAND else error.hint
-                errors[push.branch] = error
-        return errors
+        step = shlex.join(["git", "push", self.name, *(push.ref for push in pushes)])
+        return None if result.code == 0 else self._explain(result, step, PUSH_COMMAND)
 
     def _push(self, pushes: Sequence[BranchPush]) -> GitResult:
         options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
@@ -132,16 +137,17 @@ class Remote(Value):
         except GitFailed as error:
             raise GitFailed(error.message, error.hint or f"git ls-remote {self.name}") from error
 
-    def _explain(self, result: GitResult, after_rejection: str = "") -> LizaError:
+    def _explain(self, result: GitResult, after_rejection: str = "", again: str = LAND_COMMAND) -> LizaError:
         """Return the error for a failed call, with the command that shows or removes its cause."""
         output = f"{result.stdout.decode('utf-8', 'replace')}\n{result.stderr}"
         failure = classify_failure(output)
-        lines = [line.strip().lstrip("!\t") for line in output.splitlines() if line.strip()]
-        reason = hide_credentials("; ".join(dict.fromkeys(lines)))[:MAX_REASON]
+        # Of a push of several branches only the lines of those that were not updated.
+        lines = [line.strip().lstrip("!\t") for line in output.splitlines() if not line.startswith(_NO_FAULT)]
+        reason = hide_credentials("; ".join(dict.fromkeys(filter(None, lines))))[:MAX_REASON]
         message = f"{self.name} ({self.address}): {failure.value}: {reason}"
         match failure:
             case PushFailure.MOVED:
-                return Refused(message, LAND_COMMAND)
+                return Refused(message, again)
             case PushFailure.REJECTED:
                 return Refused(message, after_rejection)
         # A person's own git may ask, and stores the answer if a credential helper is configured.
@@ -153,7 +159,7 @@ def find_remote(git: Git, base: str | None = None) -> Remote:
 
     Raises Missing without it, Refused if it has several URLs, GitFailed.
     """
-    return _read_remote(git, remote_choice.find_push_remote(_read_config(git), base), "--push")
+    return _read_remote(git, push_rules.find_push_remote(_read_config(git), base), "--push")
 
 
 def find_project(push: Remote, base: str | None = None) -> Remote:
@@ -162,7 +168,7 @@ def find_project(push: Remote, base: str | None = None) -> Remote:
     Raises Refused if the settings of git name several, Missing, GitFailed.
     """
     git, config = push.git, _read_config(push.git)
-    names = remote_choice.find_projects(config, base, push.name)
+    names = push_rules.find_projects(config, base, push.name)
     if names == (push.name,):
         return push
     missing = next((name for name in names if f"remote.{name}.url" not in config), None)
@@ -209,7 +215,7 @@ def _choose_command(project: Remote) -> str:
     """Return the command that says which remote is the project, as the forge's own program records it."""
     repository = find_forge_repository(project.urls)
     forge = (repository and repository.forge) or Forge.GITHUB
-    return shlex.join(["git", "config", f"remote.{project.name}.{remote_choice.RESOLVED_KEYS[forge]}", "base"])
+    return shlex.join(["git", "config", f"remote.{project.name}.{push_rules.RESOLVED_KEYS[forge]}", "base"])
 
 
 def _land_command(project: Remote, push: Remote) -> str:
@@ -232,3 +238,126 @@ def _name_remote(git: Git, url: str) -> tuple[Git, str]:
     """
     name, base = f"liza-{REMOTE}", f"url.{url}"
     return git.with_config((f"{base}.insteadOf", name), (f"{base}.pushInsteadOf", name)), name
+
+
+def read_failure(record: Path) -> RemoteFailure | None:
+    """Return the failures in a row; None if the last try succeeded, or if the record cannot be read."""
+    # A damaged record only hides an alarm; the next failure writes it again.
+    with suppress(LizaError, OSError):
+        return read_struct(record, RemoteFailure)
+    return None
+
+
+def record_failure(record: Path, about: str, error: LizaError, now: datetime) -> None:
+    """Count a failure, for all processes. A write error is ignored: a disk that is full has an alarm of its own."""
+    failure = count_failure(read_failure(record), about, error, now)
+    with suppress(LizaError, OSError):
+        record.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write(record, msgspec.json.encode(failure) + b"\n", sync=False)
+
+
+def clear_failure(record: Path) -> None:
+    """Forget the failures after a success. An error is ignored: then the next success does it."""
+    with suppress(OSError):
+        record.unlink(missing_ok=True)
+
+
+class Remotes(Value):
+    """Where a branch is pushed, and the project, where its pull request goes. They are the same without a fork."""
+
+    push: Remote
+    project: Remote
+
+    @property
+    def fork(self) -> str | None:
+        """Path of the fork at the forge, OWNER/NAME; None if the branch is pushed to the project itself."""
+        push, project = (find_forge_repository(remote.urls) for remote in (self.push, self.project))
+        return None if push is None or push == project else push.path
+
+
+def find_accepted_origin(crew: Crew) -> Remote:
+    """Return the push remote, if git would push to the address that a person has accepted.
+
+    Raises Refused, with the form of ``liza push`` that accepts another one, Missing, GitFailed.
+    """
+    remote = find_remote(crew.git)
+    change = _find_change(crew, _read_address(remote), PUSH_COMMAND)
+    if change is not None:
+        raise change
+    return remote
+
+
+def find_accepted_remotes(crew: Crew, base: str) -> Remotes:
+    """Return the remotes for a pull request against ``base``, if a person has accepted both addresses.
+
+    Raises Refused, with the form of ``liza land --pr`` that accepts others, Missing, GitFailed.
+    """
+    remotes, change = inspect_remotes(crew, base)
+    if change is not None:
+        raise change
+    return remotes
+
+
+def inspect_remotes(crew: Crew, base: str) -> tuple[Remotes, LizaError | None]:
+    """Return the remotes for a pull request against ``base``, and why nothing may be sent there.
+
+    Raises Missing, Refused, GitFailed.
+    """
+    push = find_remote(crew.git, base)
+    remotes = Remotes(push, find_project(push, base))
+    return remotes, _find_change(crew, _read_address(push, remotes.project), LAND_COMMAND)
+
+
+def accept_origin(crew: Crew, url: str, base: str | None = None) -> None:
+    """Accept ``url``, which must be the present address of the push remote. With ``base``, also accept the project of
+    pull requests against it.
+
+    Raises UsageError for another address, Refused, Missing, GitFailed, OSError.
+    """
+    remote = find_remote(crew.git, base)
+    address = _read_address(remote, None if base is None else find_project(remote, base))
+    if push_rules.strip_login(url) != address.urls[0]:
+        present = push_rules.accept_command(PUSH_COMMAND if base is None else LAND_COMMAND, address.urls[0])
+        raise UsageError(f"{remote.name} is at {address.urls[0]}, not at {url!r}: nothing is accepted", present)
+    accepted = _read_accepted(crew.paths)
+    if base is None and accepted is not None:
+        address = replace(address, project=accepted.project)
+    _record(crew.paths, address)
+    clear_failure(crew.paths.push_failure)  # a person has changed what failed: it is tried again at once
+    wake_up.wake_watchers(crew.paths, "origin")
+
+
+def record_first_origin(crew: Crew, base: str | None) -> tuple[str, str] | None:
+    """Accept the present addresses: at init a person's configuration is trusted. ``base``: the person's branch.
+
+    Return the name of the push remote and a sentence about it; None if there is no usable one. The project is accepted
+    if it can be decided. Raises OSError.
+    """
+    # Without usable remotes nothing is accepted. A person does it when there are some.
+    with suppress(LizaError):
+        push = find_remote(crew.git)
+        project = push
+        with suppress(LizaError):
+            project = find_project(push, base)
+        _record(crew.paths, _read_address(push, project))
+        requests = "" if project is push else f"; pull requests go to {project.project_name}"
+        return push.name, f"{push.address}; `liza land --pr` and `liza push` send to no other address{requests}"
+    return None
+
+
+def _read_accepted(paths: Paths) -> PushAddress | None:
+    return push_rules.parse_accepted(confirmed_settings.load_pins(paths.pins).get(confirmed_settings.ORIGIN_KEY))
+
+
+def _find_change(crew: Crew, present: PushAddress, command: str) -> LizaError | None:
+    return push_rules.find_change(_read_accepted(crew.paths), present, command)
+
+
+def _record(paths: Paths, address: PushAddress) -> None:
+    fields = msgspec.to_builtins(address)
+    confirmed_settings.accept_origin(paths, {"project": [], **fields})
+
+
+def _read_address(remote: Remote, project: Remote | None = None) -> PushAddress:
+    other = () if project is None or project.name == remote.name else project.urls
+    return push_rules.make_address(remote.urls, other)
