@@ -64,7 +64,7 @@ def test_a_failed_push_waits_five_minutes_and_a_clock_that_was_set_back_delays_n
     assert not is_waiting(None, NOW)
 
 
-def test_one_alarm_tells_since_when_branches_are_not_at_origin() -> None:
+def test_one_alarm_has_the_time_since_which_origin_lacks_branches() -> None:
     again = count_failure(FAILED, "origin", LizaError(f"no: ghp_{'a' * 36}", "x"), NOW + timedelta(hours=1))
     (alarm,) = backup_alarms(board(Status.READY_FOR_REVIEW), again)
     assert (alarm.kind, alarm.about, alarm.next) == ("push_failed", "origin", "x")
