@@ -16,7 +16,6 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git import git_refs
-from liza.git import merge_refs
 from liza.git.runner import Git
 from liza.landing import remotes
 from liza.landing.remotes import REMOTE, BranchPush, Remote
@@ -26,11 +25,8 @@ from liza.model.errors import LizaError, Refused
 from liza.model.model import State
 from liza.model.paths import branch_of
 from liza.model.value_classes import Value
-from liza.programs.session.run_directory import read_struct
-from liza.system import atomic, crash_points
-from liza.system.installation import liza_argv
 from liza.system import crash_points
-from liza.system.liza_path import liza_argv
+from liza.system.installation import liza_argv
 from liza.system.locks import Lock, is_flock_held
 from liza.tasks.rules import claims
 from liza.text.formats import count_noun
@@ -140,7 +136,7 @@ def _push(git: Git, remote: Remote, tasks: Sequence[str]) -> BackupOutcome:
 
 def _decide(git: Git, tips: TaskTips, task: str, remote_tip: str | None) -> PushStep:
     tip, pushed = tips.local[task], tips.pushed.get(task)
-    is_contained = remote_tip is not None and merge_refs.is_contained(git, remote_tip, tip)
+    is_contained = remote_tip is not None and git_refs.is_contained(git, remote_tip, tip)
     if remote_tip is not None and not is_contained and _was_tip(git, task, remote_tip):
         pushed = remote_tip
     return decide_push(PushFacts(tip, remote_tip, pushed, is_contained))

@@ -12,16 +12,12 @@ from liza.crew.result import Result
 from liza.git import git_refs, integration_tip, merges
 from liza.git.branch_moves import MoveOutcome
 from liza.git.integration_tip import find_landed
-from liza.merging import candidate, drift, merge_outcomes
-from liza.git import integration_tip, merge_refs, merges, ref_names
-from liza.git.branch_moves import MoveOutcome
-from liza.git.landed_work import find_landed
-from liza.git.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.git.runner import Git
 from liza.landing import pull_requests, remotes
 from liza.landing.remotes import Remote, Remotes
 from liza.landing.rules import request_text
 from liza.landing.rules.push_rules import LAND_COMMAND, PushFacts, PushStep, decide_push
+from liza.landing.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.landing.rules.request_feedback import track_request
 from liza.landing.rules.request_text import RequestFacts
 from liza.merging import candidate, drift, gate_log, merge_outcomes
@@ -249,7 +245,7 @@ def land_pr(
         step = shlex.join(["git", "push", project.name, f"refs/heads/{landing.branch}"])
         raise Refused(f"{project.name} has no branch {landing.branch} to land on", step)
     landing = _from_remote_base(crew.git, landing, project, bases[landing.branch])
-    is_synced = merge_refs.is_contained(crew.git, landing.before, landing.tip)
+    is_synced = git_refs.is_contained(crew.git, landing.before, landing.tip)
     sync_command = project.fetch_and_sync_command(landing.branch)
     if landing.landed == landing.tip:
         message = f"{landing.branch} of {project.name} has all of {landing.integration} already"
@@ -285,7 +281,7 @@ def preview_push(crew: Crew, branch: str | None = None, head: str | None = None)
 
 
 def _check_head(git: Git, head: str, landing: Landing, push: Remote) -> str:
-    free = ref_names.find_free_name(landing.integration, [landing.branch, *ref_names.list_branches(git)])
+    free = git_refs.find_free_name(landing.integration, [landing.branch, *git_refs.list_branches(git)])
     step = f"{LAND_COMMAND} --head {shlex.quote(free)}"
     if head == landing.branch or not targets.is_branch_name(head):
         raise UsageError(f"{head!r} cannot be the branch of the pull request", step)
@@ -298,7 +294,7 @@ def _check_head(git: Git, head: str, landing: Landing, push: Remote) -> str:
 
 def _from_remote_base(git: Git, landing: Landing, project: Remote, base: str) -> Landing:
     """Compare with the branch of the project, whose tip is ``base``: it may have what was squashed there."""
-    if not merge_refs.has_commit(git, base):
+    if not git_refs.has_commit(git, base):
         project.fetch_commit(landing.branch)
     return replace(landing, before=base, landed=find_landed(git, base, landing.tip))
 
@@ -307,7 +303,7 @@ def _push(
     crew: Crew, remote: Remote, landing: Landing, head: str, remote_tip: str | None, *, untested: bool
 ) -> str | None:
     """Test the tip and push it; return what the remote printed, None if the remote has it already."""
-    is_contained = remote_tip is not None and merge_refs.is_contained(crew.git, remote_tip, landing.tip)
+    is_contained = remote_tip is not None and git_refs.is_contained(crew.git, remote_tip, landing.tip)
     step = decide_push(PushFacts(landing.tip, remote_tip, remote.last_pushed(head), is_contained))
     if step is PushStep.NOTHING:
         return None

@@ -16,8 +16,7 @@ import msgspec
 
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
-from liza.git.ref_names import HEADS, find_free_name, list_branches
-from liza.git.rules.remote_urls import Forge, find_forge_repository, hide_credentials
+from liza.git.git_refs import HEADS, find_free_name, list_branches
 from liza.git.runner import Git, GitResult
 from liza.landing.rules import push_rules
 from liza.landing.rules.push_rules import (
@@ -31,11 +30,12 @@ from liza.landing.rules.push_rules import (
     strip_login,
 )
 from liza.landing.rules.remote_failures import RemoteFailure, count_failure
+from liza.landing.rules.remote_urls import Forge, find_forge_repository, hide_credentials
 from liza.model.errors import GitFailed, LizaError, Missing, Refused, UsageError
 from liza.model.paths import Paths
 from liza.model.value_classes import Value, replace
 from liza.programs.session.run_directory import read_struct
-from liza.system import atomic, wake_up
+from liza.system import atomic, file_growth
 
 REMOTE = ORIGIN
 """Name of the push remote in refs and messages. The person's name for it is ``Remote.name``."""
@@ -324,7 +324,7 @@ def accept_origin(crew: Crew, url: str, base: str | None = None) -> None:
         address = replace(address, project=accepted.project)
     _record(crew.paths, address)
     clear_failure(crew.paths.push_failure)  # a person has changed what failed: it is tried again at once
-    wake_up.wake_watchers(crew.paths, "origin")
+    file_growth.wake_watchers(crew.paths, "origin")
 
 
 def record_first_origin(crew: Crew, base: str | None) -> tuple[str, str] | None:

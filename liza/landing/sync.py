@@ -15,7 +15,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git import git_refs, integration_tip, merges
 from liza.git.branch_moves import MoveOutcome
-from liza.git.landed_work import find_landed
+from liza.git.integration_tip import find_landed
 from liza.git.runner import COMMIT, Git
 from liza.landing import remotes
 from liza.landing.pull_requests import PullRequests, find_feedback_host
@@ -303,7 +303,7 @@ def _require_own_commit(git: Git, remote: Remote, request: TrackedRequest, commi
 
 
 def _contains(git: Git, tip: str, commit: str) -> bool:
-    return merge_refs.has_commit(git, commit) and git.ok("merge-base", "--is-ancestor", commit, tip)
+    return git_refs.has_commit(git, commit) and git.ok("merge-base", "--is-ancestor", commit, tip)
 
 
 def _take(crew: Crew, reading: _Reading) -> _SyncedRequest:

@@ -21,10 +21,6 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git.integration_tip import find_commits_ahead
 from liza.git.runner import Git
-from liza.landing import forge, sync_failures
-from liza.landing.rules.poll_rules import next_poll_seconds
-from liza.landing.sync_request import sync_request
-from liza.git.landed_work import find_commits_ahead
 from liza.landing import forge, remotes
 from liza.landing.rules.remote_failures import next_poll_seconds
 from liza.landing.sync import sync_request

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from liza.git.rules.remote_urls import Forge, parse_remote_url
+from liza.landing.rules.remote_urls import Forge, parse_remote_url
 from liza.model.errors import LizaError, Refused
 from liza.model.history_events import UNFINISHED_ENDS, HistoryEvent
 from liza.model.model import FINAL_STATUSES, State, Status, Task

@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from liza.landing.rules import feedback_text, poll_rules, request_feedback
-from liza.landing.rules.poll_rules import SyncFailure, next_poll_seconds, sync_alarms
-from liza.landing.rules.remote_urls import find_request_number
-from liza.git.rules.remote_urls import find_request_number
 from liza.landing.rules import feedback_text, request_feedback
+from liza.landing.rules.remote_urls import find_request_number
 from liza.landing.rules.request_feedback import (
     CheckResult,
     CheckStep,
