@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from liza.alarms.current_alarms import find_alarms
 from liza.alarms.notices import NoticePlan, NoticeProcess, NoticeTarget, configured_plan, require_target
-from liza.board.change_stream import watch_changes
+from liza.board.events import watch_changes
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.model.alarm_kinds import Alarm, AlarmKind, AlarmRow

@@ -28,8 +28,7 @@ from liza.board.text.splitter import Piece, PieceKind, entry_indent
 from liza.model.errors import BoardInconsistent, NotRegularFile, Refused
 from liza.model.model import FINAL_STATUSES, State, Task
 from liza.model.paths import Paths
-from liza.model.value_classes import decodable
-from liza.system import atomic, crash_points, files, untrusted_files
+from liza.system import atomic, files, untrusted_files
 from liza.text.formats import count_noun
 
 MAX_FILE_SIZE: Final = 1 << 20
@@ -198,33 +197,6 @@ def refuse_link(paths: Paths) -> None:
     if paths.archive.is_symlink():
         command = move_away_command(paths.archive)
         raise Refused(f"{paths.archive} is a link; the archive is a directory of its own", command)
-
-
-class _EarlierIntent(msgspec.Struct):
-    """The file `tx/archive` of version 0.1: a move under way, which appends ``text`` to a file of ``size`` bytes."""
-
-    name: str
-    size: int
-    text: str
-
-
-def finish_earlier_move(paths: Paths) -> None:
-    """Complete the file of a move that version 0.1 was killed in. The caller holds the lock.
-
-    If the board still has the tasks, the entries in the file do not count. Raises LizaError.
-    """
-    with files.convert_os_errors():
-        data = untrusted_files.read_if_exists(paths.archive_intent, MAX_READ)
-    with suppress(ValueError, RecursionError):
-        intent = msgspec.json.decode(data or b"", type=decodable(_EarlierIntent))
-        if is_archive_name(intent.name):
-            with files.convert_os_errors():
-                present = untrusted_files.read_if_exists(paths.archive / intent.name, MAX_READ) or b""
-            if intent.text.encode().startswith(present[intent.size :]):
-                write_file(paths, intent.name, (present[: intent.size] + intent.text.encode()).decode())
-    with files.convert_os_errors():
-        paths.archive_intent.unlink(missing_ok=True)
-    crash_points.point("unlinked", "archive-intent")
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,16 +13,7 @@ from liza.model.paths import Paths
 from liza.system import crash_points, files
 
 
-class BoardPaths:
-    """The paths that a commit uses, built once."""
-
-    def __init__(self, paths: Paths) -> None:
-        self.liza, self.state, self.journal = paths.liza, paths.state, paths.journal
-        self.intent, self.tx, self.next_board = paths.write_intent, paths.tx, paths.tx / "next"
-        self.archive_intent = paths.archive_intent
-
-
-def commit(paths: BoardPaths, data: bytes, intent: WriteIntent, line: RevisionLine | None = None) -> None:
+def commit(paths: Paths, data: bytes, intent: WriteIntent, line: RevisionLine | None = None) -> None:
     """Write the board ``data``. ``line`` is its revision, None for a heartbeat. Raises WriteFailed."""
     next_board = write_next_board(paths, data)
     if line is not None:
@@ -44,7 +35,7 @@ def rotate_journal(paths: Paths, revision: int) -> None:
             revision_journal.rotate(paths.journal, paths.tx / "log.next", recorded)
 
 
-def write_next_board(paths: BoardPaths, data: bytes) -> Path:
+def write_next_board(paths: Paths, data: bytes) -> Path:
     """Step 1: write the new board, with fsync, in a directory that is not watched. Return its path.
 
     The commit renames it, so as long as it exists, the line of the journal with its sha256 was not committed.
@@ -54,25 +45,25 @@ def write_next_board(paths: BoardPaths, data: bytes) -> Path:
     return path
 
 
-def write_journal(paths: BoardPaths, line: RevisionLine) -> None:
+def write_journal(paths: Paths, line: RevisionLine) -> None:
     """Step 2: append the revision to the journal, with fsync."""
     revision_journal.append_record(paths.journal, line)
 
 
-def record_intent(paths: BoardPaths, intent: WriteIntent) -> None:
+def record_intent(paths: Paths, intent: WriteIntent) -> None:
     """Step 3: write the digests of the board before and after."""
-    write_intent.save_intent(paths.intent, intent)
+    write_intent.save_intent(paths.write_intent, intent)
 
 
 @files.convert_os_errors()
-def rename_board(paths: BoardPaths, next_board: Path) -> None:
+def rename_board(paths: Paths, next_board: Path) -> None:
     """Step 4: rename the new board. This commits the change."""
     next_board.rename(paths.state)
     crash_points.point("renamed", paths.state.name)
 
 
 @files.convert_os_errors()
-def fsync_directory(paths: BoardPaths) -> None:
+def fsync_directory(paths: Paths) -> None:
     """Step 5: fsync the directory, so that the rename survives a power cut."""
     files.fsync_directory(paths.liza)
     crash_points.point("fsynced", paths.state.name)

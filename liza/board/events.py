@@ -11,9 +11,9 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import watchdog.events
 from watchdog.events import (
@@ -30,6 +30,9 @@ from watchdog.observers.api import BaseObserver, ObservedWatch
 from watchdog.observers.polling import PollingObserver
 
 from liza.board.signals import SIGNALS
+from liza.board.store import Board
+from liza.model.configuration import Config
+from liza.model.errors import LizaError, NoCrew
 from liza.model.paths import Paths
 from liza.model.value_classes import Value
 
@@ -223,3 +226,42 @@ def _start_observer(observer: BaseObserver, directories: Iterable[Path], callbac
 def watch(paths: Paths, extra_dirs: Iterable[Path] = ()) -> Watch:
     """Watch the board, the signal files and ``extra_dirs``, which are created if missing. Returns when active."""
     return Watch(paths, extra_dirs)
+
+
+QUIET_SECONDS = 0.1  # seconds without an event that end a change: the writes of one verb cause several events
+
+
+def watch_changes(paths: Paths, board: Board, longest: float | None = None) -> Iterator[None]:
+    """Yield now and after each change, and at least every ``longest`` seconds, None: every poll interval.
+
+    A lease expires, and a supervisor exits, without a change.
+    """
+    events_queue: queue.Queue[Any] = queue.Queue()
+    # Do not watch the locks: checking whether a supervisor runs touches its lock and would cause an endless loop.
+    armed = watch(paths)
+    armed.subscribe(events_queue)
+    try:
+        while True:
+            yield None
+            _wait_for_event(events_queue, longest or _poll_interval(board))
+    finally:
+        armed.close()
+
+
+def _poll_interval(board: Board) -> float:
+    """Poll interval in seconds; the default if the board cannot be read, so that the watch continues."""
+    try:
+        return float(board.read().config.poll_interval)
+    except NoCrew:
+        raise
+    except LizaError:
+        return float(Config().poll_interval)
+
+
+def _wait_for_event(events_queue: queue.Queue[Any], longest: float) -> None:
+    try:
+        events_queue.get(timeout=longest)
+        while True:
+            events_queue.get(timeout=QUIET_SECONDS)
+    except queue.Empty:
+        return

@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from liza.board import commit_steps, new_violations, outside_edits, revision_journal, revision_texts, write_intent
-from liza.board.commit_steps import BoardPaths
 from liza.board.revision_journal import RevisionLine, RevisionRecord
 from liza.board.text import changes, document
 from liza.board.text.document import RESTORE_COMMAND, Document
@@ -52,7 +51,7 @@ class BoardRepairer:
     """Read the board, cache the last document, and repair the board under the lock."""
 
     def __init__(self, paths: Paths, clock: Clock) -> None:
-        self._board_paths, self._clock = BoardPaths(paths), clock
+        self._paths, self._clock = paths, clock
         self._data, self._digest = b"", ""
         self._document: Document | None = None
         self.alerts: list[tuple[str, str, datetime]] = []
@@ -64,7 +63,7 @@ class BoardRepairer:
     def read_bytes(self) -> bytes:
         """Return the bytes of the board. Raises BoardUnreadable if the file is missing or cannot be read."""
         try:
-            return untrusted_files.read(self._board_paths.state, files.MAX_BOARD_SIZE, follow_links=True)
+            return untrusted_files.read(self._paths.state, files.MAX_BOARD_SIZE, follow_links=True)
         except FileNotFoundError:
             raise BoardUnreadable(f"{document.BOARD_NAME} is gone", RESTORE_COMMAND) from None
         except NotRegularFile as error:
@@ -115,7 +114,7 @@ class BoardRepairer:
                     age = time.time() - fingerprint[1] / 1e9
                     # A slow writer may pause for longer than that, so also ask the kernel for open writers.
                     stable = (fingerprint == seen or age > STABLE_SECONDS) and not files.is_being_written(
-                        self._board_paths.state
+                        self._paths.state
                     )
                     locked = self.repair(accepted=stable, patient=torn < _TORN_READS and age < _RECENT_SECONDS)
                 except _StillChanging as changing:
@@ -131,7 +130,7 @@ class BoardRepairer:
     @files.convert_os_errors()
     def _fingerprint(self) -> tuple[int, int, str]:
         data = self.read_bytes()
-        stat = self._board_paths.state.stat()
+        stat = self._paths.state.stat()
         return stat.st_size, stat.st_mtime_ns, self.hash_bytes(data)
 
     @files.convert_os_errors()
@@ -143,13 +142,13 @@ class BoardRepairer:
         """
         data = self.read_bytes()
         digest = self.hash_bytes(data)
-        intent = write_intent.read_intent(self._board_paths.intent)
-        last = revision_journal.last_record(self._board_paths.journal)
+        intent = write_intent.read_intent(self._paths.write_intent)
+        last = revision_journal.last_record(self._paths.journal)
         if last is not None and last.sha256 == digest and (intent is None or intent.revision < last.revision):
             # Journal and board are synced to disk, the write intent is not: after a power cut it may be older. The
             # journal has the digest of this board, so write the intent again.
             intent = WriteIntent(last.revision, digest, digest)
-            commit_steps.record_intent(self._board_paths, intent)
+            commit_steps.record_intent(self._paths, intent)
         if intent is not None and digest == intent.after:
             if last is not None and last.revision > intent.revision:
                 self._void(last)
@@ -161,7 +160,7 @@ class BoardRepairer:
             if last is not None and last.revision > parsed.state.revision:
                 self._void(last)
             intent = intent.rolled_back()
-            commit_steps.record_intent(self._board_paths, intent)
+            commit_steps.record_intent(self._paths, intent)
             return LockedBoard(parsed, data, digest, intent)
         if not accepted:
             raise _StillChanging
@@ -174,22 +173,22 @@ class BoardRepairer:
     def _hash_next(self) -> str:
         """Return the sha256 of the board that a writer did not rename; empty if there is none."""
         try:
-            return sha(untrusted_files.read(self._board_paths.next_board, files.MAX_BOARD_SIZE))
+            return sha(untrusted_files.read(self._paths.next_board, files.MAX_BOARD_SIZE))
         except (OSError, NotRegularFile):
             return ""
 
     def void_uncommitted(self) -> RevisionRecord | None:
         """Void the newest revision of the journal if a crash kept it from being written; return the newest one left."""
-        last = revision_journal.last_record(self._board_paths.journal)
+        last = revision_journal.last_record(self._paths.journal)
         if last is None or self._hash_next() != last.sha256:
             return last
         self._void(last)
-        return revision_journal.last_record(self._board_paths.journal)
+        return revision_journal.last_record(self._paths.journal)
 
     def _void(self, record: RevisionRecord) -> None:
         """Record that a revision in the journal was not written."""
         revision_journal.append_record(
-            self._board_paths.journal, RevisionRecord(void=record.revision, time=format_time(self._clock.now()))
+            self._paths.journal, RevisionRecord(void=record.revision, time=format_time(self._clock.now()))
         )
 
     def newest_known(self) -> Document | None:
@@ -197,10 +196,10 @@ class BoardRepairer:
         return self._newest_of(self._document)
 
     def _newest_of(self, remembered: Document | None) -> Document | None:
-        last = revision_journal.last_record(self._board_paths.journal)
+        last = revision_journal.last_record(self._paths.journal)
         if remembered is not None and (last is None or remembered.state.revision >= last.revision):
             return remembered
-        newest = revision_texts.newest_text(self._board_paths.journal)
+        newest = revision_texts.newest_text(self._paths.journal)
         if newest is None or (remembered is not None and remembered.state.revision >= newest[0]):
             return remembered
         return document.read_document(newest[1], previous=remembered)
@@ -211,7 +210,7 @@ class BoardRepairer:
             data = self.read_bytes()
         except BoardUnreadable:
             data = b""
-        intent = write_intent.read_intent(self._board_paths.intent) or WriteIntent(0, "", "")
+        intent = write_intent.read_intent(self._paths.write_intent) or WriteIntent(0, "", "")
         # Not the sha256 of these bytes: if the next write fails, a write intent that names them as the bytes before
         # would make the unreadable board valid.
         return LockedBoard(good, data, intent.before, intent)
@@ -245,7 +244,7 @@ class BoardRepairer:
         An old copy is complete if the journal has the digest of its bytes."""
         if edited.state.revision >= newest.state.revision:
             return outside_edits.is_truncated(newest, edited)
-        for record in revision_journal.iter_newest_first(self._board_paths.journal):
+        for record in revision_journal.iter_newest_first(self._paths.journal):
             if record.revision == edited.state.revision and record.sha256 == digest:
                 return False
             if record.revision < edited.state.revision:
@@ -254,7 +253,7 @@ class BoardRepairer:
 
     def _edited_base(self, edited: Document, newest: Document) -> Document | None:
         """Return the board that an old copy was made from, if the journal still has it."""
-        for line, text in revision_texts.rebuild_texts(self._board_paths.journal, edited.state.revision):
+        for line, text in revision_texts.rebuild_texts(self._paths.journal, edited.state.revision):
             if line.revision == edited.state.revision:
                 return document.read_document(text, previous=newest)
         return None
@@ -269,7 +268,7 @@ class BoardRepairer:
 
     def _record_edit(self, edited: Document, newest: Document | None, intent: WriteIntent | None) -> LockedBoard:
         """Commit an edit from outside as a revision: the same steps as a transaction."""
-        highest = revision_journal.highest_revision(self._board_paths.journal)
+        highest = revision_journal.highest_revision(self._paths.journal)
         number = 1 + max(edited.state.revision, intent.revision if intent else 0, highest)
         merged, overwrote = self._merge_edit(edited, newest)
         changed = changes.change_document(edited, msgspec.structs.replace(merged, revision=number))
@@ -281,7 +280,6 @@ class BoardRepairer:
             "outside",
             "external_edit",
             sha256=sha(data),
-            diff=outside_edits.diff_texts(newest.text if newest else "", changed.text),
             alerts=messages,
             overwrote=overwrote,
             text=changed.text,
@@ -289,7 +287,7 @@ class BoardRepairer:
         # ``before`` is not the sha256 of the edit: after a crash the edit must still be found as an edit and be judged
         # and numbered again.
         new_intent = WriteIntent(number, intent.after if intent else "", line.sha256)
-        commit_steps.commit(self._board_paths, data, new_intent, line)
+        commit_steps.commit(self._paths, data, new_intent, line)
         self.remember(data, line.sha256, changed)
         now = self._clock.now()
         self.alerts.append(("external_edit", f"revision {number} is an edit from outside liza", now))
@@ -305,7 +303,7 @@ class BoardRepairer:
         if edited.state.revision >= newest.state.revision:
             return outside_edits.restore_run_counters(newest.state, edited.state), ()
         later = []
-        for record in revision_journal.iter_newest_first(self._board_paths.journal):
+        for record in revision_journal.iter_newest_first(self._paths.journal):
             if record.revision <= edited.state.revision:
                 break
             later.append(record)

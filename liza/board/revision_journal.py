@@ -42,7 +42,6 @@ class RevisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"f
     from_: str | None = None
     to: str | None = None
     sha256: str = ""
-    diff: str | None = None
     alerts: tuple[str, ...] = ()
     overwrote: tuple[int, ...] = ()
     archived: tuple[str, ...] = ()

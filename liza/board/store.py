@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,6 @@ import msgspec
 
 from liza.board import archive_files, commit_steps, new_violations, revision_journal, revision_texts, write_intent
 from liza.board.archive_files import ArchiveMove
-from liza.board.commit_steps import BoardPaths
 from liza.board.repair import BoardRepairer, LockedBoard
 from liza.board.revision_journal import RevisionLine
 from liza.board.revision_journal import format_subject as format_subject
@@ -70,7 +69,6 @@ class Board:
         """``trusted`` replaces the settings of a board that was read by the effective ones; see ``rules.settings``."""
         self.paths = paths
         self._with_effective_settings = trusted
-        self._board_paths = BoardPaths(paths)
         self._clock = clock
         self._lock: Lock | None = None
         self._repairer = BoardRepairer(paths, clock)
@@ -94,7 +92,7 @@ class Board:
         for _ in range(_MAX_LOCKLESS_READS):
             # A writer saves the intent before it renames the board, so a mismatch is usually a commit in progress.
             data = self._repairer.read_bytes()
-            intent = write_intent.read_intent(self._board_paths.intent)
+            intent = write_intent.read_intent(self.paths.write_intent)
             digest = self._repairer.hash_bytes(data)
             if intent is None or (digest != intent.after and not self._repairer.is_untouched(intent, digest)):
                 continue
@@ -120,7 +118,7 @@ class Board:
 
     def last_good_text(self) -> str:
         """Return the newest text of the journal. Raises BoardInconsistent if it has none."""
-        newest = revision_texts.newest_text(self._board_paths.journal)
+        newest = revision_texts.newest_text(self.paths.journal)
         if newest is None:
             raise BoardInconsistent("no earlier board is kept in .liza", "git log -p liza/blackboard")
         return newest[1]
@@ -182,7 +180,7 @@ class Board:
                 tuple(sorted({*old_intent.renewed, *renewed})),
                 old_intent.renewed,
             )
-            commit_steps.commit(self._board_paths, data, intent)
+            commit_steps.commit(self.paths, data, intent)
             self._repairer.remember(data, intent.after, changed)
 
     def create(self, text: str, above: int = 0) -> None:
@@ -192,11 +190,11 @@ class Board:
         """
         self._make_directories()
         with self._one_thread(), self._hold_lock():
-            if self._board_paths.state.exists():
-                raise Refused(f"{self._board_paths.state} exists already", "liza status")
+            if self.paths.state.exists():
+                raise Refused(f"{self.paths.state} exists already", "liza status")
             self._repairer.void_uncommitted()
             first = document.read_document(text)
-            number = 1 + max(above, revision_journal.highest_revision(self._board_paths.journal))
+            number = 1 + max(above, revision_journal.highest_revision(self.paths.journal))
             check_revision(number)
             if first.state.revision != number:
                 first = changes.change_document(first, msgspec.structs.replace(first.state, revision=number))
@@ -249,7 +247,7 @@ class Board:
         wanted = document.read_document(text)
         stamp = format_time(self._clock.now()).replace(":", "")
         self._repairer.void_uncommitted()
-        copy = files.preserve_file(self._board_paths.state, self._board_paths.tx, f"broken-{stamp}")
+        copy = files.preserve_file(self.paths.state, self.paths.tx, f"broken-{stamp}")
         self._commit_text(self._repairer.substitute_good(self._repairer.newest_known() or wanted), actor, event, text)
         return copy
 
@@ -279,14 +277,14 @@ class Board:
         line = revision_journal.with_statuses(line, locked.document.state, changed.state)
         renewed = locked.intent.renewed
         entries = None  # None: the line has the whole text
-        last = revision_journal.last_record(self._board_paths.journal)
+        last = revision_journal.last_record(self.paths.journal)
         is_next = last is not None and last.revision == locked.document.state.revision
         if not full and is_next and line.revision % revision_texts.FULL_TEXT_INTERVAL and ("", "") not in renewed:
             entries = revision_texts.diff_entries(locked.document, changed, renewed)
         line = msgspec.structs.replace(line, entries=entries or (), text=changed.text if entries is None else None)
         intent = WriteIntent(line.revision, locked.digest, line.sha256, (), renewed)
         commit_steps.rotate_journal(self.paths, line.revision)
-        commit_steps.commit(self._board_paths, data, intent, line)
+        commit_steps.commit(self.paths, data, intent, line)
         self._repairer.remember(data, intent.after, changed)
         self._newest_read = max(self._newest_read, line.revision)
 
@@ -299,7 +297,7 @@ class Board:
         return 1 + max(
             locked.document.state.revision,
             locked.intent.revision,
-            revision_journal.highest_revision(self._board_paths.journal),
+            revision_journal.highest_revision(self.paths.journal),
         )
 
     def _refuse_new_violations(self, before: State, after: State) -> None:
@@ -307,18 +305,16 @@ class Board:
 
     @files.convert_os_errors()
     def _make_directories(self) -> None:
-        for directory in (self.paths.liza, self._board_paths.tx, self.paths.locks):
+        for directory in (self.paths.liza, self.paths.tx, self.paths.locks):
             directory.mkdir(parents=True, exist_ok=True)
 
     # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _require_crew(self) -> None:
-        if not self._board_paths.liza.is_dir() or not (
-            self._board_paths.state.exists() or self._board_paths.intent.exists()
-        ):
+        if not self.paths.liza.is_dir() or not (self.paths.state.exists() or self.paths.write_intent.exists()):
             if ancestors.is_without_board():
                 raise NoCrew("the box of `liza confine` shows no board: type this outside of it", "liza confine --help")
-            raise NoCrew(f"{self._board_paths.state} is gone", document.RESTORE_COMMAND)
+            raise NoCrew(f"{self.paths.state} is gone", document.RESTORE_COMMAND)
 
     @contextmanager
     def _one_thread(self) -> Iterator[None]:
@@ -344,9 +340,6 @@ class Board:
         """Take the lock, repair what crashes and edits from outside left, and return the board."""
         self._require_crew()
         with self._one_thread(), self._repairer.lock_and_repair(self._hold_lock) as locked:
-            if self._board_paths.archive_intent.exists():
-                with suppress(LizaError):
-                    archive_files.finish_earlier_move(self.paths)
             yield locked
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from liza.board.change_stream import watch_changes
+from liza.board.events import watch_changes
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError, UsageError

@@ -197,11 +197,6 @@ class Paths(Value):
         return self.liza / "archive"
 
     @property
-    def archive_intent(self) -> Path:
-        """A move to the archive that a crash of version 0.1 interrupted."""
-        return self.tx / "archive"
-
-    @property
     def unwritable_tasks(self) -> Path:
         """The tasks that the last merger could not set aside on the board, with the reasons."""
         return self.tx / "unwritable"
@@ -234,6 +229,11 @@ class Paths(Value):
     def notices(self) -> Path:
         """Directory with a record and a lock for each target of notices."""
         return self.liza / "notices"
+
+    @property
+    def next_board(self) -> Path:
+        """The board that a writer renames to commit it."""
+        return self.tx / "next"
 
     @property
     def recorded_mark(self) -> Path:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError
-from liza.model.model import State, Status
+from liza.model.model import FINAL_STATUSES, State, Status
 from liza.model.session_ends import StopReason
 from liza.programs import liveness
 from liza.programs.session import run_archive, run_directory, session_process
-from liza.recovery.rules import retention
 from liza.usage.costs import record_unconcluded_usage
 
 
@@ -31,10 +31,10 @@ def find_old_runs(crew: Crew, agent: str) -> tuple[str, ...]:
         # What is behind a link is not Liza's: it is neither archived nor removed.
         return ()
     runs = run_directory.list_runs(crew.paths, agent)
-    if len(runs) <= retention.UNARCHIVED_RUNS:
+    if len(runs) <= UNARCHIVED_RUNS:
         return ()
-    used = retention.runs_in_use(crew.board.read())
-    return tuple(run for run in retention.runs_to_archive(runs, used) if _is_over(crew, run))
+    used = runs_in_use(crew.board.read())
+    return tuple(run for run in runs_to_archive(runs, used) if _is_over(crew, run))
 
 
 def _is_over(crew: Crew, run: str) -> bool:
@@ -77,3 +77,26 @@ def record_left_usage(crew: Crew, by: str) -> tuple[str, ...]:
     agents = [agent for agent in crew.board.read().agents if agent != by and not crew.is_supervised(agent)]
     runs = [runs[-1] for agent in agents if (runs := run_directory.list_runs(crew.paths, agent))]
     return tuple(run for run in runs if record_unconcluded_usage(crew, run))
+
+
+UNARCHIVED_RUNS = 20
+"""Number of an agent's newest run directories that are not archived."""
+
+
+def runs_in_use(state: State) -> frozenset[str]:
+    """Return the runs that are at work, and the last runs of tasks that are not final."""
+    return frozenset(run for run in _named(state) if run is not None)
+
+
+def _named(state: State) -> Iterator[str | None]:
+    yield state.planning.run
+    for task in state.tasks:
+        if task.status not in FINAL_STATUSES:
+            yield from (task.run, task.review_run)
+        if task.reservation is not None:
+            yield from (task.reservation.run, task.reservation.previous_run)
+
+
+def runs_to_archive(runs: Sequence[str], used: frozenset[str], newest: int = UNARCHIVED_RUNS) -> tuple[str, ...]:
+    """Return those of an agent's runs (oldest first) that are neither in use nor among the ``newest`` ones."""
+    return tuple(run for run in runs[: max(0, len(runs) - newest)] if run not in used)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from liza.board.task_file import load_tasks
+from liza.board.text import parse
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -392,3 +393,23 @@ class _TakenIds:
             or (self._crew.paths.root / backlog.sentence_spec_path(name)).exists()
             or self._crew.git.find_commit(f"refs/heads/{branch_of(name)}") is not None
         )
+
+
+def load_tasks(text: str) -> list[dict[str, Any]]:
+    """Return the tasks of a YAML text: one mapping, a list of mappings, or a mapping with the only key ``tasks``.
+
+    Ids stay as they were typed, as text. Raises UsageError if the text is anything else.
+    """
+    try:
+        value = parse.parse_text(text)
+    except parse.Unparsable as error:
+        raise UsageError(f"the task file does not parse: {error}", "liza task add --help") from error
+    if isinstance(value, dict) and set(value) == {"tasks"}:
+        value = value["tasks"]
+    entries = [value] if isinstance(value, dict) else value
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise UsageError(
+            "a task file must be a mapping with the fields of a task, or a list of such mappings",
+            "liza task add --help",
+        )
+    return entries

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from liza.board import revision_journal, revision_texts
-from liza.board.change_stream import watch_changes
+from liza.board.events import watch_changes
 from liza.board.outside_edits import diff_texts
 from liza.board.revision_journal import RevisionRecord
 from liza.board.store import format_subject as subject
@@ -111,7 +111,7 @@ def _journal_rows(crew: Crew, records: Sequence[RevisionRecord], patch: bool) ->
         for entry in recorded.list_revisions(crew.git, None, _revision_count(crew, min(missing))):
             if entry.revision in missing:
                 patches[entry.revision] = _read_patch(crew, entry.commit)
-    return [{**_unrecorded_row(record), "patch": patches.get(record.revision, record.diff)} for record in records]
+    return [{**_unrecorded_row(record), "patch": patches.get(record.revision)} for record in records]
 
 
 def _unrecorded_patches(crew: Crew, revisions: frozenset[int]) -> dict[int, str]:
@@ -142,7 +142,7 @@ def _unrecorded_row(record: RevisionRecord) -> dict[str, Any]:
         "subject": subject(record),
         "by": record.actor,
         "commit": None,
-        "patch": record.diff,
+        "patch": None,
         "alerts": list(record.alerts),
     }
 

@@ -665,7 +665,7 @@ TABLE: dict[str, Defence] = {
     ),
     "runs in use": Defence(
         "the directory of a run that a task names is not archived",
-        {"liza.recovery.rules.retention:runs_in_use": gives(frozenset())},
+        {"liza.recovery.run_cleanup:runs_in_use": gives(frozenset())},
         (
             "tests/edges/programs/test_old_runs.py::"
             "test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named_by_a_task",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -603,19 +602,6 @@ def test_the_last_of_several_entries_of_a_task_counts(root: Path, monkeypatch: p
     assert known(root, "t1").description == "The very first"
     assert check(root).archived.total == 2
     assert list(archive.find_faults(Paths(root), check(root))) == []
-
-
-def test_a_move_that_version_0_1_was_killed_in_is_completed(root: Path) -> None:
-    move(root)
-    path = the_file(root)
-    whole = path.read_text()
-    size = whole.index("  - id")
-    path.write_text(whole[: size + 20])
-    intent = {"name": path.name, "size": size, "text": whole[size:], "ids": ["t1"]}
-    Paths(root).archive_intent.write_text(json.dumps(intent))
-    say(opened(root), "next")
-    assert path.read_text() == whole
-    assert not Paths(root).archive_intent.exists()
 
 
 LOSSES = pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from liza.programs.liveness import RunningSession
 from liza.programs.rules.session_events import ModelText
 from liza.programs.session import run_archive
 from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.recovery import run_cleanup
 from liza.recovery.doctor import doctor
-from liza.recovery.rules import retention
 from liza.recovery.run_cleanup import archive_old_runs
 from liza.system import processes
 from liza.view import all_logs, session_log
@@ -45,7 +45,7 @@ def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named
     crew = begun(repo)
     # Its claim is coder-1.1.
     drafted(crew)
-    last = retention.UNARCHIVED_RUNS + 7
+    last = run_cleanup.UNARCHIVED_RUNS + 7
     for number in range(1, last + 1):
         ran(crew, number, settled=number != 3)
     this = processes.identify_self()

@@ -14,8 +14,8 @@ import pytest
 
 from liza.crew.crew import Crew
 from liza.programs.session import run_archive
+from liza.recovery import run_cleanup
 from liza.recovery.gc import OLD_AGE, gc
-from liza.recovery.rules import retention
 from liza.system import untrusted_files
 from liza.system.locks import Lock
 from tests.campaign.small_board import child, killed, passed
@@ -60,7 +60,7 @@ def freed(crew: Crew, **options: bool) -> dict[str, int]:
 
 
 def test_a_dry_run_names_what_a_real_one_frees_and_changes_nothing(crew: Crew) -> None:
-    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+    for number in range(1, run_cleanup.UNARCHIVED_RUNS + 3):
         ran(crew, number).output_path.write_text("said\n" * 1000)
     old = log(crew, "merge-gone.log")
     rest = temporary(crew, dead_pid())
@@ -68,7 +68,7 @@ def test_a_dry_run_names_what_a_real_one_frees_and_changes_nothing(crew: Crew) -
     assert planned.keys() == {"coder-1.2", "merge-gone.log", rest.name}
     assert old.exists()
     assert rest.exists()
-    assert len(numbers(crew)) == retention.UNARCHIVED_RUNS + 2
+    assert len(numbers(crew)) == run_cleanup.UNARCHIVED_RUNS + 2
     real = freed(crew)
     assert real.keys() == planned.keys()
     assert 0 < real["coder-1.2"] < planned["coder-1.2"]
@@ -106,7 +106,7 @@ def test_a_log_that_would_not_become_smaller_stays(crew: Crew) -> None:
 
 
 def test_the_runs_of_an_agent_with_a_supervisor_are_left_to_it(crew: Crew) -> None:
-    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+    for number in range(1, run_cleanup.UNARCHIVED_RUNS + 3):
         ran(crew, number)
     lock = Lock(crew.paths.supervisor_lock("coder-1"))
     with lock:
@@ -146,7 +146,7 @@ def test_a_log_whose_archive_is_no_file_stays_and_is_reported(crew: Crew) -> Non
 
 @pytest.mark.campaign
 def test_a_kill_at_any_point_loses_nothing(crew: Crew, tmp_path: Path) -> None:
-    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+    for number in range(1, run_cleanup.UNARCHIVED_RUNS + 3):
         ran(crew, number)
     log(crew, "merge-gone.log", "first\n" * 1000)
     copy = tmp_path / "copy"
@@ -165,7 +165,7 @@ def test_a_kill_at_any_point_loses_nothing(crew: Crew, tmp_path: Path) -> None:
 
 
 def test_what_is_behind_a_link_is_neither_found_nor_changed(crew: Crew, tmp_path: Path) -> None:
-    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+    for number in range(1, run_cleanup.UNARCHIVED_RUNS + 3):
         ran(crew, number)
     elsewhere = tmp_path / "elsewhere"
     (crew.paths.runs / "coder-1").rename(elsewhere)
@@ -192,7 +192,7 @@ def test_a_log_is_not_compressed_into_a_linked_directory(crew: Crew, tmp_path: P
 
 
 def test_a_run_whose_archive_a_crash_had_completed_frees_the_size_of_its_directory(crew: Crew) -> None:
-    for number in range(1, retention.UNARCHIVED_RUNS + 3):
+    for number in range(1, run_cleanup.UNARCHIVED_RUNS + 3):
         ran(crew, number)
     size = freed(crew, dry_run=True)["coder-1.2"]
     assert killed(child(lambda: gc(crew), "renamed.archive#1"))
