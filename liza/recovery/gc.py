@@ -7,13 +7,11 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Container, Iterator
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
@@ -64,7 +62,6 @@ OLD_AGE = 24 * 3600.0
 """Seconds since the last write after which a log or a temporary file is old: its writer may be in a container, where
 its process cannot be seen."""
 _MIN_LOG_SIZE = 4096  # bytes; a file system stores less in one block, so that compressing it would free nothing
-_BLOCK_SIZE = 1 << 20  # bytes that are compared at once
 _LOG_ARCHIVE = "archive"
 _TASK_LOG = re.compile(r"merge-(?P<task>.+)\.log")
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.([0-9]{1,9})")
@@ -141,21 +138,19 @@ def _is_of_task(name: str, tasks: Container[str]) -> bool:
 
 
 def _compress_log(paths: Paths, garbage: Garbage) -> Garbage | None:
-    """Append a log to its archive and delete it. gzip members can be joined: the archive keeps its former text."""
+    """Compress a log into the archive and delete it. The time in the name keeps logs of several merges apart."""
     path = garbage.path
-    target = path.parent / _LOG_ARCHIVE / f"{path.name}.gz"
-    atomic.make_directory(paths.root, target.parent)
-    if target.parent.is_symlink():
-        raise NotADirectoryError(f"{target.parent} is a link")
-    former_size = target.stat().st_size if target.exists() else 0
+    archive = path.parent / _LOG_ARCHIVE
+    atomic.make_directory(paths.root, archive)
+    if archive.is_symlink():
+        raise NotADirectoryError(f"{archive} is a link")
     try:
-        with untrusted_files.open_to_read(path) as source, tempfile.TemporaryFile(dir=target.parent) as member:
+        with untrusted_files.open_to_read(path) as source:
             before = os.fstat(source.fileno())
-            # With the time of the log, equal logs of two merges differ.
-            with gzip.GzipFile(filename="", mode="wb", fileobj=member, mtime=int(before.st_mtime)) as packed:
+            target = archive / f"{path.stem}-{int(before.st_mtime)}.log.gz"
+            with atomic.replacing(target, label="log-archive") as file, gzip.GzipFile("", "wb", fileobj=file) as packed:
                 shutil.copyfileobj(source, packed)
-            _append_member(target, member)
-            now = path.lstat()
+        now = path.lstat()
     except FileNotFoundError:
         return None
     if (now.st_ino, now.st_size, now.st_mtime_ns) != (before.st_ino, before.st_size, before.st_mtime_ns):
@@ -163,31 +158,7 @@ def _compress_log(paths: Paths, garbage: Garbage) -> Garbage | None:
         return None
     path.unlink()
     crash_points.point("unlinked", "log")
-    return _with_size(garbage, before.st_size + former_size - target.stat().st_size)
-
-
-def _append_member(target: Path, member: IO[bytes]) -> None:
-    """Append a gzip member, unless the archive ends with it: a process was killed before it deleted the log."""
-    if _ends_with(target, member):
-        return
-    with atomic.replacing(target, label="log-archive") as file:
-        with suppress(FileNotFoundError), untrusted_files.open_to_read(target) as former:
-            shutil.copyfileobj(former, file)
-        member.seek(0)
-        shutil.copyfileobj(member, file)
-
-
-def _ends_with(target: Path, member: IO[bytes]) -> bool:
-    size = member.seek(0, os.SEEK_END)
-    try:
-        with untrusted_files.open_to_read(target) as file:
-            if file.seek(0, os.SEEK_END) < size:
-                return False
-            file.seek(-size, os.SEEK_END)
-            member.seek(0)
-            return all(file.read(len(block)) == block for block in iter(lambda: member.read(_BLOCK_SIZE), b""))
-    except FileNotFoundError:
-        return False
+    return _with_size(garbage, before.st_size - target.stat().st_size)
 
 
 def _find_temporary_files(paths: Paths) -> Iterator[Garbage]:
