@@ -9,7 +9,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-import liza
 from liza.api.identity import require_current_run, require_known_run
 from liza.crew.crew import Crew
 from liza.model.agent_states import AgentState
@@ -90,7 +89,6 @@ class ServerHealth(WorkerAnswer, frozen=True, kw_only=True):
     version: str
     uptime_seconds: float
     runs: int
-    error: str | None = None
 
 
 class ReportAnswer(WorkerAnswer, frozen=True, kw_only=True):
@@ -181,12 +179,6 @@ def run_health(
         context_usage=usage,
         error=health.error,
     )
-
-
-def server_health(uptime_seconds: float, runs: int) -> ServerHealth:
-    """Return the health of the server. ``runs``: runs with an open stream."""
-    status = HealthStatus.HEALTHY
-    return ServerHealth(status=status, version=liza.__version__, uptime_seconds=uptime_seconds, runs=runs)
 
 
 def _silence_text(note: ModelNote, now: datetime) -> str:

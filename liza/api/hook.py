@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.api.lifecycle import mark_stuck, report_hook_event
+from liza.api.lifecycle import report_hook_event
 from liza.briefs import inbox, prompt_stream
 from liza.briefs.rules.message_rules import AT_TURN_END, DURING_TURN, PRIORITIES, MessageChannel, PromptPriority
 from liza.guards.rules.tool_calls import RAW_INPUT
@@ -87,13 +87,12 @@ class Hook:
         return NO_REPLY
 
     def _is_recorded(self, run_dir: RunDir, event: ReceivedEvent, now: datetime, *, is_pushed: bool) -> bool:
-        """Record the event; return whether that was possible. A process that keeps the lock is reported once."""
+        """Record the event; return whether that was possible. A process that keeps the lock is logged."""
         try:
             # It reads the turn again: the runtime, or another hook, may have reported meanwhile.
             report_hook_event(run_dir, event, self.event, now, is_pushed=is_pushed)
         except LockTimeout as error:
-            if mark_stuck(run_dir):
-                self.log_error(error)
+            self.log_error(error)
             return False
         return True
 

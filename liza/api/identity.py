@@ -175,7 +175,7 @@ class BearerCache:
         self._digests: FileCache[TokenDigest | None] = FileCache(MAX_BEARERS)
 
     def verify(self, run_dir: RunDir, token: str) -> bool:
-        """As ``verify_bearer``."""
+        """Return whether ``token`` is the bearer token of the run. Raises LizaError if its digest cannot be read."""
         path = run_dir.path / _BEARER_FILE
         try:
             stored = self._digests.read(path, lambda: read_struct(path, TokenDigest))
@@ -188,11 +188,6 @@ class BearerCache:
             (run_dir.path / _TOKEN_FILE).unlink(missing_ok=True)
         crash_points.point("identity", "confirmed")
         return True
-
-
-def verify_bearer(run_dir: RunDir, token: str) -> bool:
-    """Return whether ``token`` is the bearer token of the run. Raises LizaError if its digest cannot be read."""
-    return _is_digest_of(read_struct(run_dir.path / _BEARER_FILE, TokenDigest), token)
 
 
 def _new_token(run: str) -> str:

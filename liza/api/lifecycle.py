@@ -34,10 +34,7 @@ from liza.system.locks import lock_path
 READY_BY_REPORT = "{source} {event}"
 _WAKING_STATES = WAITING_STATES | {LifecycleEvent.STOPPED}
 TURN_LOCK = ".turn.lock"
-LOCK_LIMIT = 5.0  # seconds; each holder needs milliseconds
-STUCK_MARK = ".turn.stuck"
-"""A hook waited in vain for the lock of the turn, for example because its holder is stopped, and logged that."""
-STUCK_LIMIT = 0.1  # seconds; a program waits for its hook at each tool call
+LOCK_LIMIT = 1.0  # seconds; each holder needs milliseconds, and a program waits for its hook at each tool call
 
 
 class LifecycleRequest(WorkerRequest, frozen=True, kw_only=True):
@@ -104,28 +101,15 @@ def report_hook_event(
     return turn
 
 
-def mark_stuck(run_dir: RunDir) -> bool:
-    """Have the next reports wait a short time only, until the lock of the turn is free. Return whether this is new."""
-    try:
-        (run_dir.path / STUCK_MARK).touch(0o600, exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
-
-
 @contextmanager
 def _lock_turn(run_dir: RunDir) -> Iterator[None]:
     """Hold the lock of the turn. Raises LockTimeout with the process that holds it, NotRegularFile, OSError."""
-    path, mark = run_dir.path / TURN_LOCK, run_dir.path / STUCK_MARK
-    is_stuck = mark.exists()
+    path = run_dir.path / TURN_LOCK
     with ExitStack() as held:
         try:
-            held.enter_context(lock_path(path, STUCK_LIMIT if is_stuck else LOCK_LIMIT, 0o600, make_parents=False))
+            held.enter_context(lock_path(path, LOCK_LIMIT, 0o600, make_parents=False))
         except LockTimeout as error:
             raise _describe_holder(path, error) from error
-        if is_stuck:
-            with suppress(OSError):
-                mark.unlink()
         yield
 
 

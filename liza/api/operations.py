@@ -7,10 +7,9 @@ prints the OpenAPI document.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
-from typing import Annotated, Any, Final
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
@@ -27,7 +26,6 @@ from liza.api.health import (
     record_telemetry,
     report_health,
     run_health,
-    server_health,
 )
 from liza.api.identity import (
     CredentialReport,
@@ -52,17 +50,17 @@ from liza.api.prompts import (
     compose_context,
     submit_prompt,
 )
-from liza.breaker.report import ReportRequest, report
+from liza.breaker.report import report
 from liza.crew.result import Result
 from liza.guards.session_guards import AuthorizeAnswer, AuthorizeRequest, judge_request
 from liza.model.errors import RunIsOver
-from liza.model.value_classes import Text, WorkerAnswer, WorkerRequest
-from liza.tasks.claim import HeartbeatRequest, heartbeat
-from liza.tasks.handoff import HandoffRequest, exit_run, handoff
-from liza.tasks.questions import BlockRequest, block
-from liza.tasks.rules.reviews import MAX_COMMENT_TEXT, MAX_COMMENTS, MAX_LINE
+from liza.model.value_classes import WorkerAnswer, WorkerRequest
+from liza.programs.rules.lifecycle_rules import HealthStatus
+from liza.tasks.claim import heartbeat
+from liza.tasks.handoff import end_run, handoff
+from liza.tasks.questions import block
 from liza.tasks.submit import submit
-from liza.tasks.verdict import verdict
+from liza.tasks.verdict import judge
 
 EVENT_STREAM: Final = "text/event-stream"
 MAX_INLINE_TOOL: Final = 1 << 10
@@ -71,51 +69,8 @@ MAX_INLINE_TELEMETRY: Final = 32 << 10
 """Size of a body with some 150 turns: 3 ms."""
 
 
-class VerdictWord(StrEnum):
-    """The decision of a reviewer."""
-
-    APPROVE = "approve"
-    REJECT = "reject"
-
-
-class ExitCode(StrEnum):
-    """Closing code of a run: ``0`` done, ``1`` failed, ``42`` start a new session."""
-
-    DONE = "0"
-    FAILED = "1"
-    RESTART = "42"
-
-
 class SubmitRequest(WorkerRequest, frozen=True, kw_only=True):
     """Submit the committed work of the run's task for review. It has no fields."""
-
-
-class VerdictComment(WorkerRequest, frozen=True, kw_only=True):
-    """A comment of a rejection on a line, which counts from 1, of a file at the reviewed commit.
-
-    ``path`` is relative to the root of the repository.
-    """
-
-    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4_096)]
-    line: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINE)]
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_COMMENT_TEXT)]
-
-
-class VerdictRequest(WorkerRequest, frozen=True, kw_only=True):
-    """Approve or reject the commit under review. ``reason``: what was run and seen, or what is wrong.
-
-    ``comments``: only with a rejection.
-    """
-
-    verdict: VerdictWord
-    reason: Text
-    comments: Annotated[tuple[VerdictComment, ...], msgspec.Meta(max_length=MAX_COMMENTS)] = ()
-
-
-class ExitRequest(WorkerRequest, frozen=True, kw_only=True):
-    """Record the result of the run. It overrides the exit code of its process."""
-
-    code: ExitCode
 
 
 class VerbAnswer(WorkerAnswer, frozen=True, kw_only=True):
@@ -128,10 +83,6 @@ class VerbAnswer(WorkerAnswer, frozen=True, kw_only=True):
     next: str
     message: str = ""
     details: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-def _verb_answer(result: Result) -> VerbAnswer:
-    return VerbAnswer(**{field: getattr(result, field) for field in VerbAnswer.__struct_fields__})
 
 
 def _identity(call: Call, request: IdentityRequest) -> IdentityAnswer:
@@ -185,7 +136,12 @@ def _report_health(call: Call, request: HealthReport) -> ReportAnswer:
 
 def _health(call: Call) -> ServerHealth:
     """The health of the server."""
-    return server_health(call.server.uptime(), call.server.streams)
+    return ServerHealth(
+        status=HealthStatus.HEALTHY,
+        version=__version__,
+        uptime_seconds=call.server.uptime(),
+        runs=call.server.streams,
+    )
 
 
 def _agents(call: Call) -> AgentsAnswer:
@@ -197,42 +153,6 @@ def _telemetry(call: Call, request: TelemetryRequest) -> TelemetryAnswer:
     """Report what turns of the run have used."""
     log = call.server.telemetry(call.run_dir.path)
     return record_telemetry(call.run_dir, request, call.now, log, may_wait=call.may_wait)
-
-
-def _submit(call: Call, request: SubmitRequest) -> VerbAnswer:
-    """Submit the committed work of the run's task for review."""
-    return _verb_answer(submit(call.crew))
-
-
-def _handoff(call: Call, request: HandoffRequest) -> VerbAnswer:
-    """Hand the run's work over to a fresh session."""
-    return _verb_answer(handoff(call.crew, request))
-
-
-def _block(call: Call, request: BlockRequest) -> VerbAnswer:
-    """Block the run's task until its questions are answered."""
-    return _verb_answer(block(call.crew, request))
-
-
-def _verdict(call: Call, request: VerdictRequest) -> VerbAnswer:
-    """Approve or reject the commit under review."""
-    comments = [(f"{comment.path}:{comment.line}", comment.text) for comment in request.comments]
-    return _verb_answer(verdict(call.crew, request.verdict.value, request.reason, comments=comments))
-
-
-def _heartbeat(call: Call, request: HeartbeatRequest) -> VerbAnswer:
-    """Extend the lease of the run's work."""
-    return _verb_answer(heartbeat(call.crew, request))
-
-
-def _report(call: Call, request: ReportRequest) -> VerbAnswer:
-    """Report an anomaly, a discovery or a trade-off."""
-    return _verb_answer(report(call.crew, request))
-
-
-def _exit(call: Call, request: ExitRequest) -> VerbAnswer:
-    """Record the result of the run."""
-    return _verb_answer(exit_run(call.crew, request.code.value))
 
 
 def _stream(call: Call) -> bool:
@@ -251,6 +171,30 @@ def _openapi(call: Call) -> bytes:
 
 _declare = declare_operation
 _RUN: Final = "/v1/runs/{run}"
+
+
+def _declare_verb(name: str, verb: Callable[..., Result], **more: Any) -> Operation:
+    """Return the operation of a verb of the command line, with its docstring and its request."""
+    request = get_type_hints(verb).get("request")
+
+    def answer(call: Call, given: Any) -> VerbAnswer:
+        result = verb(call.crew) if request is None else verb(call.crew, given)
+        return VerbAnswer(**{field: getattr(result, field) for field in VerbAnswer.__struct_fields__})
+
+    return Operation(
+        name=name,
+        method="POST",
+        path=f"{_RUN}/{name}",
+        summary=(verb.__doc__ or "").partition(".")[0],
+        access=Access.RUN,
+        function=answer,
+        answer=VerbAnswer,
+        request=request or SubmitRequest,
+        is_slow=True,
+        **more,
+    )
+
+
 OPERATIONS: Final[tuple[Operation, ...]] = (
     # The command of an account may take seconds.
     _declare("POST", "/v1/identity", Access.PUBLIC, _identity, is_slow=True),
@@ -265,28 +209,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _declare("GET", "/v1/health", Access.PUBLIC, _health),
     _declare("GET", "/v1/agents", Access.READER, _agents),
     _declare("POST", "/v1/telemetry", Access.RUN, _telemetry, max_inline=MAX_INLINE_TELEMETRY),
-    _declare("POST", f"{_RUN}/submit", Access.RUN, _submit, is_slow=True),
-    _declare("POST", f"{_RUN}/handoff", Access.RUN, _handoff, is_slow=True),
-    _declare("POST", f"{_RUN}/block", Access.RUN, _block, is_slow=True),
+    _declare_verb("submit", submit),
+    _declare_verb("handoff", handoff),
+    _declare_verb("block", block),
     # An agent must not approve its own work, so it has to be known whose process gives a verdict.
-    _declare("POST", f"{_RUN}/verdict", Access.RUN, _verdict, is_slow=True, needs_peer=True),
-    _declare("POST", f"{_RUN}/heartbeat", Access.RUN, _heartbeat, is_slow=True),
-    _declare("POST", f"{_RUN}/report", Access.RUN, _report, is_slow=True),
-    _declare("POST", f"{_RUN}/exit", Access.RUN, _exit, is_slow=True),
+    _declare_verb("verdict", judge, needs_peer=True),
+    _declare_verb("heartbeat", heartbeat),
+    _declare_verb("report", report),
+    _declare_verb("exit", end_run),
     _declare("GET", f"{_RUN}/stream", Access.RUN, _stream, answer=str, media_type=EVENT_STREAM, is_stream=True),
     _declare("GET", "/openapi.json", Access.PUBLIC, _openapi, answer=dict[str, Any]),
 )
-
-
-@cache
-def format_document() -> bytes:
-    """Return the OpenAPI document as it is served, and as the committed copy has it."""
-    text = msgspec.json.format(msgspec.json.encode(make_document(OPERATIONS)), indent=2)
-    return text + b"\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.buffer.write(format_document())
 
 
 REF_TEMPLATE: Final = "#/components/schemas/{name}"
@@ -401,3 +334,14 @@ def _schema(type_: type[Any]) -> dict[str, Any]:
     if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
         return {"$ref": REF_TEMPLATE.format(name=type_.__name__)}
     return msgspec.json.schema(type_)
+
+
+@cache
+def format_document() -> bytes:
+    """Return the OpenAPI document as it is served, and as the committed copy has it."""
+    text = msgspec.json.format(msgspec.json.encode(make_document(OPERATIONS)), indent=2)
+    return text + b"\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(format_document())

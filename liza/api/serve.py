@@ -20,14 +20,11 @@ from liza.api.calls import ServerFacts
 from liza.api.health import AgentsAnswer
 from liza.api.operations import OPERATIONS
 from liza.board import events
-from liza.board.store import Board
-from liza.config import confirmed_settings
 from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_if_unsupervised
 from liza.model.errors import LizaError, LockTimeout, Refused, TokenRefused
-from liza.model.model import State
 from liza.model.paths import Paths, run_id
 from liza.system import file_growth
 from liza.system.locks import Lock
@@ -76,7 +73,7 @@ def serve(
         api_server.clear_failure(crew.paths)
         starter: int | None = os.getppid()
         starter = starter if _report_ready(ready_fd) else None
-        process = _Process(use_cached_board(crew), ServerFacts(list_agents), port, with_crew, starter)
+        process = _Process(crew, ServerFacts(list_agents), port, with_crew, starter)
         asyncio.run(process.run(listening))
         if _identity(crew.paths.server_lock) == lock_identity:  # else the addresses are those of another server
             listener.remove_addresses(crew.paths)
@@ -218,42 +215,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return facts.st_dev, facts.st_ino
-
-
-_Stamp = tuple[int, int, int, int]
-
-
-class CachedBoard(Board):
-    """As Board. ``read`` returns the last state as long as the files that it depends on are the same."""
-
-    _cached: tuple[tuple[_Stamp | None, ...], State] | None = None
-    _reading = threading.Lock()
-
-    def read(self) -> State:
-        stamps = tuple(_stamp(path) for path in (self.paths.state, self.paths.pins, self.paths.write_intent))
-        cached = self._cached
-        if cached is not None and cached[0] == stamps and None not in stamps[:1]:
-            return cached[1]
-        # One thread parses; the others then find its result.
-        with self._reading:
-            cached = self._cached
-            if cached is None or cached[0] != stamps:
-                # The stamps are older than what is read: a change in between is found by the next call.
-                self._cached = cached = (stamps, super().read())
-            return cached[1]
-
-
-def use_cached_board(crew: Crew) -> Crew:
-    """Have this crew read its board through a cache."""
-    vars(crew)["board"] = CachedBoard(
-        crew.paths, crew.clock, lambda state: confirmed_settings.with_trusted_settings(crew.paths, state)
-    )
-    return crew
-
-
-def _stamp(path: os.PathLike[str]) -> _Stamp | None:
-    try:
-        facts = os.stat(path)  # noqa: PTH116 - called for each request
-    except OSError:
-        return None
-    return facts.st_ino, facts.st_mtime_ns, facts.st_size, facts.st_ctime_ns

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from liza.crew.caller import RunCaller, identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
@@ -116,6 +118,25 @@ def _hand_off_planning(crew: Crew, caller: RunCaller, request: HandoffRequest) -
             tx.state = replace(ended, goal=replace(ended.goal, alignment_history=notes))
     record_run_result(crew, caller.run, "0" if request.done else "42")
     return make_result(tx.before, tx.state, None, "stop now" if request.done else RESTART_STEP)
+
+
+class ExitCode(StrEnum):
+    """Closing code of a run: ``0`` done, ``1`` failed, ``42`` start a new session."""
+
+    DONE = "0"
+    FAILED = "1"
+    RESTART = "42"
+
+
+class ExitRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Record the result of the run. It overrides the exit code of its process."""
+
+    code: ExitCode
+
+
+def end_run(crew: Crew, request: ExitRequest) -> Result:
+    """Record the result of the run."""
+    return exit_run(crew, request.code.value)
 
 
 def exit_run(crew: Crew, word: str) -> Result:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
 
 from liza.board.store import Transaction
 from liza.crew.caller import identify_run, record_run_result, require_person, require_task
@@ -13,11 +17,41 @@ from liza.crew.result import Result, make_result
 from liza.model.errors import NotOwner, Refused, UsageError
 from liza.model.model import LineComment, State, Status
 from liza.model.paths import role_of
-from liza.model.value_classes import Value
+from liza.model.value_classes import Text, Value, WorkerRequest
 from liza.tasks import archive, next_steps
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import claims, reviews
+from liza.tasks.rules.reviews import MAX_COMMENT_TEXT, MAX_COMMENTS, MAX_LINE
 from liza.text.formats import did_you_mean
+
+
+class VerdictWord(StrEnum):
+    """The decision of a reviewer."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
+class VerdictComment(WorkerRequest, frozen=True, kw_only=True):
+    """A comment of a rejection on a line, which counts from 1, of a file at the reviewed commit.
+
+    ``path`` is relative to the root of the repository.
+    """
+
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4_096)]
+    line: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINE)]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_COMMENT_TEXT)]
+
+
+class VerdictRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Approve or reject the commit under review. ``reason``: what was run and seen, or what is wrong.
+
+    ``comments``: only with a rejection.
+    """
+
+    verdict: VerdictWord
+    reason: Text
+    comments: Annotated[tuple[VerdictComment, ...], msgspec.Meta(max_length=MAX_COMMENTS)] = ()
 
 
 class Judgment(Value):
@@ -59,7 +93,13 @@ def verdict(
     return _by_run(crew, judgment, task_id)
 
 
-def _judge(
+def judge(crew: Crew, request: VerdictRequest) -> Result:
+    """Approve or reject the commit under review. As ``verdict``, for a reviewer's run."""
+    comments = [(f"{comment.path}:{comment.line}", comment.text) for comment in request.comments]
+    return verdict(crew, request.verdict.value, request.reason, comments=comments)
+
+
+def _record(
     crew: Crew, judgment: Judgment, task_id: str, by: str, commit: str, quoted: tuple[LineComment, ...]
 ) -> Transaction:
     with crew.change(by, judgment.word, task_id) as tx:
@@ -116,7 +156,7 @@ def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
     record = crew.run_dir(caller.run).read_record()
     commit = record.commit if record and record.commit else crew.worktrees.head_commit(caller.agent)
     quoted = _quote_lines(crew, judgment.comments, commit)
-    tx = _judge(crew, judgment, task, caller.run, commit, quoted)
+    tx = _record(crew, judgment, task, caller.run, commit, quoted)
     record_run_result(crew, caller.run, "0")
     manual_step = f"liza merge {task}" if judgment.word == "approve" else f"liza task show {task}"
     return make_result(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else manual_step)
@@ -139,7 +179,7 @@ def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None)
     named_commit = commit or claims.get_task(state, task_id).review_commit or ""
     commit_id = _full_commit(crew, named_commit, task_id) if named_commit else ""
     quoted = _quote_lines(crew, judgment.comments, commit_id) if commit_id else ()
-    tx = _judge(crew, judgment, task_id, by, commit_id, quoted)
+    tx = _record(crew, judgment, task_id, by, commit_id, quoted)
     result = make_result(tx.before, tx.state, task_id, "")
     return next_steps.with_next_step(result, _next_step(crew, tx.state, judgment.word, task_id))
 

@@ -1566,14 +1566,6 @@ TABLE: dict[str, Defence] = {
         {"liza.api.lifecycle:_lock_turn": _no_lock_of_a_turn},
         (f"{LIFECYCLE}test_hooks_and_reports_take_the_same_lock_of_the_turn",),
     ),
-    "stuck turns": Defence(
-        "a process that keeps the lock of a turn delays the session once, and is reported once",
-        {"liza.api.lifecycle:mark_stuck": gives(True)},
-        (
-            f"{LIFECYCLE}test_a_stopped_process_that_holds_the_lock_is_reported_once_"
-            "and_lets_messages_and_refusals_through",
-        ),
-    ),
     "prompts after a crash": Defence(
         "a prompt that was recorded and perhaps not sent is sent again",
         {"liza.briefs.rules.message_rules:list_unreceived": gives(())},

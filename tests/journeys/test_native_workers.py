@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from liza.crew.crew import find_crew
 from liza.api.health import TelemetryRequest, record_telemetry
-from liza.api.identity import IdentityRequest, identify, verify_bearer
+from liza.api.identity import BearerCache, IdentityRequest, identify
 from liza.api.lifecycle import LifecycleRequest, report_lifecycle
 from liza.api.prompts import AcknowledgeRequest, ContextRequest, acknowledge_prompts, compose_context
 from liza.briefs.prompt_stream import PromptStream
@@ -28,7 +28,7 @@ notes = Path(sys.argv[1])
 crew = find_crew(Path(os.environ["LIZA_ROOT"]))
 me = identify(crew, IdentityRequest(token=os.environ["LIZA_TOKEN"], session_id="s-1"))
 run = crew.run_dir(me.run_id)
-assert verify_bearer(run, me.token)
+assert BearerCache().verify(run, me.token)
 stream = PromptStream(run)
 
 

@@ -16,7 +16,6 @@ from liza.api.identity import (
     find_run,
     identify,
     issue_token,
-    verify_bearer,
 )
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError, RunIsOver, TokenRefused
@@ -54,9 +53,9 @@ def test_a_worker_learns_who_it_is_and_gets_a_token_for_its_further_requests(cre
     assert answer.env["LIZA_TASK"] == "task-1"
     assert answer.credentials == (secret,)
     assert find_run(crew.paths, answer.token).run == "coder-1.7"
-    assert verify_bearer(run, answer.token)
-    assert not verify_bearer(run, token)
-    assert not verify_bearer(run, answer.token[:-1] + ("a" if answer.token[-1] != "a" else "b"))
+    assert BearerCache().verify(run, answer.token)
+    assert not BearerCache().verify(run, token)
+    assert not BearerCache().verify(run, answer.token[:-1] + ("a" if answer.token[-1] != "a" else "b"))
     stored = b"".join(file.read_bytes() for file in run.path.rglob("*") if file.is_file())
     for secret_text in (token, answer.token, "KEY"):
         assert secret_text.rpartition(":")[2].encode() not in stored
@@ -74,7 +73,7 @@ def test_a_token_is_used_once_also_by_many_at_the_same_time(crew: Crew, run: Run
     with ThreadPoolExecutor(8) as pool:
         answers = [answer for answer in pool.map(exchange, range(24)) if answer is not None]
     assert len(answers) == 1
-    assert verify_bearer(run, answers[0].token)
+    assert BearerCache().verify(run, answers[0].token)
     with pytest.raises(TokenRefused, match="was used before"):
         identify(crew, IdentityRequest(token=token))
 

@@ -16,7 +16,7 @@ import pytest
 
 from liza.api import lifecycle
 from liza.api.hook import Hook
-from liza.api.lifecycle import LOCK_LIMIT, STUCK_LIMIT, LifecycleRequest, report_lifecycle
+from liza.api.lifecycle import LOCK_LIMIT, LifecycleRequest, report_lifecycle
 from liza.briefs import inbox
 from liza.briefs.prompt_stream import PromptStream
 from liza.guards import guard_files
@@ -107,7 +107,7 @@ os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
-def test_a_stopped_process_that_holds_the_lock_is_reported_once_and_lets_messages_and_refusals_through(
+def test_a_stopped_process_that_holds_the_lock_is_logged_and_lets_messages_and_refusals_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path)
@@ -138,8 +138,7 @@ def test_a_stopped_process_that_holds_the_lock_is_reported_once_and_lets_message
         holder.kill()
         holder.wait()
     log = (run.path / "hooks.log").read_text().splitlines()
-    assert len(log) == 1
-    assert f"holds it, {holder.pid}: kill -CONT {holder.pid}" in log[0]
+    assert all(f"holds it, {holder.pid}: kill -CONT {holder.pid}" in line for line in log)
     turn = run.read_turn()
     assert turn is not None
     assert turn.tools == 0
@@ -149,7 +148,7 @@ def test_a_stopped_process_that_holds_the_lock_is_reported_once_and_lets_message
     turn = run.read_turn()
     assert turn is not None
     assert turn.tools == 2
-    assert waits == [LOCK_LIMIT, *[STUCK_LIMIT] * 3, LOCK_LIMIT, LOCK_LIMIT]
+    assert waits == [LOCK_LIMIT] * 6
 
 
 def test_an_inbox_that_cannot_be_used_does_not_hide_the_state_of_the_turn(tmp_path: Path) -> None:
