@@ -263,7 +263,7 @@ def _unfinished(crew: Crew, state: State, work: CurrentWork, worktree: Path, is_
     operation = survey.read_unfinished(crew.worktrees.open_git(worktree.name))
     if operation is not None:
         return f"{operation.describe(task.id)}. {operation.next_step(has_changes=True)}"
-    return describe_left_work(crew, task, work.run)
+    return describe_left_work(crew.git, task, work.run)
 
 
 def _sparse(worktrees: Worktrees, worktree: Path) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def land(
         printing.print_result(land_pr(crew, branch, head, origin, untested=untested), as_json)
         return
     if merge:
-        announce_tests(crew, as_json)
+        announce_tests(crew.board, as_json)
         printing.print_result(verbs.land_merge(crew, branch, untested=untested), as_json)
         return
     landing = verbs.describe_landing(crew, branch)

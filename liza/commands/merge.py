@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from liza.board.store import Board
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.crew.crew import Crew, find_crew
+from liza.crew.crew import find_crew
 from liza.merging.merge import merge as merge_task
 from liza.merging.merge import merge_each
 from liza.model.model import Status
@@ -38,15 +39,15 @@ def merge(
         is_done = not result.details["failed"]
     else:
         if supervisor is None:
-            announce_tests(crew, as_json)
+            announce_tests(crew.board, as_json)
         result = merge_task(crew, tasks[0] if tasks else None, supervisor, untested=untested)
         is_done = result.status != Status.INTEGRATION_FAILED and not result.details.get("returned")
     printing.print_result(result, as_json)
     raise typer.Exit(0 if is_done else 1)
 
 
-def announce_tests(crew: Crew, as_json: bool) -> None:
+def announce_tests(board: Board, as_json: bool) -> None:
     """Tell a person at a terminal which tests the command waits for: they can take minutes."""
-    command = crew.board.read().config.integration_command if sys.stderr.isatty() and not as_json else None
+    command = board.read().config.integration_command if sys.stderr.isatty() and not as_json else None
     if command:
         printing.print_notice(f"testing with: {command}")

@@ -35,7 +35,7 @@ def resume(
     is used up, with the command that raises the limit."""
     crew = find_crew()
     if root_cause is None and sys.stdin.isatty() and sys.stdout.isatty():
-        tripped = verbs.asks_root_cause(crew)
+        tripped = verbs.asks_root_cause(crew.board)
         if tripped is not None:
             printing.print_wrapped(tripped)
             root_cause = typer.prompt("Its root cause, and what was changed", prompt_suffix="? ")

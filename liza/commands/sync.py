@@ -46,5 +46,5 @@ def sync(
         printing.print_result(sync_request(find_crew(), comment), as_json)
         return
     crew = find_crew()
-    announce_tests(crew, as_json)
+    announce_tests(crew.board, as_json)
     printing.print_result(verb(crew, branch, accept_moved=accept_moved, untested=untested), as_json)

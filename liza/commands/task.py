@@ -157,25 +157,31 @@ def add(
 
     With --from, read an issue through `gh`: its title is the description, its text the document, quoted as text from
     outside. Give --done and --scope, or add them later with `liza task edit`."""
+    fields = TaskFields(
+        id=task_id or "",
+        description=desc,
+        done_when=done,
+        scope=scope,
+        spec_ref=spec,
+        priority=priority,
+        depends_on=split_names(depends),
+        max_iterations=most,
+        epic=epic,
+        target=target,
+        review=review,
+        draft=draft,
+        from_discovery=discovery,
+    )
     if file is not None:
-        others = (task_id, desc, done, scope, spec, priority, depends, most, epic, target, review, discovery, source)
-        if any(value is not None for value in others) or draft:
+        if fields != TaskFields("") or task_id is not None or source is not None:
             raise UsageError("--file cannot be combined with other options", "liza task add --file F")
         tasks = verbs.parse_tasks(read_text(file))
     elif source is not None:
         if spec is not None:
             raise UsageError("--from brings its own document, without --spec", f"liza task add --from {source}")
-        names = split_names(depends)
-        fields = TaskFields(
-            task_id or "", desc, done, scope, None, priority, names, most, epic, target, draft, review, discovery
-        )
         printing.print_result(add_from_issue(find_crew(), source, fields), as_json)
         return
     else:
-        names = split_names(depends)
-        fields = TaskFields(
-            task_id or "", desc, done, scope, spec, priority, names, most, epic, target, draft, review, discovery
-        )
         if not as_json and not draft and _is_person_at_terminal():
             crew = find_crew()  # Without a crew, the answers would be lost.
             fields = _ask_missing(fields, lambda new_id: verbs.check_new_id(crew, new_id))
@@ -245,7 +251,16 @@ def edit(
 ) -> None:
     """Change the fields of a task that is not claimed. A DRAFT can be claimed when it is complete."""
     fields = TaskFields(
-        task_id, desc, done, scope, spec, priority, split_names(depends), most, draft=draft, review=review
+        id=task_id,
+        description=desc,
+        done_when=done,
+        scope=scope,
+        spec_ref=spec,
+        priority=priority,
+        depends_on=split_names(depends),
+        max_iterations=most,
+        review=review,
+        draft=draft,
     )
     printing.print_result(verbs.edit(find_crew(), fields), as_json)
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from liza.board.store import Board
 from liza.crew.crew import Crew
 from liza.model.derived import find_current_work, require_planner
 from liza.model.errors import NotOwner, Refused
@@ -66,7 +67,7 @@ def _run_of_worktree(crew: Crew, cwd: Path | None) -> RunCaller:
     if directory.is_relative_to(slots) and directory != slots:
         owner = crew.slot_owner(directory.relative_to(slots).parts[0])
         if owner is not None:
-            return RunCaller(owner[1], _reviewed_task_id(crew, owner[1]) or owner[0])
+            return RunCaller(owner[1], _reviewed_task_id(crew.board, owner[1]) or owner[0])
     claimed = next((task.id for task in crew.board.read().tasks if task.worktree is not None), None)
     raise Refused(
         f"this command is for an agent's run, and {directory} is neither a session nor a claimed worktree",
@@ -74,11 +75,11 @@ def _run_of_worktree(crew: Crew, cwd: Path | None) -> RunCaller:
     )
 
 
-def _reviewed_task_id(crew: Crew, run: str) -> str | None:
+def _reviewed_task_id(board: Board, run: str) -> str | None:
     """Task that a reviewer's run reviews or has reviewed; the worktree is named after the reviewer, not the task."""
     if role_of(agent_of(run)) != "code-reviewer":
         return None
-    for task in crew.board.read().tasks:
+    for task in board.read().tasks:
         if task.review_run == run or any(event.run == run for event in task.history):
             return task.id
     return None
@@ -115,7 +116,7 @@ def identify_caller(crew: Crew) -> RunCaller | str:
     """
     run = enclosing_run(crew)
     if run is not None and run != ancestors.PROJECT_COMMAND_RUN and not os.environ.get("LIZA_RUN"):
-        return RunCaller(run, _task_of_run(crew, run))
+        return RunCaller(run, _task_of_run(crew.board, run))
     try:
         return identify_run(crew)
     except NotOwner:
@@ -135,11 +136,11 @@ def enclosing_run(crew: Crew) -> str | None:
 def _recorded_task(crew: Crew, run: str) -> str | None:
     """Task of a run as its record says it, also after it was submitted; without a record, its current work."""
     record = crew.run_dir(run).read_record()
-    return _task_of_run(crew, run) if record is None else record.task
+    return _task_of_run(crew.board, run) if record is None else record.task
 
 
-def _task_of_run(crew: Crew, run: str) -> str | None:
-    work = find_current_work(crew.board.read(), agent_of(run))
+def _task_of_run(board: Board, run: str) -> str | None:
+    work = find_current_work(board.read(), agent_of(run))
     return work.task if work is not None and work.run == run else None
 
 

@@ -86,39 +86,39 @@ def restore_goal_file(crew: Crew, goal: str) -> bool:
     return text is not None
 
 
-def refuse_damaged(crew: Crew, state: State, asked: Iterable[str] = ()) -> None:
+def refuse_damaged(paths: Paths, state: State, asked: Iterable[str] = ()) -> None:
     """Raise Refused if a part of .liza was deleted, with the command that restores it; arguments as of ``damage``."""
-    reason = describe_damage(crew.paths, state, asked)
+    reason = describe_damage(paths, state, asked)
     if reason is not None:
         raise Refused(reason, AGAIN)
 
 
-def deleted_error(crew: Crew) -> Missing:
+def deleted_error(paths: Paths) -> Missing:
     """Return the error of a process of the crew whose .liza, or a part of it, was deleted: where the work is."""
-    work = f"the work is in {crew.paths.slots} and on task/*"
-    return Missing(f"{crew.paths.liza} or a part of it was deleted under the crew; {work}", AGAIN)
+    work = f"the work is in {paths.slots} and on task/*"
+    return Missing(f"{paths.liza} or a part of it was deleted under the crew; {work}", AGAIN)
 
 
-def is_deleted(crew: Crew) -> bool:
+def is_deleted(paths: Paths) -> bool:
     """Return whether the pins or the board of a crew that was open are gone."""
-    has_board = crew.paths.state.exists() or crew.paths.write_intent.exists()
-    return not has_board or not os.path.lexists(crew.paths.pins)
+    has_board = paths.state.exists() or paths.write_intent.exists()
+    return not has_board or not os.path.lexists(paths.pins)
 
 
-def works_unseen(crew: Crew, agent: str) -> bool:
+def works_unseen(paths: Paths, agent: str) -> bool:
     """Whether a supervisor or a session of the agent still runs although its lock file was deleted."""
-    if crew.paths.supervisor_lock(agent).exists():
+    if paths.supervisor_lock(agent).exists():
         return False
     own = f"locks/supervisor-{agent}.lock"
-    return any(name == own or name.startswith(f"{agent}.") for name in find_survivors(crew.paths).values())
+    return any(name == own or name.startswith(f"{agent}.") for name in find_survivors(paths).values())
 
 
-def refuse_survivors(crew: Crew, step: str | None = None) -> None:
+def refuse_survivors(paths: Paths, step: str | None = None) -> None:
     """Raise Refused if a supervisor or a session of a deleted or moved .liza still runs.
 
     ``step``: the command that ends them. Only processes whose open files are visible to this user are found.
     """
-    survivors = find_survivors(crew.paths)
+    survivors = find_survivors(paths)
     if survivors:
         names, pids = ", ".join(sorted(set(survivors.values()))), " ".join(map(str, sorted(survivors)))
         raise Refused(f"processes of the crew whose .liza is gone still run here: {names}", step or f"kill {pids}")
@@ -136,19 +136,19 @@ def end_survivors(crew: Crew) -> tuple[str, ...]:
             continue
         directory, _, lock = name.partition("/")
         is_session = lock == "session.lock"
-        _end(crew, holder, directory if is_session else None)
+        _end(crew.paths, holder, directory if is_session else None)
         ended.append(directory if is_session else lock.removeprefix("supervisor-").removesuffix(".lock"))
-    refuse_survivors(crew)
+    refuse_survivors(crew.paths)
     return tuple(ended)
 
 
-def _end(crew: Crew, holder: ProcessIdentity, run: str | None) -> None:
+def _end(paths: Paths, holder: ProcessIdentity, run: str | None) -> None:
     """Send SIGTERM, wait KILL_GRACE, then SIGKILL: to a supervisor, or to a session's processes and then its shim."""
 
     def session_pids() -> Iterator[int]:
         yield from processes.find_descendants(holder)
         if run is not None:
-            yield from processes.iter_run_pids(run, crew.paths.root)
+            yield from processes.iter_run_pids(run, paths.root)
 
     targets = (holder.pid,) if run is None else tuple(session_pids())
     for pid in targets:

@@ -64,7 +64,9 @@ def log_early(crew: Crew, alarms: Iterable[Alarm], earlier: Iterable[Alarm]) -> 
     with suppress(LockTimeout), lock_path(alerts_lock(crew.paths), LOCK_TIMEOUT, BOARD_MODE):
         early = _read_keys(early_path)
         arisen = present.keys() - {(alarm.kind, alarm.about) for alarm in earlier}
-        recorded = {key for key in early | _read_keys(path) if key not in arisen or _is_logged(crew, present[key])}
+        recorded = {
+            key for key in early | _read_keys(path) if key not in arisen or _is_logged(crew.paths, present[key])
+        }
         new = present.keys() - recorded
         _append(crew, [present[key] for key in sorted(new)])
         if new:
@@ -78,14 +80,14 @@ def alerts_lock(paths: Paths) -> Path:
     return paths.locks / "alerts.lock"
 
 
-def find_times(crew: Crew, alarms: Iterable[Alarm]) -> dict[tuple[str, str], datetime]:
+def find_times(paths: Paths, alarms: Iterable[Alarm]) -> dict[tuple[str, str], datetime]:
     """Return when alarms were logged last, by kind and subject. An alarm that the end of the log lacks is left out."""
     ends = {f"  {redact(_line(alarm))}": (alarm.kind, alarm.about) for alarm in alarms if alarm.waiting_since is None}
-    if not ends or not crew.paths.alerts.exists():
+    if not ends or not paths.alerts.exists():
         return {}
     times: dict[tuple[str, str], datetime] = {}
     with suppress(NotRegularFile, OSError):
-        for line in Tail(crew.paths.alerts, first=_SEARCHED_BYTES).lines():
+        for line in Tail(paths.alerts, first=_SEARCHED_BYTES).lines():
             stamp, _, _ = line.partition("  ")
             key = ends.get(line[len(stamp) :])
             if key is not None:
@@ -104,10 +106,10 @@ def _line(alarm: Alarm) -> str:
     return f"{alarm.kind}  {alarm.message}. Next: {alarm.next}"
 
 
-def _is_logged(crew: Crew, alarm: Alarm) -> bool:
+def _is_logged(paths: Paths, alarm: Alarm) -> bool:
     """Return whether the end of the log has this very alarm: a search may have logged it before its merger could."""
     end = f"  {redact(_line(alarm))}"
-    return any(line.endswith(end) for line in Tail(crew.paths.alerts, first=_SEARCHED_BYTES).lines())
+    return any(line.endswith(end) for line in Tail(paths.alerts, first=_SEARCHED_BYTES).lines())
 
 
 def _read_keys(path: Path) -> set[tuple[str, str]]:

@@ -21,7 +21,7 @@ from liza.crew.crew import Crew
 from liza.git import board_history
 from liza.git.board_history import HistoryConflict, NewRevision
 from liza.model.errors import BoardInconsistent, LizaError, NotRegularFile
-from liza.model.paths import HISTORY_REF
+from liza.model.paths import HISTORY_REF, Paths
 from liza.model.statuses import AgentStatus
 from liza.model.value_classes import decodable, replace
 from liza.system import files, untrusted_files
@@ -211,7 +211,7 @@ def _with_files(crew: Crew, last: NewRevision) -> NewRevision:
     """
     return replace(
         last,
-        goal=_read_goal(crew),
+        goal=_read_goal(crew.paths),
         settings=confirmed_settings.export_settings(crew.paths),
         archive=_changed_archive(crew),
     )
@@ -239,10 +239,10 @@ def _report_unrecorded(crew: Crew, revisions: list[int]) -> None:
             crew.append_alert_log(lines)
 
 
-def _read_goal(crew: Crew) -> bytes | None:
+def _read_goal(paths: Paths) -> bytes | None:
     """Return goal.md, or None if it is not a regular file of at most MAX_GOAL bytes."""
     try:
-        return untrusted_files.read_if_exists(crew.paths.specs / "goal.md", MAX_GOAL)
+        return untrusted_files.read_if_exists(paths.specs / "goal.md", MAX_GOAL)
     except (LizaError, OSError):
         return None
 

@@ -18,7 +18,7 @@ from liza.merging.candidate import CandidateResult, CandidateRun
 from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch, HowTested, Member, PrefixResult, PublishPrefix, next_batch_step
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
-from liza.model import gates, merge_failures, targets
+from liza.model import gates, history_events, targets
 from liza.model.errors import MergeConflict, Refused
 from liza.model.history_events import HistoryEvent
 from liza.model.model import MergeInProgress, Status, Task
@@ -431,4 +431,4 @@ def _resolve_conflict(
         if not files:
             return
     hunks = merges.read_conflict_hunks(crew.git, base, task.review_commit, files)
-    merge_outcomes.return_to_coder(crew, by, task, merge_failures.describe_conflict(branch, files, hunks))
+    merge_outcomes.return_to_coder(crew, by, task, history_events.describe_conflict(branch, files, hunks))

@@ -17,7 +17,7 @@ from liza.crew.crew import Crew
 from liza.git import git_refs, local_files, slot_setup
 from liza.git.rules import tree_changes
 from liza.merging import gate_log
-from liza.model import gates, merge_failures
+from liza.model import gates, history_events
 from liza.model.configuration import FULL_CHECKOUT, TESTS_GATE, Gate, Network
 from liza.model.errors import LizaError
 from liza.model.gates import GateFinding, GateFindingKind, GateOutcome, GateRun
@@ -329,7 +329,7 @@ def _run_gate(
     reds = [finding.text for finding in findings if finding.kind is GateFindingKind.RED]
     if result.passed:
         if reds:
-            failure = merge_failures.format_failure(f"{gate.command}: {'; '.join(reds)}", where, result.tail(12))
+            failure = history_events.format_failure(f"{gate.command}: {'; '.join(reds)}", where, result.tail(12))
         outcome = GateOutcome.RED if reds else GateOutcome.GREEN
         if not reds:
             # The next gate in this slot keeps what the set-up left.
@@ -340,7 +340,7 @@ def _run_gate(
     script = result.find_crlf_script()
     crlf = () if script is None else (project_kinds.describe_crlf(script),)
     summary = "; ".join((f"{gate.command}: {why} on the merge with {job.branch}", *crlf, *reds))
-    failure = merge_failures.format_failure(summary, where, result.tail(12))
+    failure = history_events.format_failure(summary, where, result.tail(12))
     outcome = GateOutcome.TIMEOUT if is_late else GateOutcome.RED
     return GateTiming(gate.name, outcome, result.seconds, failure, is_killed, findings)
 
@@ -463,7 +463,7 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
         script = result.find_crlf_script()
         why = f"exit {result.exit_status}" if script is None else project_kinds.describe_crlf(script)
         summary = f"set-up failed: {config.sandbox_setup}: {why}"
-        return merge_failures.format_failure(summary, _display_path(crew, log), result.tail(12))
+        return history_events.format_failure(summary, _display_path(crew, log), result.tail(12))
     commands.end_set_up(crew.paths, slot_git, config)
     slot_setup.mark_setup_done(crew.paths.root, slot_git, config)
     return None

@@ -72,5 +72,5 @@ def accept(crew: Crew, name: str) -> Result:
     if check_task_id(name) not in targets.open_epics(state):
         raise UnknownId(f"there is no open epic {name!r}", "liza epics")
     with hold_merge_lock(crew) as locked:
-        message = task_branches.accept_branch(locked, name)
+        message = task_branches.accept_branch(locked.git, name)
     return Result("changed", next="liza epics", details={"epic": name}, message=message)

@@ -15,7 +15,7 @@ from liza.merging import batches, epic_merges, merge_outcomes, merge_turn, proof
 from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn, recover_dead_merger
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
-from liza.model import merge_failures, targets
+from liza.model import history_events, targets
 from liza.model.derived import changed_tasks
 from liza.model.errors import LizaError, Refused, TaskNotWritable
 from liza.model.model import State, Status, Task
@@ -203,7 +203,7 @@ def _merge_result(crew: Crew, before: State, after: State, task_id: str) -> Resu
     elif task.merge_commit:
         step = f"git log --first-parent refs/heads/{shlex.quote(targets.target_branch(after, task))}"
     elif task.status in _NOT_MERGED:
-        step = merge_failures.inspect_command(task)
+        step = history_events.inspect_command(task)
     else:
         step = f"liza task show {task_id}"
     merged, returned = (

@@ -7,8 +7,7 @@ from datetime import datetime
 
 from liza.model.derived import changed_tasks
 from liza.model.gates import describe_tested
-from liza.model.history_events import CREW_EVENTS, HistoryEvent
-from liza.model.merge_failures import first_line
+from liza.model.history_events import CREW_EVENTS, HistoryEvent, first_line
 from liza.model.model import Event, State, Status, Task
 from liza.model.paths import is_person
 from liza.model.statuses import GoalStatus, TaskWord

@@ -191,7 +191,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, r
     table = preset_table.load_presets(crew.paths)
     program = _program(crew, options)  # Before the tests: a mistyped name must not cost them.
     _refuse_foreign(crew)
-    layout.refuse_survivors(crew)
+    layout.refuse_survivors(crew.paths)
     goal, spec = _goal(crew.git, options)
     branch = options.integration_branch or Config().integration_branch
     tip = _integration_start(crew.git, options, surveyed)

@@ -123,7 +123,7 @@ def _replace_pins(crew: Crew) -> tuple[str, ...]:
     if deleted_parts.has_pins(crew.paths):
         return ()
     require_person(crew, planner=False)
-    layout.refuse_survivors(crew, deleted_parts.AGAIN)
+    layout.refuse_survivors(crew.paths, deleted_parts.AGAIN)
     # Read the board before any change: if it cannot be read either, `liza restore` is needed, and this raises.
     goal = crew.board.read_as_written().goal.description
     had_page = (crew.paths.root / layout.GOAL_FILE).exists()

@@ -21,7 +21,7 @@ from liza.recovery import lost_worktrees, run_cleanup
 from liza.system import file_growth
 from liza.system.locks import Lock
 from liza.tasks import task_branches
-from liza.tasks.dead_claims import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
+from liza.tasks.claim import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
 
 
 def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:

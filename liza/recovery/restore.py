@@ -54,7 +54,7 @@ def restore(crew: Crew, last_good: bool, stop: Callable[[Crew], Result] | None =
     ended = () if stop is None else _stop_everything(crew, stop)
     if board_error is not None or damaged:
         # Also if a part of .liza is left: a supervisor may have written files during a `git clean`.
-        layout.refuse_survivors(crew, RESTORE_HINT)
+        layout.refuse_survivors(crew.paths, RESTORE_HINT)
     if no_pins:
         crew = layout.recreate_layout(crew)
     elif damaged or not crew.paths.locks.is_dir():

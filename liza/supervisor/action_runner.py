@@ -145,8 +145,8 @@ class ActionRunner:
         if isinstance(started, SetUpDue):
             self._start_set_up(started)
         elif isinstance(started, session_process.StartFailed):
-            if layout.is_deleted(self.crew):
-                raise layout.deleted_error(self.crew)
+            if layout.is_deleted(self.crew.paths):
+                raise layout.deleted_error(self.crew.paths)
             self.notify(f"{run} did not start: {started.reason}")
             if isinstance(liveness.read_state(self.crew.run_dir(run).path), liveness.NoSession):
                 # No session end will follow that could be counted. A session that never started says nothing about

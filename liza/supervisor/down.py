@@ -69,7 +69,7 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     is_server_stopped = api_server.stop(crew.paths)
     tmux.close_all_panes(crew.paths.root)
     checkout_brief.remove_abandoned(crew)
-    layout.refuse_survivors(crew, deleted_parts.AGAIN)
+    layout.refuse_survivors(crew.paths, deleted_parts.AGAIN)
     result = "changed" if stopped or ended or is_server_stopped else "unchanged"
     message = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
     message += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
@@ -174,7 +174,7 @@ def purge(crew: Crew) -> PurgeResult:
     Raises Refused, GitFailed, Missing.
     """
     with suppress(BoardInconsistent, NoCrew):
-        layout.refuse_damaged(crew, crew.board.read())
+        layout.refuse_damaged(crew.paths, crew.board.read())
     lock = Lock(crew.paths.locks / "purge.lock")
     if not lock.try_acquire():
         raise Refused("another purge is under way", "liza status")

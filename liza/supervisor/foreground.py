@@ -156,8 +156,8 @@ def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
         with suppress(FileNotFoundError):
             return f"{moved}. Go on: {shlex.join(['cd', str(Path.cwd())])} && {options.restart_command()}"
         return moved
-    if any(codes) and layout.is_deleted(crew):
-        error = layout.deleted_error(crew)
+    if any(codes) and layout.is_deleted(crew.paths):
+        error = layout.deleted_error(crew.paths)
         return f"all stopped; {error.message}. Go on: {error.hint}"
     others = [agent for agent in options.agents() if crew.is_supervised(agent)]
     if others:
@@ -259,7 +259,7 @@ class ExitWatch:
         present = {lock: lock.exists() for lock in self._locks}
         is_lock_gone = any(self._locks[lock] and not exists for lock, exists in present.items())
         self._locks |= {lock: True for lock, exists in present.items() if exists}
-        return is_lock_gone or layout.is_deleted(self._crew)
+        return is_lock_gone or layout.is_deleted(self._crew.paths)
 
 
 def _stalled_reason(crew: Crew, options: UpOptions, left: Sequence[str], running: Collection[str]) -> str | None:

@@ -38,7 +38,7 @@ from liza.supervisor.rules import actions
 from liza.supervisor.rules.decide import decide
 from liza.supervisor.situation import gather_situation
 from liza.system import file_growth
-from liza.tasks import dead_claims, task_branches
+from liza.tasks import claim, task_branches
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
 from liza.usage import costs
@@ -239,7 +239,7 @@ class Supervisor:
         if not any(task.reservation for task in held_tasks(state)):
             return
         try:
-            for repair in dead_claims.undo_dead_reservations(self.crew, patience=0):
+            for repair in claim.undo_dead_reservations(self.crew, patience=0):
                 self._notify_once(repair.message)
         except (LizaError, OSError) as error:
             # It stops the claim of one task, not this agent's work.

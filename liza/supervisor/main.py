@@ -80,7 +80,7 @@ def _supervise(
     crew: Crew, agent: str, program: str | None, notify: Callable[[str], None], options: SupervisorOptions
 ) -> int:
     state = crew.board.read()
-    layout.refuse_damaged(crew, state, (agent,))
+    layout.refuse_damaged(crew.paths, state, (agent,))
     config = state.config
     choice = preset_table.choose_program(
         program, os.environ, role_of(agent), config, preset_table.load_presets(crew.paths)

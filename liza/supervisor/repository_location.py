@@ -30,9 +30,9 @@ def naming_deletion(crew: Crew) -> Iterator[None]:
         yield
     except (LizaError, OSError) as error:
         is_moved = _directory_id(crew.paths.root) != root_id
-        if isinstance(error, Refused) or is_moved or not layout.is_deleted(crew):
+        if isinstance(error, Refused) or is_moved or not layout.is_deleted(crew.paths):
             raise
-        raise layout.deleted_error(crew) from error
+        raise layout.deleted_error(crew.paths) from error
 
 
 class RepositoryLocation:
@@ -66,7 +66,7 @@ class RepositoryLocation:
         if self._root_id is None or _directory_id(self.root) == self._root_id:
             if self.deleted() is not None:
                 self._end_all(notify)
-                raise layout.deleted_error(self.crew)
+                raise layout.deleted_error(self.crew.paths)
             return
         new_path = self._find_new_path()
         moved_to = "" if new_path is None else f", it is now at {new_path}"

@@ -51,7 +51,7 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
         raise UsageError("the crew has 0 agents; it needs at least 1", "liza up --coders 1")
     if options.terminal:
         tmux.require_tmux()
-    layout.refuse_damaged(crew, crew.board.read(), options.agents())
+    layout.refuse_damaged(crew.paths, crew.board.read(), options.agents())
     programs = check_programs(crew, options)
     wanted = [agent for agent in options.agents() if not crew.is_supervised(agent)]
     if not wanted:

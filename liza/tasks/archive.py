@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, count, islice
+from itertools import chain, count
 from pathlib import Path
 
 import msgspec
@@ -75,12 +75,12 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
     Files are read before the lock is taken: under it only those that changed since then are. Raises Refused, LizaError.
     """
     before = crew.board.read()
-    open_runs = _find_open_runs(crew, before)
+    open_runs = _find_open_runs(crew.paths, before)
     if not archiving.find_archivable(before, open_runs, keep):
         return ()
     archive_files.list_ids(crew.paths)
     with crew.change(by, EVENT) as tx:
-        open_runs |= _find_open_runs(crew, tx.before)
+        open_runs |= _find_open_runs(crew.paths, tx.before)
         tasks = archiving.find_archivable(tx.before, open_runs, keep)
         texts = archive_files.movable_texts(tx.document, (task.id for task in tasks))
         if not texts:
@@ -88,19 +88,19 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
         moved = tuple(task for task in tx.before.tasks if task.id in texts)
         ids = tuple(task.id for task in moved)
         text = "".join(texts[task_id] for task_id in ids)
-        tx.state = archiving.move_to_archive(tx.before, moved, _count_before(crew, tx.before, ids))
+        tx.state = archiving.move_to_archive(tx.before, moved, _count_before(crew.paths, tx.before, ids))
         tx.move = ArchiveMove(archive_files.choose_name(crew.paths, crew.clock.now(), len(text.encode())), text, ids)
     return ids
 
 
-def _count_before(crew: Crew, state: State, moved: tuple[str, ...]) -> ArchiveTotals:
+def _count_before(paths: Paths, state: State, moved: tuple[str, ...]) -> ArchiveTotals:
     """Return the totals of the archive before a move: those of the board.
 
     If the files have one of the tasks already, the board may have counted it; then the files are counted.
     """
-    if set(archive_files.list_ids(crew.paths)).isdisjoint(moved):
+    if set(archive_files.list_ids(paths)).isdisjoint(moved):
         return ArchiveTotals(state.archived.counts, state.archived.verdicts)
-    return archive_files.count_totals(crew.paths, (task.id for task in state.tasks))
+    return archive_files.count_totals(paths, (task.id for task in state.tasks))
 
 
 def archive_if_due(crew: Crew, by: str) -> None:
@@ -120,9 +120,9 @@ def archive_if_due(crew: Crew, by: str) -> None:
                 atomic.write(crew.paths.archive_failed, b"")
 
 
-def _find_open_runs(crew: Crew, state: State) -> frozenset[str]:
+def _find_open_runs(paths: Paths, state: State) -> frozenset[str]:
     """Return the newest runs whose sessions are not concluded: supervisors still read the histories of their tasks."""
-    return frozenset(run for run in archiving.newest_runs(state) if _is_open(crew.run_dir(run)))
+    return frozenset(run for run in archiving.newest_runs(state) if _is_open(RunDir(paths, run)))
 
 
 def _is_open(directory: RunDir) -> bool:
@@ -244,9 +244,6 @@ def _find_vanished(crew: Crew) -> tuple[str, ...]:
     return tuple(sorted(moved - set(archive_files.list_ids(crew.paths)) - archive_files.find_commented(crew.paths)))
 
 
-_MAX_MERGES = 50
-
-
 class ArchiveFigures(msgspec.Struct, frozen=True):
     """Figures of the archive for `liza metrics`: merges without a test, and times of waiting for a person."""
 
@@ -350,12 +347,6 @@ def find_merged(paths: Paths, state: State, merge_commits: Iterable[str]) -> tup
         return ()
     tasks = archive_files.find_merged(paths, merge_commits)
     return tuple(task for task in tasks if task.status is Status.MERGED and state.task(task.id) is None)
-
-
-def newest_merges(paths: Paths, state: State) -> tuple[str, ...]:
-    """Return the merge commits of the tasks that were archived last."""
-    commits = (task.merge_commit for task in iter_archived(paths, state) if task.merge_commit)
-    return tuple(islice(commits, _MAX_MERGES)) if state.archived.counts.get(Status.MERGED) else ()
 
 
 def find_faults(paths: Paths, state: State) -> Iterator[ArchiveFault]:

@@ -31,20 +31,20 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
     task = claims.get_task(state, task_id)
     options = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
-        return _diff_worktree(crew, task, _find_target_tip(crew, state, task), options)
+        return _diff_worktree(crew, task, _find_target_tip(crew.git, state, task), options)
     if task.merge_commit:
         old, new = f"{task.merge_commit}^1", task.merge_commit
     else:
         new = _commit_to_show(crew.git, task)
-        old = _merge_base(crew.git, _find_target_tip(crew, state, task), new)
+        old = _merge_base(crew.git, _find_target_tip(crew.git, state, task), new)
     text = crew.git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, old, new, "--")
     return _diff_row(task, old, new, text)
 
 
-def _find_target_tip(crew: Crew, state: State, task: Task) -> str:
+def _find_target_tip(git: Git, state: State, task: Task) -> str:
     """Return the tip of the branch that the task is merged into, or of integration if that is gone."""
-    tip = merges.branch_tip(crew.git, target_branch(state, task)) if task.epic or task.target else None
-    return tip or integration_tip.require_integration(crew.git, state)
+    tip = merges.branch_tip(git, target_branch(state, task)) if task.epic or task.target else None
+    return tip or integration_tip.require_integration(git, state)
 
 
 def _diff_worktree(crew: Crew, task: Task, onto: str, options: tuple[str, ...]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from liza.crew.crew import Crew
 from liza.model.derived import is_incomplete
-from liza.model.model import State, Status, Task
+from liza.model.model import Clock, State, Status, Task
 from liza.model.narration import LIZA
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog, unclaimable
@@ -57,10 +57,10 @@ def release_drafts(crew: Crew) -> tuple[str, ...]:
     if not any(is_incomplete(task) for task in state.tasks):
         return ()
     missing = find_incomplete_drafts(crew, state)
-    if unclaimable.release_complete_drafts(state, state, missing, _invocation(crew)) is state:
+    if unclaimable.release_complete_drafts(state, state, missing, _invocation(crew.clock)) is state:
         return ()
     with crew.change(LIZA, "ready") as tx:
-        tx.state = unclaimable.release_complete_drafts(tx.state, state, missing, _invocation(crew))
+        tx.state = unclaimable.release_complete_drafts(tx.state, state, missing, _invocation(crew.clock))
     former_drafts = {task.id for task in tx.before.tasks if task.status is Status.DRAFT}
     released = [task for task in tx.state.tasks if task.id in former_drafts and task.status is Status.UNCLAIMED]
     branch = tx.state.config.integration_branch
@@ -71,8 +71,8 @@ def _spec_message(spec: str, branch: str) -> str:
     return f"{spec} exists" if spec.startswith(LIZA_SPECS) else f"{spec} is committed on {branch}"
 
 
-def _invocation(crew: Crew) -> Invocation:
-    return Invocation(now=crew.clock.now(), by=LIZA)
+def _invocation(clock: Clock) -> Invocation:
+    return Invocation(now=clock.now(), by=LIZA)
 
 
 def find_existing_specs(crew: Crew, refs: Sequence[str]) -> frozenset[str]:

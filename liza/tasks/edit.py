@@ -13,6 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from liza.board import revision_journal, revision_texts
+from liza.board.store import Board
 from liza.board.text import document
 from liza.board.text.document import Document
 from liza.config import confirmed_settings
@@ -25,6 +26,7 @@ from liza.model import invariants
 from liza.model.configuration import Config
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, Missing, Refused, UsageError
 from liza.model.model import SpecChange
+from liza.model.paths import Paths
 from liza.model.value_classes import Value, replace
 from liza.system.locks import Lock
 from liza.system.program_path import run_command
@@ -46,7 +48,7 @@ def edit(crew: Crew, what: str, kept: Path | None = None) -> Result:
         return _goal(crew, by)
     if what != "board":
         raise UsageError(f"{what!r} cannot be edited: board or goal", "liza edit goal")
-    directory = _copy_board(crew) if kept is None else _find_copy(kept)
+    directory = _copy_board(crew.board) if kept is None else _find_copy(kept)
     copy, base = directory / _COPY, (directory / _BASE).read_bytes().decode()
     _open_editor(copy, "liza edit")
     typed = copy.read_bytes().decode("utf-8", "replace")
@@ -106,8 +108,8 @@ def _config(base: str) -> Config:
         return Config()
 
 
-def _copy_board(crew: Crew) -> Path:
-    text = crew.board.read_text().encode()
+def _copy_board(board: Board) -> Path:
+    text = board.read_text().encode()
     directory = Path(tempfile.mkdtemp(prefix="liza-edit-"))
     (directory / _COPY).write_bytes(text)
     (directory / _BASE).write_bytes(text)
@@ -164,15 +166,15 @@ def edit_goal(crew: Crew) -> Result:
         if spec != goal.spec_ref:
             tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
     details, remarks = {"description": description, "spec_ref": spec}, _remarks(goal.description, description)
-    if description != goal.description and _has_text(crew, spec, goal.description):
+    if description != goal.description and _has_text(crew.paths, spec, goal.description):
         message = f"changed; {spec} has the former sentence"
         return Result("changed", None, None, "liza edit goal", details, message, remarks)
     return Result("changed", None, None, "liza status", details, remarks=remarks)
 
 
-def _has_text(crew: Crew, spec: str, text: str) -> bool:
+def _has_text(paths: Paths, spec: str, text: str) -> bool:
     """Whether a document of the goal that belongs to Liza has the text. Planners read the document, too."""
-    path = crew.paths.root / spec
+    path = paths.root / spec
     return spec.startswith(".liza/specs/") and path.is_file() and text in path.read_text(errors="replace")
 
 

@@ -11,10 +11,11 @@ from liza.model.derived import require_planner
 from liza.model.errors import Refused, UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import AlignmentNote, Handoff, State
-from liza.model.paths import role_of
+from liza.model.paths import Paths, role_of
 from liza.model.statuses import WakeTrigger
 from liza.model.transitions import has_done
 from liza.model.value_classes import Line, Lines, Text, WorkerRequest, replace
+from liza.programs.session.run_directory import RunDir
 from liza.tasks import task_branches
 from liza.tasks.rules import claims, coding, planning, reviews
 from liza.tasks.rules.planning import SprintEnd
@@ -53,13 +54,13 @@ def handoff(crew: Crew, request: HandoffRequest) -> Result:
 
 def _hand_off_work(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Result:
     task = require_task(caller)
-    task_branches.import_work(crew, claims.get_task(crew.board.read(), task))
+    task_branches.import_work(crew.worktrees, claims.get_task(crew.board.read(), task))
     now = crew.clock.now()
     entry = Handoff(
         agent=caller.agent,
         run=caller.run,
         timestamp=now,
-        context_used=_context_used(crew, caller.run),
+        context_used=_context_used(crew.paths, caller.run),
         summary=request.summary,
         next_action=request.next_action,
         approach=request.approach,
@@ -73,9 +74,9 @@ def _hand_off_work(crew: Crew, caller: RunCaller, request: HandoffRequest) -> Re
     return make_result(tx.before, tx.state, task, RESTART_STEP)
 
 
-def _context_used(crew: Crew, run: str) -> int | None:
+def _context_used(paths: Paths, run: str) -> int | None:
     """Return the used part of the context window in percent, as the session's runtime reported it; None without one."""
-    gauge = crew.run_dir(run).read_gauge()
+    gauge = RunDir(paths, run).read_gauge()
     return None if gauge is None or gauge.context_usage is None else round(100 * gauge.context_usage)
 
 

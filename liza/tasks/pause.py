@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from liza.board import signals
+from liza.board.store import Board
 from liza.breaker import breaker
 from liza.breaker.rules import breaker_trips
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
@@ -10,6 +11,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.model.errors import Refused
+from liza.model.paths import Paths
 from liza.tasks import next_steps
 from liza.text.formats import count_noun, format_time
 from liza.usage import costs
@@ -35,17 +37,17 @@ def _raise(crew: Crew, name: str, why: str) -> Result:
         is_new = current is None or not is_persons or bool(why and f"\n{why}\n" not in current)
         if is_new:
             signals.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
-    return _signal_result(crew, "changed" if is_new else "unchanged", name)
+    return _signal_result(crew.paths, "changed" if is_new else "unchanged", name)
 
 
-def _signal_result(crew: Crew, result: str, name: str) -> Result:
+def _signal_result(paths: Paths, result: str, name: str) -> Result:
     message = f"{name} is set: sessions continue, and nothing new is started"
-    return Result(result, None, None, "liza resume", {"signals": list(signals.active_signals(crew.paths))}, message)
+    return Result(result, None, None, "liza resume", {"signals": list(signals.active_signals(paths))}, message)
 
 
-def asks_root_cause(crew: Crew) -> str | None:
+def asks_root_cause(board: Board) -> str | None:
     """Return what the circuit breaker stopped the crew for: `resume` needs its root cause. None if it did not."""
-    return next(map(breaker_trips.describe_trip, breaker_trips.signals_of_trips(crew.board.read()).values()), None)
+    return next(map(breaker_trips.describe_trip, breaker_trips.signals_of_trips(board.read()).values()), None)
 
 
 def resolve_trips(crew: Crew, root_cause: str) -> Result:

@@ -11,7 +11,7 @@ from liza.crew.caller import identify_run, record_run_result, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.model.errors import Refused
-from liza.model.model import Status, Task
+from liza.model.model import Clock, Status, Task
 from liza.model.paths import check_task_id as checked_id
 from liza.model.statuses import describe_task
 from liza.model.value_classes import Line, Text, Value, WorkerRequest
@@ -30,7 +30,7 @@ def block(crew: Crew, request: BlockRequest) -> Result:
     """Set the run's task to BLOCKED until a person or the planner answers. Raises UsageError, NotOwner."""
     caller = identify_run(crew)
     task = require_task(caller)
-    task_branches.import_work(crew, claims.get_task(crew.board.read(), task))
+    task_branches.import_work(crew.worktrees, claims.get_task(crew.board.read(), task))
     with crew.change(caller.run, "block", task) as tx:
         tx.state = coding.block(tx.state, task, caller.run, request.reason, request.questions, crew.clock.now())
     record_run_result(crew, caller.run, "0")
@@ -60,14 +60,14 @@ def find_open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQues
         task = claims.get_task(state, task_id)
         if task.status is not Status.BLOCKED:
             raise Refused(f"{describe_task(task.id, task.status)}: it has no question", f"liza task show {task.id}")
-        return [_open_question(crew, task)]
-    questions = [_open_question(crew, task) for task in state.tasks if task.status is Status.BLOCKED]
+        return [_open_question(crew.clock, task)]
+    questions = [_open_question(crew.clock, task) for task in state.tasks if task.status is Status.BLOCKED]
     return sorted(questions, key=lambda question: -(question.seconds or 0))
 
 
-def _open_question(crew: Crew, task: Task) -> OpenQuestion:
+def _open_question(clock: Clock, task: Task) -> OpenQuestion:
     since = task.history[-1].time if task.history else None
-    seconds = None if since is None else max(0, int((crew.clock.now() - since).total_seconds()))
+    seconds = None if since is None else max(0, int((clock.now() - since).total_seconds()))
     questions = task.blocked_questions or (task.blocked_reason or "",)
     step = f'liza answer {task.id} "…"'
     return OpenQuestion(task.id, task.description, task.blocked_reason or "", questions, since, seconds, step)

@@ -10,9 +10,10 @@ from liza.crew.result import Result, make_result
 from liza.git import git_refs, hiding, local_files, slot_setup, survey
 from liza.git.git_config import git_dirs
 from liza.git.runner import Git
+from liza.git.worktrees import Worktrees
 from liza.model.errors import NotOwner
 from liza.model.model import State, Status, Task
-from liza.model.paths import branch_of
+from liza.model.paths import Paths, branch_of
 from liza.model.targets import target_branch
 from liza.model.value_classes import replace
 from liza.tasks import task_branches
@@ -43,7 +44,7 @@ def submit(crew: Crew) -> Result:
     )
     with crew.change(caller.run, "submit", task_id) as tx:
         tx.state = coding.submit(tx.state, task_id, caller.run, work, crew.clock.now())
-    _keep_reviewed(crew, claims.get_task(tx.state, task_id))
+    _keep_reviewed(crew.worktrees, claims.get_task(tx.state, task_id))
     record_run_result(crew, caller.run, "0")
     step = NEXT_STEP if crew.run_dir(caller.run).exists() else MANUAL_NEXT_STEP.format(task=task_id)
     outside = dict(work.outside_scope)
@@ -52,11 +53,11 @@ def submit(crew: Crew) -> Result:
     return replace(result, message="\n".join(line for line in lines if line))
 
 
-def _keep_reviewed(crew: Crew, task: Task) -> None:
+def _keep_reviewed(worktrees: Worktrees, task: Task) -> None:
     """Write a ref that keeps the commit under review. Until then HEAD keeps it; after a crash, recovery writes the
     ref."""
     if task.status is Status.READY_FOR_REVIEW and task.review_commit is not None and task.worktree is not None:
-        git_refs.write_review_ref(crew.worktrees.slot_git(task.worktree), task.id, task.review_commit)
+        git_refs.write_review_ref(worktrees.slot_git(task.worktree), task.id, task.review_commit)
 
 
 _SUBMITTABLE_STATUSES = (Status.CLAIMED, Status.READY_FOR_REVIEW)
@@ -65,7 +66,7 @@ _SUBMITTABLE_STATUSES = (Status.CLAIMED, Status.READY_FOR_REVIEW)
 def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     """Collect the facts about a worktree that `submit` checks. Raises NoCrew, GitFailed."""
     slot = crew.worktree_path(task)
-    imported = task_branches.import_work(crew, task)
+    imported = task_branches.import_work(crew.worktrees, task)
     git = crew.worktrees.slot_git(slot.name)
     # Commit, branch and changed files of one moment.
     tree = crew.worktrees.read_work_tree(slot.name)
@@ -75,7 +76,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     if imported is not None and is_elsewhere:
         git = crew.worktrees.open_git(slot.name)  # only the run has its commits
     elif imported is not None:
-        task_branches.refuse_moved_branch(crew, task, imported)
+        task_branches.refuse_moved_branch(crew.worktrees, task, imported)
         # What was imported is the work, whatever git says in the box.
         tree = replace(tree, head=imported)
     head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error
@@ -89,7 +90,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     target = f"refs/heads/{target_branch(board, task)}"
     base = git_refs.find_merge_base(git, head, target)
     files = _submitted_files(git, head, base) if base else SubmittedFiles()
-    own_copies = _keep_copied(crew, board, files.added)
+    own_copies = _keep_copied(crew.paths, board, files.added)
     files = replace(files, hidden=(*files.hidden, *own_copies)) if own_copies else files
     own = f"refs/heads/{branch_of(task.id)}"
     has_branch = not is_elsewhere or git.find_commit(own) is not None
@@ -149,14 +150,14 @@ def _hidden_instructions(crew: Crew, board: State, git: Git) -> tuple[str, ...]:
         for name in hiding.list_bound_files(git)
         if hiding.read_without_blocks(git, name) and not hiding.is_tracked(git, name)
     ]
-    own_copies = _keep_copied(crew, board, names)
+    own_copies = _keep_copied(crew.paths, board, names)
     return tuple(name for name in names if name not in own_copies)
 
 
-def _keep_copied(crew: Crew, board: State, names: Sequence[str]) -> tuple[str, ...]:
+def _keep_copied(paths: Paths, board: State, names: Sequence[str]) -> tuple[str, ...]:
     """Return those of these files that worktrees get from the person's checkout: no agent commits them."""
     copied = board.config.sandbox_copy
     if not copied or not names:
         return ()
 
-    return tuple(name for name in names if local_files.is_copied(name, copied) and (crew.paths.root / name).is_file())
+    return tuple(name for name in names if local_files.is_copied(name, copied) and (paths.root / name).is_file())

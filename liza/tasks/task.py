@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from liza.board.text import parse
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -13,11 +15,12 @@ from liza.crew.result import Result, make_result
 from liza.git import git_refs, local_files, merges
 from liza.model import targets
 from liza.model.errors import Refused, UnknownId, UsageError
-from liza.model.model import State, Status, Task
+from liza.model.model import Clock, State, Status, Task
 from liza.model.narration import verdict_command
-from liza.model.paths import branch_of, check_task_id, is_person
+from liza.model.paths import Paths, branch_of, check_task_id, is_person
 from liza.model.session_ends import StopReason
 from liza.model.transitions import Invocation
+from liza.model.type_errors import find_problem
 from liza.model.value_classes import Value, replace
 from liza.programs.session import session_process
 from liza.system import atomic, processes
@@ -28,12 +31,8 @@ from liza.tasks.rules import backlog, claims, reviews
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.unclaimable import failed_by_every_coder, waits_for_coder_text
 
-_FIELD_ALIASES = {
-    "desc": "description",
-    "done": "done_when",
-    "spec": "spec_ref",
-    "depends": "depends_on",
-}
+_ADD_HELP = "liza task add --help"
+_FIELD_ALIASES = {"desc": "description", "done": "done_when", "spec": "spec_ref", "depends": "depends_on"}
 
 
 RecoverMerge = Callable[[Crew, str, str], None]
@@ -43,18 +42,18 @@ RecoverMerge = Callable[[Crew, str, str], None]
 def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
     """Add tasks to the board, all or none. Raises Refused, UsageError."""
     if not requested:
-        raise UsageError("no task was given", "liza task add --help")
+        raise UsageError("no task was given", _ADD_HELP)
     by = require_person(crew, planner=True)
     specs = find_existing_specs(crew, [task.spec_ref for task in requested if task.spec_ref])
     _refuse_taken_branches(crew, requested)
-    context = _with_targets(crew, requested, _request_context(crew, by, specs))
+    context = prepare(crew, requested, _request_context(crew.clock, by, specs))
     # Reads the archive before the lock is taken; under it only files that changed since then.
     before = crew.board.read()
-    _find_archived(crew, before, requested)
+    _find_archived(crew.paths, before, requested)
     archive.refuse_damaged(crew.paths, before)
     with crew.change(by, "add", requested[0].id if len(requested) == 1 else None) as tx:
         # Under the lock: no task can be archived between this look and the change.
-        archived = _find_archived(crew, tx.state, requested)
+        archived = _find_archived(crew.paths, tx.state, requested)
         tx.state = backlog.add(tx.state, requested, replace(context, archived=archived))
     ids = [task.id for task in requested]
     missing = {task_id: parts for task_id in ids if (parts := _missing_parts(tx.state, task_id, specs)) is not None}
@@ -83,20 +82,12 @@ def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:
         raise Refused(f"there is a branch {branch} already", shlex.join(["git", "branch", "-m", branch, other]))
 
 
-def _with_targets(crew: Crew, requested: Sequence[TaskFields], context: RequestContext) -> RequestContext:
-    """Create the branches of new epics, and check the target branches, of a request. Raises Refused, GitFailed."""
-    if not any(task.epic or task.target for task in requested):
-        return context
-
-    return prepare(crew, requested, context)
-
-
 def _find_archived(
-    crew: Crew, state: State, requested: Sequence[TaskFields], others: Sequence[str] = ()
+    paths: Paths, state: State, requested: Sequence[TaskFields], others: Sequence[str] = ()
 ) -> dict[str, Status]:
     """Return the outcomes of the archived tasks that a request names: as an id, a dependency or a successor."""
     named = [name for task in requested for name in (task.id, *(task.depends_on or ()))]
-    return archive.find_outcomes(crew.paths, state, (*named, *others))
+    return archive.find_outcomes(paths, state, (*named, *others))
 
 
 def _missing_parts(state: State, task_id: str, specs: frozenset[str]) -> list[str] | None:
@@ -120,56 +111,33 @@ def parse_tasks(text: str) -> tuple[TaskFields, ...]:
 
     Raises UsageError.
     """
-    tasks: list[TaskFields] = []
-    for number, entry in enumerate(load_tasks(text), 1):
-        fields = {_FIELD_ALIASES.get(name, name): value for name, value in entry.items()}
-        unknown = sorted(set(fields) - _FIELDS)
-        if unknown:
-            raise UsageError(
-                f"task {number}: {unknown[0]!r} is not a field; expected one of {', '.join(sorted(_FIELDS))}",
-                "liza task add --help",
-            )
-        tasks.append(_parse_task(number, fields))
-    return tuple(tasks)
-
-
-_FIELDS = frozenset(
-    {"id", "description", "done_when", "scope", "spec_ref", "priority", "depends_on", "max_iterations", "draft"}
-    | {"epic", "target", "review", "from_discovery"}
-)
+    return tuple(_parse_task(number, entry) for number, entry in enumerate(load_tasks(text), 1))
 
 
 _LIST_SEPARATORS = {"scope": ", ", "description": "\n", "done_when": "\n"}
 """Texts of a task file that may be a list, and what joins its parts."""
 
 
-def _parse_task(number: int, fields: dict[str, object]) -> TaskFields:
-    if not isinstance(fields.get("id"), str):
-        raise UsageError(f"task {number} has no id", "liza task add --help")
-    depends = fields.pop("depends_on", None)
-    if isinstance(depends, str):
-        depends = [name.strip() for name in depends.split(",") if name.strip()]
-    if not isinstance(depends, list | None):
-        raise UsageError(f"task {number}: depends_on is {depends!r}, expected a list of ids", "liza task add --help")
-    numbers = {
-        name: _number(number, name, fields.pop(name)) for name in ("priority", "max_iterations") if name in fields
-    }
-    draft = str(fields.pop("draft", "false")).lower() == "true"
+def _parse_task(number: int, entry: dict[str, Any]) -> TaskFields:
+    names = TaskFields.__struct_fields__
+    fields = {_FIELD_ALIASES.get(name, name): value for name, value in entry.items() if value is not None}
+    unknown = sorted(fields.keys() - set(names))
+    if unknown:
+        raise UsageError(
+            f"task {number}: {unknown[0]!r} is not a field; expected one of {', '.join(sorted(names))}", _ADD_HELP
+        )
     for name, value in fields.items():
         separator = _LIST_SEPARATORS.get(name)
         if isinstance(value, list) and separator and not any(isinstance(part, list | dict) for part in value):
             fields[name] = separator.join(map(str, value))
-        elif isinstance(value, list | dict):
-            raise UsageError(f"task {number}: {name} is {value!r}, expected a text", "liza task add --help")
-    texts = {name: str(value) for name, value in fields.items() if value is not None}
-    task = TaskFields(draft=draft, depends_on=None if depends is None else tuple(map(str, depends)), **texts)  # type: ignore[arg-type]
-    return replace(task, priority=numbers.get("priority"), max_iterations=numbers.get("max_iterations"))
-
-
-def _number(number: int, name: str, value: object) -> int:
-    if not str(value).isascii() or not str(value).isdigit() or len(str(value)) > 9:
-        raise UsageError(f"task {number}: {name} is {value!r}, expected a number", "liza task add --help")
-    return int(str(value))
+        elif isinstance(value, str) and name == "depends_on":
+            fields[name] = [word.strip() for word in value.split(",") if word.strip()]
+        elif not isinstance(value, list | dict):
+            fields[name] = str(value)
+    try:
+        return msgspec.convert(fields, TaskFields, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"task {number}: {find_problem(error, TaskFields)}", _ADD_HELP) from None
 
 
 def edit(crew: Crew, requested: TaskFields) -> Result:
@@ -179,10 +147,12 @@ def edit(crew: Crew, requested: TaskFields) -> Result:
     archive.refuse_archived(crew.paths, state, [requested.id])
     existing = claims.get_task(state, requested.id)
     specs = find_existing_specs(crew, [requested.spec_ref or existing.spec_ref])
-    _find_archived(crew, state, [requested])  # as in ``add``: not under the lock
+    _find_archived(crew.paths, state, [requested])  # as in ``add``: not under the lock
     with crew.change(by, "edit", requested.id) as tx:
         archived = archive.find_outcomes(crew.paths, tx.state, requested.depends_on or ())
-        tx.state = backlog.edit(tx.state, requested, replace(_request_context(crew, by, specs), archived=archived))
+        tx.state = backlog.edit(
+            tx.state, requested, replace(_request_context(crew.clock, by, specs), archived=archived)
+        )
     missing = _missing_parts(tx.state, requested.id, specs)
     if missing is None:
         return make_result(tx.before, tx.state, requested.id, f"liza task show {requested.id}", missing=[])
@@ -227,15 +197,15 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str, reco
     specs = find_existing_specs(crew, [task.spec_ref for task in by_tasks.new if task.spec_ref])
     context = RequestContext(Invocation(now=crew.clock.now(), by=by, detail=because), specs)
     _refuse_taken_branches(crew, by_tasks.new)
-    context = _with_targets(crew, by_tasks.new, context)
+    context = prepare(crew, by_tasks.new, context)
     state = crew.board.read()
     archive.refuse_archived(crew.paths, state, [task_id])
     _recover_if_dead(crew, by, task_id, recover_merge)
     if by_tasks.new:
         archive.refuse_damaged(crew.paths, state)
-    _find_archived(crew, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
+    _find_archived(crew.paths, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
     with crew.change(by, "supersede", task_id) as tx:
-        context = replace(context, archived=_find_archived(crew, tx.state, by_tasks.new, by_tasks.existing))
+        context = replace(context, archived=_find_archived(crew.paths, tx.state, by_tasks.new, by_tasks.existing))
         tx.state = backlog.supersede(tx.state, task_id, by_tasks.new, by_tasks.existing, context)
     end_task_work(crew, tx.before, task_id)
     archive.archive_if_due(crew, by)
@@ -308,8 +278,8 @@ def _end_session(crew: Crew, run: str) -> None:
     processes.kill_run(run, crew.paths.root)
 
 
-def _request_context(crew: Crew, by: str, specs: frozenset[str]) -> RequestContext:
-    return RequestContext(Invocation(now=crew.clock.now(), by=by), specs)
+def _request_context(clock: Clock, by: str, specs: frozenset[str]) -> RequestContext:
+    return RequestContext(Invocation(now=clock.now(), by=by), specs)
 
 
 def prepare(crew: Crew, requested: Sequence[TaskFields], context: RequestContext) -> RequestContext:
@@ -318,6 +288,8 @@ def prepare(crew: Crew, requested: Sequence[TaskFields], context: RequestContext
     A branch without a task, after a crash, is used by the next request. Raises UsageError, Refused, UnknownId,
     GitFailed.
     """
+    if not any(task.epic or task.target for task in requested):
+        return context
     for branch in dict.fromkeys(task.target for task in requested if task.target is not None):
         _check_target(crew, branch, context.invocation.by or "")
     # Read before a branch is created: what is merged on the board is on integration then.
@@ -331,9 +303,9 @@ def _check_target(crew: Crew, branch: str, by: str) -> None:
     """Record where a target branch is. Raises Refused if a planner names it: it is a person's branch."""
     if not is_person(by):
         message = f"only a person can have tasks merged into {branch}; an epic has a branch of its own"
-        raise Refused(message, "liza task add --help")
+        raise Refused(message, _ADD_HELP)
     if not targets.is_target_name(branch) or branch == crew.board.read().config.integration_branch:
-        raise Refused(f"{branch} cannot be the target of a task", "liza task add --help")
+        raise Refused(f"{branch} cannot be the target of a task", _ADD_HELP)
     tip = merges.branch_tip(crew.git, branch)
     if tip is None:
         raise UnknownId(f"there is no branch {branch}", shlex.join(["git", "branch", branch]))

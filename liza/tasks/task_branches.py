@@ -14,6 +14,7 @@ from liza.board import archive_files
 from liza.crew.crew import Crew
 from liza.git import git_refs, integration_tip, merges
 from liza.git.run_git import REMOTE
+from liza.git.runner import Git
 from liza.git.salvage import find_last_salvage
 from liza.git.worktrees import Worktrees
 from liza.model import targets
@@ -25,14 +26,14 @@ from liza.model.paths import branch_of
 from liza.tasks.rules.conversations import earlier_runs
 
 
-def import_work(crew: Crew, task: Task) -> str | None:
+def import_work(worktrees: Worktrees, task: Task) -> str | None:
     """Import the commits of the session that owns a task. Return the newest one; None without a boxed session.
 
     Raises ImportRefused, GitFailed, OSError, LockTimeout.
     """
-    if task.worktree is None or not crew.worktrees.exists(task.worktree):
+    if task.worktree is None or not worktrees.exists(task.worktree):
         return None
-    return crew.worktrees.import_run(task.worktree)
+    return worktrees.import_run(task.worktree)
 
 
 def try_import(crew: Crew, slot: str, run: str) -> str:
@@ -53,9 +54,9 @@ def try_import(crew: Crew, slot: str, run: str) -> str:
     return ""
 
 
-def refuse_moved_branch(crew: Crew, task: Task, commit: str) -> None:
+def refuse_moved_branch(worktrees: Worktrees, task: Task, commit: str) -> None:
     """Raise Refused if a task's branch was moved away from ``commit`` outside of its session. Raises GitFailed."""
-    branch, tip = branch_of(task.id), crew.worktrees.branch_tip(task.id)
+    branch, tip = branch_of(task.id), worktrees.branch_tip(task.id)
     if tip is not None and tip != commit:
         raise Refused(
             f"{branch} was moved to {tip[:12]} outside of your session",
@@ -63,12 +64,12 @@ def refuse_moved_branch(crew: Crew, task: Task, commit: str) -> None:
         )
 
 
-def describe_left_work(crew: Crew, task: Task, run: str) -> str:
+def describe_left_work(git: Git, task: Task, run: str) -> str:
     """Return which operation of git an earlier run left since the last submission, or the commits that the last run
     left outside the branch, with the next step; empty if there is nothing. Raises GitFailed.
     """
     runs = earlier_runs(task, run)
-    last = find_last_salvage(crew.git, task.id) if runs else None
+    last = find_last_salvage(git, task.id) if runs else None
     if last is None:
         return ""
     submitted = max((at for at, event in enumerate(task.history) if event.event == HistoryEvent.SUBMIT), default=-1)
@@ -77,7 +78,7 @@ def describe_left_work(crew: Crew, task: Task, run: str) -> str:
         return f"{last.run} left the worktree like this, before it was reset: {last.unfinished}. {saved}"
     branch = branch_of(task.id)
     ancestry = ("merge-base", "--is-ancestor", last.head, f"refs/heads/{branch}")
-    if last.run == runs[0] and crew.git.run(*ancestry, codes=(0, 1)).code == 1:
+    if last.run == runs[0] and git.run(*ancestry, codes=(0, 1)).code == 1:
         return f"{last.run} left commits that are not on {branch}: git merge --no-edit {last.head[:12]}"
     return ""
 
@@ -125,15 +126,15 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
     if last is not None:
         raise _gone_error(epic)
     start = integration_tip.require_integration(crew.git, crew.board.read())
-    created = _write_refs(crew, f"create {ref} {start}", f"create {merges.last_tip_ref(branch)} {start}")
+    created = _write_refs(crew.git, f"create {ref} {start}", f"create {merges.last_tip_ref(branch)} {start}")
     if not created and merges.branch_tip(crew.git, branch) is None:
-        raise _creation_error(crew, branch)
+        raise _creation_error(crew.git, branch)
     return created
 
 
-def _creation_error(crew: Crew, branch: str) -> Refused | GitFailed:
+def _creation_error(git: Git, branch: str) -> Refused | GitFailed:
     """Return the error for a branch that git could not create."""
-    branches = git_refs.list_branches(crew.git)
+    branches = git_refs.list_branches(git)
     in_the_way = git_refs.find_excluding(branch, branches)
     if in_the_way is not None:
         return git_refs.ref_conflict_error(in_the_way, branch, branches)
@@ -208,13 +209,13 @@ def restore_branch(crew: Crew, epic: str) -> str:
     return f"{branch} was put back to {last[:10]}{saved}"
 
 
-def accept_branch(crew: Crew, epic: str) -> str:
+def accept_branch(git: Git, epic: str) -> str:
     """Accept where a person moved the branch of an epic. Return a sentence. Raises UnknownId, GitFailed."""
     branch = targets.epic_branch(epic)
-    tip = merges.branch_tip(crew.git, branch)
+    tip = merges.branch_tip(git, branch)
     if tip is None:
         raise UnknownId(f"there is no branch {branch}", f"liza epics restore {epic}")
-    crew.git.out("update-ref", merges.last_tip_ref(branch), tip)
+    git.out("update-ref", merges.last_tip_ref(branch), tip)
     return f"{branch} is accepted at {tip[:10]}"
 
 
@@ -229,18 +230,16 @@ def delete_landed(crew: Crew) -> None:
         last, tip = tips[epic], merges.branch_tip(crew.git, branch)
         delete_tip = f"delete {merges.last_tip_ref(branch)} {last}"
         if tip is None:
-            _write_refs(crew, delete_tip)
+            _write_refs(crew.git, delete_tip)
         elif not merges.contains(crew.git, state.config.integration_branch, tip):
             continue
         elif merges.find_checkout(crew.git, branch) is None:
-            _write_refs(crew, f"delete refs/heads/{branch} {tip}", delete_tip)
+            _write_refs(crew.git, f"delete refs/heads/{branch} {tip}", delete_tip)
 
 
-def _write_refs(crew: Crew, *commands: str) -> bool:
+def _write_refs(git: Git, *commands: str) -> bool:
     """Change refs in one transaction of git; return whether it succeeded.
 
     Not with the identity of the session of a planner: the reflog would say that the session moved them.
     """
-    return (
-        crew.git.with_identity().run("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in commands)).code == 0
-    )
+    return git.with_identity().run("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in commands)).code == 0

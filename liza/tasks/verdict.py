@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -14,8 +13,9 @@ from liza.board.store import Transaction
 from liza.crew.caller import identify_run, record_run_result, require_person, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.model.errors import NotOwner, Refused, UsageError
-from liza.model.model import LineComment, State, Status
+from liza.git.runner import Git
+from liza.model.errors import Refused, UsageError
+from liza.model.model import LineComment, State
 from liza.model.paths import role_of
 from liza.model.value_classes import Text, Value, WorkerRequest
 from liza.tasks import archive, next_steps
@@ -120,34 +120,22 @@ def _quote_lines(crew: Crew, comments: Sequence[tuple[str, str]], commit: str) -
     quoted = []
     for location, text in comments:
         path, _ = reviews.parse_location(location)
-        data = _read_file(crew, commit, path, reviews.MAX_FILE)
+        data = _read_file(crew.git, commit, path, reviews.MAX_FILE)
         quoted.append(reviews.quote_comment(location, text, commit, data))
     return tuple(quoted)
 
 
-def _read_file(crew: Crew, commit: str, path: str, limit: int) -> bytes | None:
+def _read_file(git: Git, commit: str, path: str, limit: int) -> bytes | None:
     """Return a file at a commit; None if it has no such file, or only a larger one. Raises GitFailed."""
     name = f"{commit}:{path}"
-    if (
-        "\n" in path
-        or "\0" in path
-        or crew.git.run("cat-file", "-t", name, codes=(0, 1, 128)).stdout.strip() != b"blob"
-    ):
+    if "\n" in path or "\0" in path or git.run("cat-file", "-t", name, codes=(0, 1, 128)).stdout.strip() != b"blob":
         return None
-    size = int(crew.git.run("cat-file", "-s", name, codes=(0,)).stdout)
-    return crew.git.run("cat-file", "blob", name, codes=(0,)).stdout if size <= limit else None
+    size = int(git.run("cat-file", "-s", name, codes=(0,)).stdout)
+    return git.run("cat-file", "blob", name, codes=(0,)).stdout if size <= limit else None
 
 
 def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
-    try:
-        caller = identify_run(crew)
-    except NotOwner:
-        raise
-    except Refused as error:
-        waiting = [task.id for task in crew.board.read().tasks if task.status is Status.READY_FOR_REVIEW]
-        if waiting:  # a person's verdict names its task
-            error.hint = shlex.join(["liza", "verdict", judgment.word, judgment.reason, "--task", waiting[0]])
-        raise
+    caller = identify_run(crew)
     if role_of(caller.agent) != "code-reviewer":
         raise Refused(f"{caller.agent} is not a code-reviewer; agents do not review their own work", "liza ready")
     task = require_task(caller)
@@ -162,10 +150,8 @@ def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
     return make_result(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else manual_step)
 
 
-def _full_commit(crew: Crew, commit: str, task_id: str) -> str:
-    result = crew.git.run(
-        "rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}", codes=(0, 1, 128)
-    )
+def _full_commit(git: Git, commit: str, task_id: str) -> str:
+    result = git.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}", codes=(0, 1, 128))
     if result.code != 0:
         raise UsageError(f"{commit!r} is not a commit of this repository", f"liza diff {task_id}")
     return result.stdout.decode().strip()
@@ -177,7 +163,7 @@ def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None)
     if state.task(task_id) is None:
         archive.refuse_archived(crew.paths, state, [task_id])
     named_commit = commit or claims.get_task(state, task_id).review_commit or ""
-    commit_id = _full_commit(crew, named_commit, task_id) if named_commit else ""
+    commit_id = _full_commit(crew.git, named_commit, task_id) if named_commit else ""
     quoted = _quote_lines(crew, judgment.comments, commit_id) if commit_id else ()
     tx = _record(crew, judgment, task_id, by, commit_id, quoted)
     result = make_result(tx.before, tx.state, task_id, "")

@@ -97,7 +97,7 @@ def gather_facts(crew: Crew, state: State) -> CrewFacts:
         agents=agents,
         alarms=present,
         waiting=waiting,
-        alarm_times=logged_alarms.find_times(crew, (*present, *waiting)),
+        alarm_times=logged_alarms.find_times(crew.paths, (*present, *waiting)),
         missing=missing_parts,
         signals={name: redact(signals.read_reason(crew.paths, name)) for name in signal_names},
         costs=costs.sprint_cost(crew, state),
@@ -324,7 +324,7 @@ def _describe_wait(wait: run_directory.AgentWait, agent: Agent, holds: str | Non
 def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit | None) -> tuple[str, str]:
     """Status to show for an agent without a supervisor, and the reason."""
     holds, work = picking.occupation(state, name), find_current_work(state, name)
-    if layout.works_unseen(crew, name):
+    if layout.works_unseen(crew.paths, name):
         return state.agents[name].status, f"it still runs, but its lock file was deleted: {deleted_parts.AGAIN}"
     if exit_note is not None:
         return AgentStatus.OFFLINE, f"its supervisor left: {exit_note.reason}"

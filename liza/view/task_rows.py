@@ -9,7 +9,7 @@ from liza.board import archive_files
 from liza.board.archive_files import ArchivedEntry
 from liza.crew.crew import Crew
 from liza.merging.rules.merge_queue import queue_rows
-from liza.model import merge_failures
+from liza.model import history_events
 from liza.model.errors import LizaError, NotRegularFile, UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import branch_of
@@ -122,7 +122,7 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
         "missing": draft_specs.find_missing_parts(crew, state, task, find_existing_specs(crew, [task.spec_ref])).missing
         if is_draft
         else (),
-        "merge_failed": merge_failures.last_failure(task) if task.status in _MERGE_FAILURE_STATUSES else "",
+        "merge_failed": history_events.last_failure(task) if task.status in _MERGE_FAILURE_STATUSES else "",
         "waits_for": picking.unmet_dependencies(state, task) if task.status not in FINAL_STATUSES else (),
         "routing": _routing_row(crew, state, task),
         "conversation": _conversation_row(crew, task),

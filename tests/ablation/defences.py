@@ -1146,12 +1146,12 @@ TABLE: dict[str, Defence] = {
     ),
     "commits without blame": Defence(
         "a coder may submit again the commit that an outside cause made red",
-        {"liza.model.merge_failures:is_last_return_cleared": gives(False)},
+        {"liza.model.history_events:is_last_return_cleared": gives(False)},
         (f"{FAILURES}test_a_coder_submits_again_what_an_outside_cause_made_red",),
     ),
     "limit of failed merges": Defence(
         "a task whose merge fails again and again is blocked, and stops nobody else",
-        {"liza.model.merge_failures:count_in_a_row": gives(0)},
+        {"liza.model.history_events:count_in_a_row": gives(0)},
         (f"{FAILURES}test_a_task_that_never_merges_stops_alone",),
     ),
     "evidence of a common cause": Defence(

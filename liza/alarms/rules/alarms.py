@@ -13,7 +13,7 @@ from liza.config.rules import settings, test_proof
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.merging.rules import merge_alarms, merge_rules
 from liza.merging.rules.repository_drift import RepositoryDrift
-from liza.model import invariants, merge_failures, setting_limits
+from liza.model import history_events, invariants, setting_limits
 from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.configuration import Config
@@ -341,11 +341,11 @@ def _approved(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iter
 
 
 def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
-    why = _short(merge_failures.first_line(merge_failures.last_failure(task)) or "see its history")
+    why = _short(history_events.first_line(history_events.last_failure(task)) or "see its history")
     message = f"{task.id} does not merge: {why}"
     for alarm in _coder_offline(state, task, now, seen):
         yield replace(alarm, message=f"{message}; {task.assigned_to}, which has to fix it, is off")
-    yield Alarm(AlarmKind.INTEGRATION_FAILED, task.id, message, merge_failures.inspect_command(task))
+    yield Alarm(AlarmKind.INTEGRATION_FAILED, task.id, message, history_events.inspect_command(task))
 
 
 def _coder_offline(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:

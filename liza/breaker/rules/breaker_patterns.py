@@ -18,8 +18,7 @@ from typing import Final
 import msgspec
 
 from liza.model.configuration import BreakerSettings
-from liza.model.history_events import HistoryEvent
-from liza.model.merge_failures import find_cleared, is_conflict
+from liza.model.history_events import HistoryEvent, find_cleared, is_conflict
 from liza.model.model import State, Task
 from liza.model.statuses import Pattern
 from liza.model.value_classes import Value

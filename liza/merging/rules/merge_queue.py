@@ -8,7 +8,7 @@ from datetime import datetime
 from liza.config.rules import test_proof
 from liza.merging.rules import merge_rules
 from liza.merging.rules.merge_rules import MergeFailureKind
-from liza.model import merge_failures, targets
+from liza.model import history_events, targets
 from liza.model.configuration import Config
 from liza.model.derived import tasks_with
 from liza.model.errors import Refused, UsageError
@@ -385,7 +385,7 @@ def last_blamed(state: State, branch: str) -> Task | None:
     archive do not count.
     """
     tasks = [task for task in state.tasks if targets.target_branch(state, task) == branch]
-    blames = [(event.time, index) for index, task in enumerate(tasks) for event in merge_failures.find_blames(task)]
+    blames = [(event.time, index) for index, task in enumerate(tasks) for event in history_events.find_blames(task)]
     if not blames:
         return None
     time, index = max(blames)
@@ -402,7 +402,7 @@ def clear_blame(state: State, branch: str, invocation: Invocation) -> State:
     coder may submit the same commit again.
     """
     task = last_blamed(state, branch)
-    if task is None or merge_failures.is_conflict(merge_failures.last_failure(task)):
+    if task is None or history_events.is_conflict(history_events.last_failure(task)):
         return state
     if task.status in (Status.CLAIMED, Status.BLOCKED):
         return state.with_task(apply_verb(task, E.MERGE_CLEARED, invocation))

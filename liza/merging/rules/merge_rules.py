@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from liza.config.rules import test_proof
-from liza.model import invariants, merge_failures, targets
+from liza.model import history_events, invariants, targets
 from liza.model.backoff import backoff
 from liza.model.derived import tasks_with
 from liza.model.errors import Refused
@@ -267,11 +267,11 @@ def fail_merge(state: State, task_id: str, invocation: Invocation) -> State:
     After max_review_cycles failed merges it is BLOCKED: it alone stops, before the circuit breaker stops the crew.
     """
     back = apply_verb(get_approved_task(state, task_id), E.MERGE_FAILED, invocation, merging=None, approved_by=None)
-    state, failures = state.with_task(back), merge_failures.count_in_a_row(back)
+    state, failures = state.with_task(back), history_events.count_in_a_row(back)
     if failures < state.config.max_review_cycles:
         return state
 
-    reason = f"{count_noun(failures, 'failed merge')}; the last: {merge_failures.first_line(invocation.detail)}"
+    reason = f"{count_noun(failures, 'failed merge')}; the last: {history_events.first_line(invocation.detail)}"
     return coding.block_by_supervisor(state, task_id, reason, invocation.now)
 
 

@@ -50,10 +50,8 @@ class TaskFields(Value):
 
     def given_fields(self) -> dict[str, Any]:
         """Return the fields that were given, by their names on the board."""
-        names = ("description", "done_when", "scope", "spec_ref", "priority", "depends_on", "max_iterations")
-        return {
-            name: value for name in (*names, "epic", "target", "review") if (value := getattr(self, name)) is not None
-        }
+        names = [name for name in self.__struct_fields__ if name not in ("id", "draft", "from_discovery")]
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class RequestContext(Value):

@@ -12,8 +12,7 @@ from types import MappingProxyType
 from liza.git.rules import git_operations
 from liza.git.rules.git_operations import GitOperation
 from liza.model.errors import Refused, UsageError
-from liza.model.history_events import HistoryEvent
-from liza.model.merge_failures import is_last_return_cleared
+from liza.model.history_events import HistoryEvent, is_last_return_cleared
 from liza.model.model import FailedCheck, Handoff, State, Status, Task
 from liza.model.paths import agent_of, branch_of
 from liza.model.session_ends import OUTCOME_RULES, Fault, SessionOutcome

@@ -1,4 +1,4 @@
-"""Choice of the next task for an agent, or the reason why there is none."""
+"""Choice of the next task for an agent, or the reason why there is none; tasks that no agent can claim."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from liza.model import invariants, setting_limits, targets
 from liza.model.derived import held_tasks, tasks_with
-from liza.model.history_events import HistoryEvent
-from liza.model.merge_failures import first_line, last_failure
+from liza.model.history_events import HistoryEvent, first_line, last_failure
 from liza.model.model import State, Status, Task
 from liza.model.paths import role_of, split_run
 from liza.model.statuses import AgentStatus, GoalStatus, task_word

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from liza.breaker.rules.board_reports import open_anomalies, open_discoveries
 from liza.merging.rules.merge_queue import QueueRow, queue_rows
-from liza.model import merge_failures
+from liza.model import history_events
 from liza.model.agent_states import AgentState
 from liza.model.alarm_kinds import CONTAINED_NOTICES, Alarm, AlarmKind, AlarmRow
 from liza.model.model import FINAL_STATUSES, State, Status, Task
@@ -165,7 +165,7 @@ def _task_reason(
             return f"rejected: {task.rejection_reason or 'no reason is recorded'}"
         case Status.INTEGRATION_FAILED:
             return (
-                f"does not merge: {merge_failures.first_line(merge_failures.last_failure(task)) or 'see its history'}"
+                f"does not merge: {history_events.first_line(history_events.last_failure(task)) or 'see its history'}"
             )
         case Status.DRAFT:
             return f"draft: {'; '.join(missing) or task.description}"

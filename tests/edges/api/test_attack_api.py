@@ -66,7 +66,7 @@ def test_a_run_whose_inbox_is_locked_does_not_stop_the_other_runs(api: Api) -> N
 
 
 def test_a_directory_in_place_of_a_port_file_does_not_keep_the_other_runs_from_theirs(tmp_path: Path) -> None:
-    from liza.api import listener
+    from liza.api import serve
     from liza.model.paths import Paths
 
     paths = Paths(tmp_path)
@@ -74,8 +74,8 @@ def test_a_directory_in_place_of_a_port_file_does_not_keep_the_other_runs_from_t
     runs = [f"coder-{number}.1" for number in range(1, 9)]
     paths.worker_port("coder-4.1").mkdir()
     with suppress(OSError):
-        listener.write_worker_ports(paths, runs, 4711)
-    missing = [run for run in runs if run != "coder-4.1" and listener.read_port(paths.worker_port(run)) != 4711]
+        serve.write_worker_ports(paths, runs, 4711)
+    missing = [run for run in runs if run != "coder-4.1" and serve.read_port(paths.worker_port(run)) != 4711]
     assert missing == []
 
 

@@ -32,8 +32,7 @@ from liza.breaker.rules.breaker_trips import (
 from liza.model import invariants
 from liza.model.configuration import BreakerSettings
 from liza.model.errors import Refused, UsageError
-from liza.model.history_events import HistoryEvent
-from liza.model.merge_failures import describe_conflict
+from liza.model.history_events import HistoryEvent, describe_conflict
 from liza.model.model import Anomaly, Event, State, Task
 from liza.model.statuses import Pattern, missing_details
 from liza.model.value_classes import replace

@@ -19,7 +19,7 @@ PLACES = {
     "tree_sitter": ("guards/shell_parser.py",),
     "tree_sitter_bash": ("guards/shell_parser.py",),
     "typer": ("cli", "commands"),
-    "uvicorn": ("api/listener.py",),
+    "uvicorn": ("api/serve.py",),
     "watchdog": ("board", "system/file_growth.py"),
 }
 """Library → the files and directories that may import it."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from liza.breaker.rules.breaker_patterns import collect_events
 from liza.merging.rules import epic_rules, merge_alarms, merge_queue, merge_rules
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
-from liza.model import merge_failures
+from liza.model import history_events
 from liza.model.errors import Refused
 from liza.model.history_events import HistoryEvent
 from liza.model.model import EpicStep, MergeInProgress, State, Status, Task
@@ -55,7 +55,7 @@ def test_a_second_red_merge_in_a_row_is_suspicious() -> None:
     assert merge_queue.last_blamed(epic, "integration") == epic.tasks[0], "b is not on integration yet"
     landed = epic_rules.finish_landing(epic, "shop", "e" * 40, ["b"], Invocation(now=later(30), by="coder-1"))
     assert merge_queue.last_blamed(landed, "integration") is None
-    conflict = merge_failures.describe_conflict("integration", ["a.txt"], "<<<")
+    conflict = history_events.describe_conflict("integration", ["a.txt"], "<<<")
     assert merge_queue.last_blamed(blamed(state, detail=conflict), "integration") is None
 
 
@@ -86,7 +86,7 @@ def test_a_failure_is_cleared_after_the_coder_began(status: Status) -> None:
     assert (task.status, task.history[-1].event) == (status, E.MERGE_CLEARED)
     assert find_unexplained_step(task) is None
     assert E.MERGE_FAILED not in [event.event for event in collect_events(state, later(60))]
-    assert merge_failures.count_in_a_row(task) == 0
+    assert history_events.count_in_a_row(task) == 0
     assert merge_queue.last_blamed(state, "integration") is None
     assert merge_queue.clear_blame(state, "integration", Invocation(now=later(40), by="coder-2")) is state
 
@@ -108,7 +108,7 @@ def test_a_commit_that_is_to_blame_is_not_submitted_again(last: E) -> None:
 
 def test_a_conflict_after_red_gates_is_not_cleared() -> None:
     conflict = Invocation(
-        now=later(20), by="coder-1", detail=merge_failures.describe_conflict("integration", ["a"], "")
+        now=later(20), by="coder-1", detail=history_events.describe_conflict("integration", ["a"], "")
     )
     state = blamed(two_approved())
     state = state.with_task(add_event(state.tasks[0], E.MERGE_FAILED, conflict))
