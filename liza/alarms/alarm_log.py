@@ -29,7 +29,7 @@ from liza.system.files import BOARD_MODE, replace_unsynced
 from liza.system.locks import try_lock_path
 from liza.tasks import draft_specs
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.rules.unclaimable import failed_by_every_coder
+from liza.tasks.rules.picking import failed_by_every_coder
 
 SELF_LOGGED_KIND = AlarmKind.SUPERVISOR_LEFT
 """The exiting supervisor logs this kind itself: it may be the last one."""

@@ -34,8 +34,7 @@ from liza.programs.session import run_directory
 from liza.recovery import lost_worktrees, stopped_processes
 from liza.system import files
 from liza.tasks import draft_specs, task_branches
-from liza.tasks.rules.picking import Evidence
-from liza.tasks.rules.unclaimable import MissingParts
+from liza.tasks.rules.picking import Evidence, MissingParts
 from liza.text.redaction import redact
 from liza.text.undecoded import escape_undecoded
 from liza.usage import costs

@@ -19,7 +19,7 @@ from liza.project.init import InitOptions
 from liza.project.init import init as init_crew
 from liza.supervisor import start as crews
 from liza.tasks.rules.backlog import check_sentence
-from liza.tasks.rules.unclaimable import first_able_coder
+from liza.tasks.rules.picking import first_able_coder
 from liza.tasks.task import add_sentence_task, refuse_new_copies
 
 app = create_app()

@@ -11,9 +11,9 @@ from liza.model.derived import is_incomplete
 from liza.model.model import Clock, State, Status, Task
 from liza.model.narration import LIZA
 from liza.model.transitions import Invocation
-from liza.tasks.rules import backlog, unclaimable
+from liza.tasks.rules import backlog, picking
 from liza.tasks.rules.backlog import LIZA_SPECS, MissingField
-from liza.tasks.rules.unclaimable import MissingParts
+from liza.tasks.rules.picking import MissingParts
 
 
 def find_incomplete_drafts(crew: Crew, state: State) -> dict[str, MissingParts]:
@@ -57,10 +57,10 @@ def release_drafts(crew: Crew) -> tuple[str, ...]:
     if not any(is_incomplete(task) for task in state.tasks):
         return ()
     missing = find_incomplete_drafts(crew, state)
-    if unclaimable.release_complete_drafts(state, state, missing, _invocation(crew.clock)) is state:
+    if picking.release_complete_drafts(state, state, missing, _invocation(crew.clock)) is state:
         return ()
     with crew.change(LIZA, "ready") as tx:
-        tx.state = unclaimable.release_complete_drafts(tx.state, state, missing, _invocation(crew.clock))
+        tx.state = picking.release_complete_drafts(tx.state, state, missing, _invocation(crew.clock))
     former_drafts = {task.id for task in tx.before.tasks if task.status is Status.DRAFT}
     released = [task for task in tx.state.tasks if task.id in former_drafts and task.status is Status.UNCLAIMED]
     branch = tx.state.config.integration_branch

@@ -29,7 +29,7 @@ from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import backlog, claims, reviews
 from liza.tasks.rules.backlog import RequestContext, TaskFields
-from liza.tasks.rules.unclaimable import failed_by_every_coder, waits_for_coder_text
+from liza.tasks.rules.picking import failed_by_every_coder, waits_for_coder_text
 
 _ADD_HELP = "liza task add --help"
 _FIELD_ALIASES = {"desc": "description", "done": "done_when", "spec": "spec_ref", "depends": "depends_on"}

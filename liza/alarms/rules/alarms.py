@@ -25,10 +25,15 @@ from liza.model.paths import ROLES
 from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.value_classes import replace
 from liza.recovery.rules import drift_alarms
-from liza.tasks.rules import planning, reviews, unclaimable
-from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules import picking, planning, reviews
+from liza.tasks.rules.picking import (
+    Evidence,
+    MissingParts,
+    failed_by_every_coder,
+    find_unclaimable,
+    waits_for_coder_text,
+)
 from liza.tasks.rules.planning import can_continue, find_missing_roles, is_crew_done
-from liza.tasks.rules.unclaimable import MissingParts, failed_by_every_coder, find_unclaimable, waits_for_coder_text
 from liza.tasks.rules.up_command import next_coder, up_command_for
 from liza.text.formats import count_noun
 
@@ -83,7 +88,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     unconfirmed: tuple[UnconfirmedSetting, ...] | None = ()
     """Settings on the board that are not in effect; None if no setting was ever confirmed."""
     repository: RepositoryDrift = RepositoryDrift()
-    missing_parts: Mapping[str, unclaimable.MissingParts] = {}
+    missing_parts: Mapping[str, picking.MissingParts] = {}
     no_progress: Mapping[str, str] = {}
     unpriced: str | None = None
     denials: Mapping[str, Mapping[str, tuple[int, str]]] = {}
@@ -249,14 +254,14 @@ def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterato
     fresh = since is not None and now - since < STALE_DRAFT
     if is_incomplete(task) or (fresh and state.planning.run is not None):
         return
-    parts = seen.missing_parts.get(task.id, unclaimable.MissingParts((), ""))
+    parts = seen.missing_parts.get(task.id, picking.MissingParts((), ""))
     lacks = f" and lacks: {'; '.join(parts.missing)}" if parts.missing else ""
     message = f"{task.id} is kept a draft{f' since {since:%Y-%m-%d %H:%MZ}' if since else ''}{lacks}"
     yield Alarm(AlarmKind.STALE_DRAFT, task.id, message, parts.next if parts.missing else f"liza task edit {task.id}")
 
 
 def _incomplete(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
-    for parts, ids in unclaimable.group_incomplete(state, seen.missing_parts).items():
+    for parts, ids in picking.group_incomplete(state, seen.missing_parts).items():
         names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
         is_single = len(ids) == 1
         if not parts.missing:

@@ -18,9 +18,8 @@ from liza.model.transitions import TRANSITIONS
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import claims
 from liza.tasks.rules.claims import allocate_run, lease_expiry
-from liza.tasks.rules.picking import CLAIMABLE_STATUSES, Evidence, occupation, unmet_dependencies
+from liza.tasks.rules.picking import CLAIMABLE_STATUSES, Evidence, failed_by_every_coder, occupation, unmet_dependencies
 from liza.tasks.rules.reviews import release_review
-from liza.tasks.rules.unclaimable import failed_by_every_coder
 from liza.text.formats import count_noun, format_duration
 
 S = Status

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from liza.model.model import State
 from liza.model.paths import ROLES
 from liza.model.statuses import AgentStatus
-from liza.tasks.rules.unclaimable import failed_by_every_coder
+from liza.tasks.rules.picking import failed_by_every_coder
 
 _OPTIONS = {"planner": "--planners", "coder": "--coders", "code-reviewer": "--reviewers"}
 

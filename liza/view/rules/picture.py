@@ -13,7 +13,7 @@ from liza.model.alarm_kinds import CONTAINED_NOTICES, Alarm, AlarmKind, AlarmRow
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.statuses import TASK_WORDS, AgentWord, TaskWord, agent_word
 from liza.tasks.rules import picking
-from liza.tasks.rules.unclaimable import MissingParts
+from liza.tasks.rules.picking import MissingParts
 from liza.text.formats import count_noun
 from liza.view.rules.structs import (
     AgentLine,

@@ -13,7 +13,7 @@ from liza.model.spending import Costs
 from liza.model.statuses import AgentWord, TaskWord
 from liza.model.targets import CommitsAhead
 from liza.model.value_classes import Value, asdict
-from liza.tasks.rules.unclaimable import MissingParts
+from liza.tasks.rules.picking import MissingParts
 
 
 class AgentRow(Value, kw_only=True):

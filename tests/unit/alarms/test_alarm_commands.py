@@ -31,8 +31,7 @@ from liza.model.model import (
     Task,
 )
 from liza.tasks.rules import claims
-from liza.tasks.rules.picking import Evidence
-from liza.tasks.rules.unclaimable import MissingParts
+from liza.tasks.rules.picking import Evidence, MissingParts
 from tests.unit.boards import BASE, HEAD, HERE, NOW, agents, board, later, task, with_config
 from tests.unit.house.test_typed_commands import hint_complaint, texts
 from tests.unit.sources import nodes_of, parse_module

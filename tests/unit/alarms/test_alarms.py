@@ -22,8 +22,7 @@ from liza.model.model import (
     SupervisorExit,
     Task,
 )
-from liza.tasks.rules.picking import Evidence
-from liza.tasks.rules.unclaimable import MissingParts, find_unclaimable
+from liza.tasks.rules.picking import Evidence, MissingParts, find_unclaimable
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 PAST, FUTURE = NOW - timedelta(seconds=1), NOW + timedelta(seconds=60)

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms, waiting_alarms
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.model import Agent, Event, MergeInProgress, PlanningClaim, State, Status, SupervisorExit, Task
-from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.picking import Evidence, MissingParts
 from liza.tasks.rules.planning import find_triggers
-from liza.tasks.rules.unclaimable import MissingParts
 from tests.unit.boards import HEAD, NOW, agents, board, later, task
 
 S = Status

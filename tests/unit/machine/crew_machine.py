@@ -39,13 +39,12 @@ from liza.model.paths import is_person
 from liza.model.session_ends import OUTCOME_RULES, SessionOutcome
 from liza.model.transitions import Invocation
 from liza.model.value_classes import replace
-from liza.tasks.rules import backlog, claims, coding, planning, reviews, unclaimable
+from liza.tasks.rules import backlog, claims, coding, picking, planning, reviews
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.claims import Extension
 from liza.tasks.rules.coding import SubmittedWork
-from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.picking import Evidence, MissingParts
 from liza.tasks.rules.planning import SprintEnd
-from liza.tasks.rules.unclaimable import MissingParts
 from tests.unit.boards import BASE, HERE, NOW, board, with_config
 from tests.unit.machine import comparison
 from tests.unit.machine.helpful_crew import HelpfulCrew, make_chain
@@ -298,7 +297,7 @@ class CrewMachine(RuleBasedStateMachine):
             task.id: MissingParts(() if task.id in complete else ("spec",), "liza sync") for task in self.state.tasks
         }
         args = (self.state, lacks, self.by("liza"))
-        self.play(lambda model: model.release_drafts(), unclaimable.release_complete_drafts, *args)
+        self.play(lambda model: model.release_drafts(), picking.release_complete_drafts, *args)
 
     @precondition(has(Status.BLOCKED))
     @rule(index=indexes, by=planners, answer=texts)

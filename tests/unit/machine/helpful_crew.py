@@ -25,7 +25,7 @@ from liza.model.transitions import Invocation
 from liza.supervisor.rules import actions
 from liza.supervisor.rules.decide import decide
 from liza.supervisor.rules.session_facts import MergeFacts, Situation
-from liza.tasks.rules import backlog, claims, coding, picking, planning, reviews, unclaimable
+from liza.tasks.rules import backlog, claims, coding, picking, planning, reviews
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.coding import SubmittedWork
 from liza.tasks.rules.picking import Evidence
@@ -207,7 +207,7 @@ class HelpfulCrew:
     def things_to_do(self) -> Iterator[Callable[[], Any]]:
         if open_trips(self.state):
             yield partial(self.change, breaker_trips.resolve_trips, PERSON, "a missing service", self.now)
-        lost = unclaimable.find_unclaimable(self.state)
+        lost = picking.find_unclaimable(self.state)
         for task in self.state.tasks:
             if task.status not in FINAL_STATUSES:
                 yield from self.help_with(task, is_lost=task.id in lost)
@@ -228,7 +228,7 @@ class HelpfulCrew:
             yield partial(self.change, merge_queue.release, task.id)
         if task.status is Status.CLAIMED and task.run is None:
             yield partial(self.change, claims.release, task.id, None, self.now, PERSON)
-        if unclaimable.failed_by_every_coder(self.state, task) or set(task.failed_by) >= set(CREW[1:4]):
+        if picking.failed_by_every_coder(self.state, task) or set(task.failed_by) >= set(CREW[1:4]):
             yield partial(self.new_coder, f"coder-{len(self.agents)}")
 
     def new_coder(self, agent: str) -> None:

@@ -37,7 +37,7 @@ from liza.printing.columns import (
     wrap_text,
 )
 from liza.printing.render_metrics import format_metrics, format_summary
-from liza.tasks.rules.unclaimable import MissingParts
+from liza.tasks.rules.picking import MissingParts
 from liza.text.formats import format_duration, format_time
 from liza.view.rules.picture import agent_line, alarm_rows, build_picture
 from liza.view.rules.structs import AgentRow, CrewFacts

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from liza.model.errors import UsageError
 from liza.model.model import Agent, Goal, State, Status
 from liza.supervisor.start import UpOptions, parse_programs
-from liza.tasks.rules.unclaimable import first_able_coder
+from liza.tasks.rules.picking import first_able_coder
 from liza.tasks.rules.up_command import format_up_command, restart_command_for, up_command_for
 from tests.unit.boards import task
 

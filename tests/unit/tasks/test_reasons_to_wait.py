@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from liza.board.rules import archiving
 from liza.model.model import ArchiveSummary, Event, Status, Task
-from liza.tasks.rules import picking, planning, unclaimable
+from liza.tasks.rules import picking, planning
 from liza.tasks.rules.picking import Evidence, Pick
 from tests.unit.boards import BASE, HEAD, NOW, agents, board, later, task
 
@@ -122,7 +122,7 @@ def test_a_task_is_over_when_it_is_closed_and_the_others_wait_for_a_person(
 def test_a_task_that_can_never_be_claimed_names_what_it_depends_on(
     tasks: tuple[Task, ...], archived: dict[str, Status], reasons: dict[str, str]
 ) -> None:
-    assert unclaimable.find_unclaimable(board(*tasks, archived=ArchiveSummary(outcomes=archived))) == reasons
+    assert picking.find_unclaimable(board(*tasks, archived=ArchiveSummary(outcomes=archived))) == reasons
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_a_task_that_can_never_be_claimed_names_what_it_depends_on(
 )
 def test_a_task_that_every_coder_failed_waits_for_another_one(fields: dict[str, Any], waits: bool) -> None:
     state = board(task(**fields), agents={**CREW, **agents("planner-1")})
-    assert unclaimable.failed_by_every_coder(state, state.tasks[0]) is waits
-    assert not unclaimable.failed_by_every_coder(board(task(**fields)), task(**fields))
+    assert picking.failed_by_every_coder(state, state.tasks[0]) is waits
+    assert not picking.failed_by_every_coder(board(task(**fields)), task(**fields))
     if waits:
-        text = unclaimable.waits_for_coder_text(state.tasks[0])
+        text = picking.waits_for_coder_text(state.tasks[0])
         assert text == "task-1 waits for another coder: coder-1, coder-2 failed it before"
 
 

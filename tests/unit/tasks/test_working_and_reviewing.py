@@ -12,8 +12,7 @@ from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog, claims, coding, reviews
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.coding import SubmittedWork
-from liza.tasks.rules.picking import Evidence
-from liza.tasks.rules.unclaimable import MissingParts, release_complete_drafts
+from liza.tasks.rules.picking import Evidence, MissingParts, release_complete_drafts
 from tests.unit.boards import (
     BASE,
     HEAD,
