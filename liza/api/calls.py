@@ -56,8 +56,8 @@ class ApiCaller(Value):
 
 
 class Connection(Value):
-    """What is known of a request before its body is read. Header names are lower case. ``peer``: only at the Unix
-    socket; ``session``: that of the peer, also over TCP."""
+    """What is known of a request before its body is read. Header names are lower case. ``peer`` and
+    ``session``: that of the process at the other end, only at the Unix socket."""
 
     headers: Mapping[str, str]
     is_unix: bool

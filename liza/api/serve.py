@@ -45,7 +45,6 @@ from liza.model.paths import Paths, run_id
 from liza.programs.session.run_directory import RunDir
 from liza.system import atomic, crash_points, file_growth, peers
 from liza.system.locks import Lock
-from liza.system.peers import TcpEnds
 
 LOCK_TIMEOUT: Final = 2.0
 """Seconds to wait for the lock: a process that only checks whether it is free holds it for a moment."""
@@ -260,14 +259,13 @@ class _WorkerProtocol(HttpToolsProtocol):
         is_unix = connection.family == socket.AF_UNIX
         try:
             peer = peers.read_peer(connection)
-            ends = None if is_unix else TcpEnds(connection.getpeername(), connection.getsockname())
         except OSError:  # the client has gone
             transport.abort()
             return
         if peer is not None and not peers.is_same_user(peer):
             transport.abort()
             return
-        session = peers.PeerSession(peer, ends)
+        session = peers.PeerSession(peer)
         self.app_state = {**self.app_state, "peer": peer, "session": session, "is_unix": is_unix}
 
     def data_received(self, data: bytes) -> None:

@@ -6,11 +6,10 @@ import errno
 import os
 import socket
 import struct
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from liza.model.errors import Refused
 from liza.model.model import ProcessIdentity
@@ -44,22 +43,8 @@ def is_same_user(peer: Peer) -> bool:
     return peer.uid == os.getuid()
 
 
-def find_tcp_peer(ends: TcpEnds) -> Peer:
-    """Return the peer of a TCP connection. Raises Refused if it cannot be found, or is of another user.
-
-    Fails closed: without the process a token digest that a session writes itself would speak for another run.
-    """
-    opened = find_client_socket(ends)
-    if opened is not None and opened.uid != os.getuid():
-        raise _refused(f"the connection is of user {opened.uid}, and the server of user {os.getuid()}")
-    pid = None if opened is None else find_holder(opened.inode)
-    if opened is None or pid is None:
-        raise _refused("the process that calls over TCP is not in /proc: it has ended, or is in another container")
-    return Peer(pid, opened.uid)
-
-
 def _refused(detail: str) -> Refused:
-    return Refused(f"{detail}; use the Unix socket", "ls -l .liza/run/api.sock")
+    return Refused(detail, "ls -l .liza/run/api.sock")
 
 
 class PeerSession:
@@ -68,12 +53,12 @@ class PeerSession:
     To read the environments of its ancestors takes 0.2 ms, and waits if one of them holds its memory.
     """
 
-    def __init__(self, peer: Peer | None, ends: TcpEnds | None = None) -> None:
-        """``peer`` of a Unix socket; None if the system does not tell. ``ends`` of a TCP connection."""
-        self._peer, self._ends = peer, ends
+    def __init__(self, peer: Peer | None) -> None:
+        """``peer`` of a Unix socket; None over TCP, or if the system does not tell."""
+        self._peer = peer
         # At the start of the connection: after the end of the peer another process may get its pid.
         self._process = processes.identify_process(peer.pid) if peer is not None and peer.pid > 0 else None
-        self._found: tuple[str | None] | None = (None,) if peer is None and ends is None else None
+        self._found: tuple[str | None] | None = (None,) if peer is None else None
 
     @property
     def is_known(self) -> bool:
@@ -83,7 +68,7 @@ class PeerSession:
     def find_run(self, root: Path) -> str | None:
         """Return the run, of the outermost ancestor; None outside of every session, or if the peer is not known.
 
-        Raises Refused for a peer that has ended, or over TCP cannot be found. Call it in a thread.
+        Raises Refused for a peer that has ended. Call it in a thread.
         """
         if self._found is None:
             self._found = (self._find_run(root),)
@@ -91,9 +76,6 @@ class PeerSession:
 
     def _find_run(self, root: Path) -> str | None:
         peer, process = self._peer, self._process
-        if self._ends is not None:
-            peer = find_tcp_peer(self._ends)
-            process = processes.identify_process(peer.pid)
         if peer is None or peer.pid <= 0:
             return None
         run = ancestors.find_outermost_run(root, ancestors.process_environments(peer.pid))
@@ -198,47 +180,6 @@ _UNIX_TABLE: Final = "/proc/net/unix"
 _ACCEPTS: Final = 0x10000  # __SO_ACCEPTCON of the kernel's linux/net.h, in the flags of a Unix socket
 _PORT_RANGE: Final = "/proc/sys/net/ipv4/ip_local_port_range"
 _SOCKET: Final = "socket:["
-_MAPPED_PREFIX: Final = "0000000000000000" + f"{int.from_bytes(bytes((0, 0, 255, 255)), sys.byteorder):08X}"
-"""An IPv4 address in the table of IPv6: a client may reach 127.0.0.1 with a socket of IPv6."""
-Address = tuple[str, int]
-
-
-class TcpEnds(NamedTuple):
-    """The two addresses of an IPv4 connection: of the client, and of the server."""
-
-    client: Address
-    server: Address
-
-
-class SocketOwner(NamedTuple):
-    """The socket of a client: its inode, and the user who opened it."""
-
-    inode: str
-    uid: int
-
-
-def find_client_socket(ends: TcpEnds) -> SocketOwner | None:
-    """Return the client's socket of a connection; None if it is closed, not in this network namespace, or without
-    /proc."""
-    client, server = _format_address(ends.client), _format_address(ends.server)
-    for table, prefix in zip(TABLES, ("", _MAPPED_PREFIX), strict=True):
-        with suppress(OSError), open(table, encoding="ascii") as rows:  # noqa: PTH123 - a row at a time
-            for row in rows:
-                if prefix + client in row:
-                    columns = row.split()
-                    if columns[_LOCAL] == prefix + client and columns[_REMOTE] == prefix + server:
-                        # A socket that no process has open any more has the inode 0.
-                        return SocketOwner(columns[_INODE], int(columns[_UID])) if columns[_INODE] != "0" else None
-    return None
-
-
-def find_holder(inode: str) -> int | None:
-    """Return the pid of a process that has the socket open; None if no process in sight has.
-
-    Processes that share a socket are of one session, unless they pass it on on purpose.
-    """
-    # Highest pid first: a command that asks once is the newest process.
-    return next((pid for pid in sorted(list_pids(), reverse=True) if inode in iter_sockets(pid)), None)
 
 
 def list_pids() -> list[int]:
@@ -293,9 +234,3 @@ def read_port_range() -> range:
         first, last = map(int, file.read().split())
         return range(first, last + 1)
     return range(0)
-
-
-def _format_address(address: Address) -> str:
-    host, port = address
-    number = int.from_bytes(bytes(map(int, host.split("."))), sys.byteorder)
-    return f"{number:08X}:{port:04X}"

@@ -354,15 +354,6 @@ def _all_signs(was: Callable[..., Any]) -> Any:
     return list_current
 
 
-def _of_no_session(was: Callable[..., Any]) -> Any:
-    def find_tcp_peer(ends: Any) -> Any:
-        from liza.system.peers import Peer
-
-        return Peer(0, os.getuid())
-
-    return find_tcp_peer
-
-
 def _among_the_files_of_the_run(was: Callable[..., Any]) -> Any:
     return lambda directory: directory.path / "account.json"
 
@@ -1613,14 +1604,9 @@ TABLE: dict[str, Defence] = {
         (f"{SERVER}test_a_person_needs_no_token_at_the_socket_and_a_session_does",),
     ),
     "sessions of tokens": Defence(
-        "a session that writes the digest of a token itself does not become another run, at the socket or over TCP",
+        "a session that writes the digest of a token itself does not become another run at the socket",
         {"liza.system.peers:PeerSession.find_run": gives(None)},
         (f"{SERVER}test_a_session_does_not_become_another_run_by_the_digest_of_a_token",),
-    ),
-    "processes at the port": Defence(
-        "over TCP too, the session that a request comes from is compared with the run of its token",
-        {"liza.system.peers:find_tcp_peer": _of_no_session},
-        (f"{SERVER}test_a_session_does_not_become_another_run_by_the_digest_of_a_token[True]",),
     ),
     "place of an account record": Defence(
         "no session gets the secret of another account by a file that it writes",
