@@ -66,6 +66,10 @@ def check_board(state: State) -> tuple[Violation, ...]:
     return (*violations, *_working_on_nothing(state), *check_relations(state))
 
 
+def _violation(entry: str, field: str, actual: object, expected: str) -> Violation:
+    return Violation(entry=entry, field=field, actual=str(actual), expected=expected)
+
+
 def _working_on_nothing(state: State) -> Iterator[Violation]:
     """Yield a violation for each agent whose status says that it works, and that holds nothing.
 
@@ -76,7 +80,7 @@ def _working_on_nothing(state: State) -> Iterator[Violation]:
     for name, agent in state.agents.items():
         if agent.status in (AgentStatus.WORKING, AgentStatus.REVIEWING) and name not in busy:
             expected = "another status, because it holds no task, review or planning"
-            yield Violation(entry=name, field="status", actual=agent.status, expected=expected)
+            yield _violation(name, "status", agent.status, expected)
 
 
 def check_relations(state: State) -> tuple[Violation, ...]:
@@ -107,11 +111,9 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
     yield from _id_form(key, task.id)
     for name in ("description", "done_when", "scope", "spec_ref"):
         if not getattr(task, name).isascii() and _SURROGATE.search(getattr(task, name)):
-            yield Violation(
-                entry=key, field=name, actual="a surrogate without its pair", expected="text that UTF-8 can encode"
-            )
+            yield _violation(key, name, "a surrogate without its pair", "text that UTF-8 can encode")
     if not 1 <= task.priority <= 9:
-        yield Violation(entry=key, field="priority", actual=str(task.priority), expected="1 to 9")
+        yield _violation(key, "priority", task.priority, "1 to 9")
     for name in (
         "iteration",
         "idle_sessions",
@@ -120,7 +122,7 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
         "review_cycles_total",
     ):
         if getattr(task, name) < 0:
-            yield Violation(entry=key, field=name, actual=str(getattr(task, name)), expected="0 or more")
+            yield _violation(key, name, getattr(task, name), "0 or more")
     if task.epic is not None or task.target is not None:
         yield from _target(key, task)
     for status, names in _NEEDED.items():
@@ -131,25 +133,15 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
     if task.reviewing_by is not None:
         yield from _review(key, task)
     if task.status in FINAL_STATUSES and task.worktree is not None:
-        yield Violation(
-            entry=key, field="worktree", actual=task.worktree, expected=f"none, because it is {task.status}"
-        )
+        yield _violation(key, "worktree", task.worktree, f"none, because it is {task.status}")
     if task.merging is not None and task.status is not S.APPROVED:
-        yield Violation(
-            entry=key, field="merging", actual=task.merging.candidate, expected=f"none, because it is {task.status}"
-        )
+        yield _violation(key, "merging", task.merging.candidate, f"none, because it is {task.status}")
     if task.set_aside is not None and task.status is not S.APPROVED:
-        yield Violation(
-            entry=key, field="set_aside", actual=task.set_aside.kind, expected=f"none, because it is {task.status}"
-        )
+        yield _violation(key, "set_aside", task.set_aside.kind, f"none, because it is {task.status}")
     if task.approved_by is not None and task.approved_by == task.assigned_to:
-        yield Violation(
-            entry=key, field="approved_by", actual=task.approved_by, expected="an agent other than its author"
-        )
+        yield _violation(key, "approved_by", task.approved_by, "an agent other than its author")
     if task.reservation is not None and task.status not in (S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED):
-        yield Violation(
-            entry=key, field="reservation", actual=task.reservation.run, expected=f"none, because it is {task.status}"
-        )
+        yield _violation(key, "reservation", task.reservation.run, f"none, because it is {task.status}")
 
 
 _NEEDED: dict[Status, tuple[str, ...]] = {
@@ -169,53 +161,44 @@ def _target(key: str, task: Task) -> Iterator[Violation]:
         yield from _id_form(key, task.epic, "epic")
     if task.target is not None and (task.epic is not None or not targets.is_target_name(task.target)):
         expected = "the name of a branch, without an epic"
-        yield Violation(entry=key, field="target", actual=repr(task.target), expected=expected)
+        yield _violation(key, "target", repr(task.target), expected)
 
 
 def _missing_fields(key: str, task: Task, names: tuple[str, ...]) -> Iterator[Violation]:
     for name in names:
         if not getattr(task, name):
-            yield Violation(entry=key, field=name, actual="missing", expected=f"a value, because it is {task.status}")
+            yield _violation(key, name, "missing", f"a value, because it is {task.status}")
 
 
 def _review(key: str, task: Task) -> Iterator[Violation]:
     if task.status is not S.READY_FOR_REVIEW:
-        yield Violation(
-            entry=key,
-            field="reviewing_by",
-            actual=str(task.reviewing_by),
-            expected=f"none, because it is {task.status}",
-        )
+        yield _violation(key, "reviewing_by", task.reviewing_by, f"none, because it is {task.status}")
     if task.reviewing_by == task.assigned_to:
-        yield Violation(
-            entry=key, field="reviewing_by", actual=str(task.reviewing_by), expected="an agent other than its author"
-        )
+        yield _violation(key, "reviewing_by", task.reviewing_by, "an agent other than its author")
     for name in ("review_run", "review_lease_expires"):
         if getattr(task, name) is None:
-            yield Violation(entry=key, field=name, actual="missing", expected="a value, because it is under review")
+            yield _violation(key, name, "missing", "a value, because it is under review")
 
 
 def _id_form(key: str, value: str, field: str = "id") -> Iterator[Violation]:
     try:
         check_task_id(value)
     except UsageError as wrong:
-        yield Violation(entry=key, field=field, actual=repr(value), expected=wrong.message)
+        yield _violation(key, field, repr(value), wrong.message)
 
 
 def _agent(key: str, agent: Agent) -> Iterator[Violation]:
     try:
         name = parse_agent_id(key)
     except UsageError as wrong:
-        yield Violation(entry=key, field="id", actual=repr(key), expected=wrong.message)
+        yield _violation(key, "id", repr(key), wrong.message)
         return
     if agent.role.replace("_", "-") != role_of(name):
-        yield Violation(
-            entry=key, field="role", actual=agent.role, expected=f"{role_of(name)}, one of {', '.join(ROLES)}"
-        )
+        yield _violation(key, "role", agent.role, f"{role_of(name)}, one of {', '.join(ROLES)}")
     if agent.status not in AGENT_STATUSES:
-        yield Violation(entry=key, field="status", actual=agent.status, expected=_allowed(agent.status, AGENT_STATUSES))
+        yield _violation(key, "status", agent.status, _allowed(agent.status, AGENT_STATUSES))
     if agent.runs < 0:
-        yield Violation(entry=key, field="runs", actual=str(agent.runs), expected="0 or more")
+        yield _violation(key, "runs", agent.runs, "0 or more")
 
 
 def _allowed(actual: str, words: Iterable[str]) -> str:
@@ -230,7 +213,7 @@ def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterat
     def rule(key: str, entry: Any) -> Iterator[Violation]:
         actual = getattr(entry, field)
         if actual not in allowed:
-            yield Violation(entry=key, field=field, actual=actual, expected=_allowed(actual, allowed))
+            yield _violation(key, field, actual, _allowed(actual, allowed))
 
     return rule
 
@@ -239,61 +222,59 @@ def _notify(key: str, config: Config) -> Iterator[Violation]:
     """A target never appears in a violation: it may be a credential."""
     for label, problem in setting_limits.board_problems(config.notify.targets):
         actual = f"{label} ({problem})"
-        yield Violation(entry=key, field="notify.targets", actual=actual, expected="desktop, env:NAME or file:PATH")
+        yield _violation(key, "notify.targets", actual, "desktop, env:NAME or file:PATH")
     quiet = config.notify.quiet
     if quiet is not None and setting_limits.parse_quiet_hours(quiet) is None:
-        yield Violation(entry=key, field="notify.quiet", actual=quiet[:40], expected="hours such as 22:00-07:00")
+        yield _violation(key, "notify.quiet", quiet[:40], "hours such as 22:00-07:00")
 
 
 def _config(key: str, config: Config) -> Iterator[Violation]:
     for name, number, expected in setting_limits.find_excesses(config):
-        yield Violation(entry=key, field=name, actual=str(number), expected=expected)
+        yield _violation(key, name, number, expected)
     if not targets.is_branch_name(config.integration_branch):
         actual = repr(config.integration_branch)
-        yield Violation(entry=key, field="integration_branch", actual=actual, expected="a name of a branch")
+        yield _violation(key, "integration_branch", actual, "a name of a branch")
     if config.breaker != BreakerSettings():
         yield from _breaker_settings(key, config.breaker)
     if config.permissions is not None and config.permissions not in setting_limits.VALUES:
         wanted = _allowed(config.permissions, setting_limits.VALUES)
-        yield Violation(entry=key, field="permissions", actual=config.permissions, expected=wanted)
+        yield _violation(key, "permissions", config.permissions, wanted)
     if config.merge_clean not in MERGE_CLEAN_VALUES:
         wanted = _allowed(config.merge_clean, MERGE_CLEAN_VALUES)
-        yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
+        yield _violation(key, "merge_clean", config.merge_clean, wanted)
     if config.gate_environment not in ((), Config().gate_environment):
         for name in gates.find_refused(config.gate_environment):
-            yield Violation(entry=key, field="gate_environment", actual=name, expected=gates.EXPECTED)
+            yield _violation(key, "gate_environment", name, gates.EXPECTED)
     for name in ("planning_rounds", "archive_after"):
         if getattr(config, name) < 0:
-            yield Violation(entry=key, field=name, actual=str(getattr(config, name)), expected="0 or more")
+            yield _violation(key, name, getattr(config, name), "0 or more")
     if config.session_max is not None and config.session_max < 1:
-        yield Violation(entry=key, field="session_max", actual=str(config.session_max), expected="1 or more, or null")
+        yield _violation(key, "session_max", config.session_max, "1 or more, or null")
     if config.gates:
         for problem in gate_problems(config):
-            yield Violation(entry=key, field="gates", actual=problem, expected="gates that can be run")
+            yield _violation(key, "gates", problem, "gates that can be run")
     if not 1 <= config.proof_runs <= 10:
-        yield Violation(entry=key, field="proof_runs", actual=str(config.proof_runs), expected="1 to 10")
+        yield _violation(key, "proof_runs", config.proof_runs, "1 to 10")
     for name in ("batch", "parallel"):
         if getattr(config.queue, name) < 1:
             actual = str(getattr(config.queue, name))
-            yield Violation(entry=key, field=f"queue.{name}", actual=actual, expected="1 or more")
+            yield _violation(key, f"queue.{name}", actual, "1 or more")
     if config.queue.retries < 0:
-        yield Violation(entry=key, field="queue.retries", actual=str(config.queue.retries), expected="0 or more")
+        yield _violation(key, "queue.retries", config.queue.retries, "0 or more")
     if config.notify.targets or config.notify.quiet is not None:
         yield from _notify(key, config)
     for path in config.shared:
         if not path.startswith(("/", "~/")) or ".." in path.split("/"):
-            yield Violation(entry=key, field="shared", actual=repr(path), expected="paths that begin with / or ~/")
+            yield _violation(key, "shared", repr(path), "paths that begin with / or ~/")
     for name in config.slots.__struct_fields__:
         most = getattr(config.slots, name)
         if most is not None and most < 1:
-            yield Violation(entry=key, field=f"slots.{name}", actual=str(most), expected="1 or more, or no such line")
+            yield _violation(key, f"slots.{name}", most, "1 or more, or no such line")
     for name in config.budget.__struct_fields__:
         limit = getattr(config.budget, name)
         # "not limit > 0" instead of "limit <= 0", because NaN must be refused too.
         if limit is not None and not limit > 0:
-            yield Violation(
-                entry=key, field=f"budget.{name}", actual=str(limit), expected="more than 0, or no such line"
-            )
+            yield _violation(key, f"budget.{name}", limit, "more than 0, or no such line")
 
 
 def _breaker_settings(key: str, settings: BreakerSettings) -> Iterator[Violation]:
@@ -301,39 +282,39 @@ def _breaker_settings(key: str, settings: BreakerSettings) -> Iterator[Violation
         value = getattr(settings, name)
         # "not value >= 0" instead of "value < 0", because NaN must be refused too.
         if name not in ("severity", "window") and not value >= 0:
-            yield Violation(entry=key, field=f"breaker.{name}", actual=str(value), expected="0 or more")
+            yield _violation(key, f"breaker.{name}", value, "0 or more")
     for name in ("similarity", "integration_failures"):
         if getattr(settings, name) > 100:
             actual = str(getattr(settings, name))
-            yield Violation(entry=key, field=f"breaker.{name}", actual=actual, expected="0 to 100")
+            yield _violation(key, f"breaker.{name}", actual, "0 to 100")
     for pattern in settings.severity.keys() - set(Pattern):
-        yield Violation(entry=key, field="breaker.severity", actual=pattern, expected=_allowed(pattern, Pattern))
+        yield _violation(key, "breaker.severity", pattern, _allowed(pattern, Pattern))
     for pattern, severity in settings.severity.items():
         if severity not in SEVERITIES:
             expected = _allowed(severity, SEVERITIES)
-            yield Violation(entry=key, field=f"breaker.severity.{pattern}", actual=severity, expected=expected)
+            yield _violation(key, f"breaker.severity.{pattern}", severity, expected)
 
 
 def _archived(key: str, archived: ArchiveSummary) -> Iterator[Violation]:
     for name, number in (*archived.counts.items(), *archived.verdicts.items()):
         if number < 0:
-            yield Violation(entry=key, field=name, actual=str(number), expected="0 or more")
+            yield _violation(key, name, number, "0 or more")
     for name in archived.counts.keys() - {status.value for status in FINAL_STATUSES}:
-        yield Violation(entry=key, field="counts", actual=name, expected="only statuses of closed tasks")
+        yield _violation(key, "counts", name, "only statuses of closed tasks")
     wanted = f"{S.MERGED} or {S.ABANDONED}"
     for name, outcome in archived.outcomes.items():
         if outcome not in (S.MERGED, S.ABANDONED):
-            yield Violation(entry=key, field=f"outcomes.{name}", actual=outcome, expected=wanted)
+            yield _violation(key, f"outcomes.{name}", outcome, wanted)
 
 
 def _pull_request(key: str, request: TrackedRequest) -> Iterator[Violation]:
     if request.number < 0:
-        yield Violation(entry=key, field="number", actual=str(request.number), expected="0 or more")
+        yield _violation(key, "number", request.number, "0 or more")
     yield from _one_of("state", REQUEST_STATES)(key, request)
     keys = [taken.key for taken in request.taken]
     if len(set(keys)) < len(keys):
         double = next(name for name in keys if keys.count(name) > 1)
-        yield Violation(entry=key, field="taken", actual=f"twice {double}", expected="each key once")
+        yield _violation(key, "taken", f"twice {double}", "each key once")
 
 
 def _circuit_breaker(key: str, breaker: CircuitBreaker) -> Iterator[Violation]:
@@ -341,16 +322,16 @@ def _circuit_breaker(key: str, breaker: CircuitBreaker) -> Iterator[Violation]:
     for trip in breaker.history:
         if trip.severity not in SEVERITIES:
             expected = _allowed(trip.severity, SEVERITIES)
-            yield Violation(entry=key, field=f"history.{trip.trigger}", actual=trip.severity, expected=expected)
+            yield _violation(key, f"history.{trip.trigger}", trip.severity, expected)
 
 
 def _anomaly(key: str, anomaly: Anomaly) -> Iterator[Violation]:
     if anomaly.type not in statuses.ANOMALY_TYPES:
         wanted = _allowed(anomaly.type, statuses.ANOMALY_TYPES)
-        yield Violation(entry=key, field="type", actual=anomaly.type, expected=wanted)
+        yield _violation(key, "type", anomaly.type, wanted)
     for name in statuses.missing_details(anomaly):
         expected = f"a value, because it is a {anomaly.type}"
-        yield Violation(entry=key, field=f"details.{name}", actual="missing", expected=expected)
+        yield _violation(key, f"details.{name}", "missing", expected)
 
 
 _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
@@ -371,7 +352,7 @@ def _duplicate_ids(state: State) -> Iterator[Violation]:
     seen: set[str] = set()
     for task in state.tasks:
         if task.id in seen:
-            yield Violation(entry=task.id, field="id", actual="a duplicate", expected="one task with that id")
+            yield _violation(task.id, "id", "a duplicate", "one task with that id")
         seen.add(task.id)
 
 
@@ -382,12 +363,7 @@ def _dependencies(state: State) -> Iterator[Violation]:
         for field, others in (("depends_on", task.depends_on), ("superseded_by", task.superseded_by)):
             for other in others:
                 if other not in ids:
-                    yield Violation(
-                        entry=task.id,
-                        field=field,
-                        actual=other,
-                        expected=expected,
-                    )
+                    yield _violation(task.id, field, other, expected)
 
 
 def _cycles(state: State) -> Iterator[Violation]:
@@ -407,7 +383,7 @@ def _cycles(state: State) -> Iterator[Violation]:
                 done.add(current)
             elif step in path:
                 loop = [*list(path)[list(path).index(step) :], step]
-                yield Violation(entry=step, field="depends_on", actual=" → ".join(loop), expected="no dependency cycle")
+                yield _violation(step, "depends_on", " → ".join(loop), "no dependency cycle")
                 done.add(step)
             else:
                 path[step] = None
@@ -429,17 +405,10 @@ def _double_claims(state: State) -> Iterator[Violation]:
             agent, number = split_run(str(run))
             agent_record = state.agents.get(agent)
             if agent_record is None or not _RUN_NUMBER.fullmatch(number) or int(number) > agent_record.runs:
-                yield Violation(
-                    entry=task.id,
-                    field="run",
-                    actual=str(run),
-                    expected="a run that its agent's run counter has reached",
-                )
+                yield _violation(task.id, "run", run, "a run that its agent's run counter has reached")
 
 
 def _report_duplicate(seen: dict[str, str], value: str, task: str, field: str) -> Iterator[Violation]:
     if value in seen:
-        yield Violation(
-            entry=task, field=field, actual=f"{value}, which {seen[value]} has too", expected="a value of its own"
-        )
+        yield _violation(task, field, f"{value}, which {seen[value]} has too", "a value of its own")
     seen.setdefault(value, task)

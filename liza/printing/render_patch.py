@@ -9,6 +9,7 @@ from typing import Any
 from liza.model.narration import LIZA, NewsItem
 from liza.model.paths import PERSON_PREFIX
 from liza.printing.columns import format_day, format_local_time, paint, shorten_line
+from liza.tasks.diff import TaskDiff
 
 Row = Mapping[str, Any]
 
@@ -46,12 +47,12 @@ def format_history(entries: Iterable[Row], colour: bool) -> str:
     return "\n".join(lines)
 
 
-def format_diff(result: Row, colour: bool) -> str:
+def format_diff(result: TaskDiff, colour: bool) -> str:
     """Return the comments of the last rejection, the patch as git shows it, then the untracked files."""
-    lines = [paint(_comment_text(row), "yellow", colour) for row in result.get("comments", ())]
-    lines += [_paint_patch_line(row, colour) for row in result["diff"].splitlines()]
-    lines += [paint(f"untracked: {name}", "yellow", colour) for name in result["untracked"]]
-    return "\n".join(lines) or f"{result['task']} changes nothing yet"
+    lines = [paint(_comment_text(row), "yellow", colour) for row in result.comments]
+    lines += [_paint_patch_line(row, colour) for row in result.diff.splitlines()]
+    lines += [paint(f"untracked: {name}", "yellow", colour) for name in result.untracked]
+    return "\n".join(lines) or f"{result.task} changes nothing yet"
 
 
 def _comment_text(row: Row) -> str:

@@ -10,9 +10,9 @@ from liza.git.runner import Git
 from liza.model.errors import Refused
 from liza.model.model import State, Status, Task
 from liza.model.paths import branch_of, check_task_id
-from liza.model.paths import check_task_id as checked_id
 from liza.model.statuses import describe_task
 from liza.model.targets import target_branch
+from liza.model.value_classes import Value
 from liza.model.value_classes import asdict as fields_of
 from liza.tasks import archive
 from liza.tasks.rules import claims
@@ -21,13 +21,28 @@ _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--find-renames")
 _UNQUOTED_NAMES = ("core.quotePath", "false")
 
 
-def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
+class TaskDiff(Value):
+    """Changes of a task from ``base`` to ``commit``; with ``directory``, those of its worktree.
+
+    ``untracked`` names untracked files, ``comments`` are those of the last rejection on lines.
+    """
+
+    task: str
+    status: str
+    base: str
+    commit: str
+    directory: str | None
+    untracked: tuple[str, ...]
+    comments: tuple[dict[str, Any], ...]
+    diff: str
+
+
+def diff(crew: Crew, task_id: str, stat: bool = False) -> TaskDiff:
     """Diff between the merge base with the target branch and the commit under review; for a CLAIMED task, its worktree.
 
-    ``untracked`` names untracked files, ``comments`` are those of the last rejection on lines. Raises UnknownId,
-    Refused, Missing, GitFailed.
+    Raises UnknownId, Refused, Missing, GitFailed.
     """
-    state = archive.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
+    state = archive.with_archived(crew.paths, crew.board.read(), check_task_id(task_id))
     task = claims.get_task(state, task_id)
     options = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
@@ -38,7 +53,12 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
         new = _commit_to_show(crew.git, task)
         old = _merge_base(crew.git, _find_target_tip(crew.git, state, task), new)
     text = crew.git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, old, new, "--")
-    return _diff_row(task, old, new, text)
+    return TaskDiff(task.id, task.status.value, old, new, None, (), _comments(task), text)
+
+
+def _comments(task: Task) -> tuple[dict[str, Any], ...]:
+    """Return the comments as JSON has them: with the fields that are empty."""
+    return tuple(map(fields_of, task.review_comments))
 
 
 def _find_target_tip(git: Git, state: State, task: Task) -> str:
@@ -47,14 +67,15 @@ def _find_target_tip(git: Git, state: State, task: Task) -> str:
     return tip or integration_tip.require_integration(git, state)
 
 
-def _diff_worktree(crew: Crew, task: Task, onto: str, options: tuple[str, ...]) -> dict[str, Any]:
+def _diff_worktree(crew: Crew, task: Task, onto: str, options: tuple[str, ...]) -> TaskDiff:
     assert task.worktree is not None
     git = crew.worktrees.open_git(task.worktree)
     head = git.out("rev-parse", "HEAD")
     base = _merge_base(git, onto, head)
     text = git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, base, "--")
-    untracked = git.out("ls-files", "-z", "--others", "--exclude-standard").split("\0")
-    return _diff_row(task, base, head, text, [name for name in untracked if name], str(crew.paths.task_link(task.id)))
+    untracked = tuple(git.names("ls-files", "-z", "--others", "--exclude-standard"))
+    directory = str(crew.paths.task_link(task.id))
+    return TaskDiff(task.id, task.status.value, base, head, directory, untracked, _comments(task), text)
 
 
 def _merge_base(git: Git, onto: str, commit: str) -> str:
@@ -70,21 +91,6 @@ def _commit_to_show(git: Git, task: Task) -> str:
     if commit is None:
         raise Refused(f"{describe_task(task.id, task.status)}: it has no commit yet", f"liza task show {task.id}")
     return commit
-
-
-def _diff_row(
-    task: Task, old: str, new: str, text: str, untracked: list[str] | None = None, directory: str | None = None
-) -> dict[str, Any]:
-    return {
-        "task": task.id,
-        "status": task.status.value,
-        "base": old,
-        "commit": new,
-        "directory": directory,
-        "untracked": untracked or [],
-        "comments": [fields_of(comment) for comment in task.review_comments],
-        "diff": text,
-    }
 
 
 def find_worktree(crew: Crew, task_id: str) -> str:

@@ -33,7 +33,7 @@ def crew(made: Path, tmp_path: Path) -> Merges:
 @pytest.mark.campaign
 def test_a_task_goes_from_its_claim_to_main_where_tags_have_all_names(crew: Merges) -> None:
     crew.approved("a")
-    assert "a.txt" in diff(crew.crew, "a", stat=True)["diff"]
+    assert "a.txt" in diff(crew.crew, "a", stat=True).diff
     assert crew.merge() == ""
     assert describe_landing(crew.crew)["branch"] == "main"
     landed = land_merge(crew.crew)

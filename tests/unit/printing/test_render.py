@@ -37,6 +37,7 @@ from liza.printing.columns import (
     wrap_text,
 )
 from liza.printing.render_metrics import format_metrics, format_summary
+from liza.tasks.diff import TaskDiff
 from liza.tasks.rules.picking import MissingParts
 from liza.text.formats import format_duration, format_time
 from liza.view.rules.picture import agent_line, alarm_rows, build_picture
@@ -481,10 +482,13 @@ def test_a_task_shows_what_was_asked_answered_and_done() -> None:
 
 
 def test_a_patch_is_shown_as_it_is_and_untracked_files_are_named() -> None:
-    found = {"task": "t", "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b", "untracked": ["new.txt"]}
-    assert render_patch.format_diff(found, False) == f"{found['diff']}\nuntracked: new.txt"
+    patch = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b"
+    found = TaskDiff("t", "CLAIMED", "b", "c", None, ("new.txt",), (), patch)
+    assert render_patch.format_diff(found, False) == f"{patch}\nuntracked: new.txt"
     assert ESCAPE.sub("", render_patch.format_diff(found, True)) == render_patch.format_diff(found, False)
-    assert render_patch.format_diff({"task": "t", "diff": "", "untracked": []}, False) == "t changes nothing yet"
+    assert (
+        render_patch.format_diff(TaskDiff("t", "CLAIMED", "b", "c", None, (), (), ""), False) == "t changes nothing yet"
+    )
 
 
 def test_validation_names_entry_field_value_and_what_is_wanted() -> None:
