@@ -21,7 +21,7 @@ from liza.model.paths import Paths, branch_of, check_task_id, is_person
 from liza.model.session_ends import StopReason
 from liza.model.transitions import Invocation
 from liza.model.type_errors import find_problem
-from liza.model.value_classes import Value, replace
+from liza.model.value_classes import Value, decodable, replace
 from liza.programs.session import session_process
 from liza.system import atomic, processes
 from liza.tasks import archive, draft_specs, next_steps, task_branches
@@ -135,7 +135,7 @@ def _parse_task(number: int, entry: dict[str, Any]) -> TaskFields:
         elif not isinstance(value, list | dict):
             fields[name] = str(value)
     try:
-        return msgspec.convert(fields, TaskFields, strict=False)
+        return msgspec.convert(fields, decodable(TaskFields), strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"task {number}: {find_problem(error, TaskFields)}", _ADD_HELP) from None
 
