@@ -124,21 +124,21 @@ def refuse_survivors(paths: Paths, step: str | None = None) -> None:
         raise Refused(f"processes of the crew whose .liza is gone still run here: {names}", step or f"kill {pids}")
 
 
-def end_survivors(crew: Crew) -> tuple[str, ...]:
+def end_survivors(paths: Paths) -> tuple[str, ...]:
     """End the processes that ``find_survivors`` finds; return their agents and runs.
 
     Supervisors first: they would start sessions again. Raises Refused if one cannot be ended.
     """
     ended = []
-    for pid, name in sorted(find_survivors(crew.paths).items(), key=lambda entry: "session.lock" in entry[1]):
+    for pid, name in sorted(find_survivors(paths).items(), key=lambda entry: "session.lock" in entry[1]):
         holder = processes.identify_process(pid)
         if holder is None:
             continue
         directory, _, lock = name.partition("/")
         is_session = lock == "session.lock"
-        _end(crew.paths, holder, directory if is_session else None)
+        _end(paths, holder, directory if is_session else None)
         ended.append(directory if is_session else lock.removeprefix("supervisor-").removesuffix(".lock"))
-    refuse_survivors(crew.paths)
+    refuse_survivors(paths)
     return tuple(ended)
 
 

@@ -21,6 +21,7 @@ from liza.crew.crew import Crew
 from liza.git import board_history
 from liza.git.board_history import HistoryConflict, NewRevision
 from liza.model.errors import BoardInconsistent, LizaError, NotRegularFile
+from liza.model.model import Clock
 from liza.model.paths import HISTORY_REF, Paths
 from liza.model.statuses import AgentStatus
 from liza.model.value_classes import decodable, replace
@@ -43,17 +44,17 @@ def seconds_to_batch(crew: Crew) -> float | None:
         return None
     if len(waiting) >= BATCH_COUNT:
         return 0.0
-    oldest, newest = (_age(crew, record.time) for record in (waiting[0], waiting[-1]))
+    oldest, newest = (_age(crew.clock, record.time) for record in (waiting[0], waiting[-1]))
     # A negative age: the clock was set back.
     if oldest is None or newest is None or newest < -1:
         return 0.0
     return max(0.0, min(BATCH_INTERVAL - oldest, QUIET_INTERVAL - newest))
 
 
-def _age(crew: Crew, time: str) -> float | None:
+def _age(clock: Clock, time: str) -> float | None:
     """Return the seconds since a time of the journal, which has whole seconds; None if it is no time."""
     try:
-        return (crew.clock.now() - _parse_time(time)).total_seconds()
+        return (clock.now() - _parse_time(time)).total_seconds()
     except (ValueError, OverflowError):
         return None
 

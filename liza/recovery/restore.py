@@ -116,7 +116,7 @@ _ENDED_NOTE = "ended processes that still ran here: {}"
 
 def _stop_everything(crew: Crew, stop: Callable[[Crew], Result]) -> tuple[str, ...]:
     """End all supervisors and sessions; return their agents and runs. Raises Refused."""
-    ended = layout.end_survivors(crew)
+    ended = layout.end_survivors(crew.paths)
     if not crew.paths.locks.is_dir():
         return ended
     result = stop(crew)

@@ -102,7 +102,7 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
         has_changes=has_changes,
         markers=survey.find_conflict_markers(git, base, head) if base else (),
         briefs=hiding.find_committed_blocks(git, base, head) if base else (),
-        hidden=_hidden_instructions(crew, board, git),
+        hidden=_hidden_instructions(crew.paths, board, git),
         has_branch=has_branch,
         has_strays=is_elsewhere
         and has_branch
@@ -143,14 +143,14 @@ def _submodule_paths(git: Git, head: str) -> frozenset[str]:
     return frozenset(row.partition("\n")[2] for row in rows)
 
 
-def _hidden_instructions(crew: Crew, board: State, git: Git) -> tuple[str, ...]:
+def _hidden_instructions(paths: Paths, board: State, git: Git) -> tuple[str, ...]:
     """Instructions files that git ignores and that contain text besides the brief, without the person's own ones."""
     names = [
         name
         for name in hiding.list_bound_files(git)
         if hiding.read_without_blocks(git, name) and not hiding.is_tracked(git, name)
     ]
-    own_copies = _keep_copied(crew.paths, board, names)
+    own_copies = _keep_copied(paths, board, names)
     return tuple(name for name in names if name not in own_copies)
 
 

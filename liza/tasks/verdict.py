@@ -111,7 +111,7 @@ def _record(
     return tx
 
 
-def _quote_lines(crew: Crew, comments: Sequence[tuple[str, str]], commit: str) -> tuple[LineComment, ...]:
+def _quote_lines(git: Git, comments: Sequence[tuple[str, str]], commit: str) -> tuple[LineComment, ...]:
     """Return the comments with the lines of ``commit`` that they are about. Raises UsageError, GitFailed."""
     if not comments:
         return ()
@@ -120,7 +120,7 @@ def _quote_lines(crew: Crew, comments: Sequence[tuple[str, str]], commit: str) -
     quoted = []
     for location, text in comments:
         path, _ = reviews.parse_location(location)
-        data = _read_file(crew.git, commit, path, reviews.MAX_FILE)
+        data = _read_file(git, commit, path, reviews.MAX_FILE)
         quoted.append(reviews.quote_comment(location, text, commit, data))
     return tuple(quoted)
 
@@ -143,7 +143,7 @@ def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
         raise Refused(f"{caller.run} reviews {task}, not {task_id}", "liza ready")
     record = crew.run_dir(caller.run).read_record()
     commit = record.commit if record and record.commit else crew.worktrees.head_commit(caller.agent)
-    quoted = _quote_lines(crew, judgment.comments, commit)
+    quoted = _quote_lines(crew.git, judgment.comments, commit)
     tx = _record(crew, judgment, task, caller.run, commit, quoted)
     record_run_result(crew, caller.run, "0")
     manual_step = f"liza merge {task}" if judgment.word == "approve" else f"liza task show {task}"
@@ -164,7 +164,7 @@ def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None)
         archive.refuse_archived(crew.paths, state, [task_id])
     named_commit = commit or claims.get_task(state, task_id).review_commit or ""
     commit_id = _full_commit(crew.git, named_commit, task_id) if named_commit else ""
-    quoted = _quote_lines(crew, judgment.comments, commit_id) if commit_id else ()
+    quoted = _quote_lines(crew.git, judgment.comments, commit_id) if commit_id else ()
     tx = _record(crew, judgment, task_id, by, commit_id, quoted)
     result = make_result(tx.before, tx.state, task_id, "")
     return next_steps.with_next_step(result, _next_step(crew, tx.state, judgment.word, task_id))
