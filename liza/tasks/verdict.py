@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -14,8 +15,8 @@ from liza.crew.caller import identify_run, record_run_result, require_person, re
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git.runner import Git
-from liza.model.errors import Refused, UsageError
-from liza.model.model import LineComment, State
+from liza.model.errors import NotOwner, Refused, UsageError
+from liza.model.model import LineComment, State, Status
 from liza.model.paths import role_of
 from liza.model.value_classes import Text, Value, WorkerRequest
 from liza.tasks import archive, next_steps
@@ -135,7 +136,15 @@ def _read_file(git: Git, commit: str, path: str, limit: int) -> bytes | None:
 
 
 def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
-    caller = identify_run(crew)
+    try:
+        caller = identify_run(crew)
+    except NotOwner:
+        raise
+    except Refused as error:
+        waiting = [task.id for task in crew.board.read().tasks if task.status is Status.READY_FOR_REVIEW]
+        if waiting:  # a person's verdict names its task
+            error.hint = shlex.join(["liza", "verdict", judgment.word, judgment.reason, "--task", waiting[0]])
+        raise
     if role_of(caller.agent) != "code-reviewer":
         raise Refused(f"{caller.agent} is not a code-reviewer; agents do not review their own work", "liza ready")
     task = require_task(caller)
