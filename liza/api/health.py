@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from liza.api.identity import require_current_run, require_known_run
+from liza.api.lifecycle import require_current_run, require_known_run
 from liza.crew.crew import Crew
 from liza.model.agent_states import AgentState
 from liza.model.session_ends import SilenceKind

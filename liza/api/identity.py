@@ -27,15 +27,16 @@ from typing import Annotated
 
 import msgspec
 
+from liza.api.lifecycle import require_current_run
 from liza.crew.crew import Crew
-from liza.model.errors import LizaError, Missing, NoAccount, RunIsOver, TokenRefused, UnknownId
+from liza.model.errors import LizaError, Missing, NoAccount, TokenRefused
 from liza.model.paths import Paths, role_of
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import AwareDatetime, FrozenStruct, Label, RunId, WorkerAnswer, WorkerRequest, replace
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.rules.lifecycle_rules import check_year
-from liza.programs.session.run_directory import RunDir, RunRecord, list_runs, read_struct
+from liza.programs.session.run_directory import RunDir, read_struct
 from liza.system import atomic, crash_points
 from liza.system.files import FileCache
 from liza.text.redaction import redact
@@ -204,41 +205,6 @@ def _digest(token: str) -> str:
 
 def _is_digest_of(stored: TokenDigest | None, token: str) -> bool:
     return stored is not None and hmac.compare_digest(stored.digest.encode(), _digest(token).encode())
-
-
-def require_known_run(run_dir: RunDir) -> RunRecord:
-    """Return the record of a run. Raises UnknownId if it has none, LizaError if it cannot be read."""
-    record = run_dir.read_record()
-    if record is None:
-        raise UnknownId(f"there is no run {run_dir.run} in this crew", f"liza agents {run_dir.agent}")
-    return record
-
-
-def _newest_run(run_dir: RunDir) -> str:
-    """Return the agent's newest run with a record. A directory alone is none: any agent can make one."""
-    for name in reversed(list_runs(run_dir.paths, run_dir.agent)):
-        if name == run_dir.run:
-            break
-        with suppress(LizaError):
-            if RunDir(run_dir.paths, name).read_record() is not None:
-                return name
-    return run_dir.run
-
-
-def require_current_run(run_dir: RunDir) -> RunRecord:
-    """Return the record of a run whose end is not recorded and that is its agent's newest.
-
-    Raises UnknownId, RunIsOver, LizaError if a file cannot be read.
-    """
-    record = require_known_run(run_dir)
-    if run_dir.is_concluded():
-        raise RunIsOver(f"{run_dir.run} is over: its end is recorded", f"liza logs {run_dir.run}")
-    newest = _newest_run(run_dir)
-    if newest != run_dir.run:
-        raise RunIsOver(
-            f"{run_dir.run} is over: {run_dir.agent} is at its run {newest}", f"liza agents {run_dir.agent}"
-        )
-    return record
 
 
 _EVENT_PREFIX = "credentials-"

@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from liza.api.identity import require_current_run
-from liza.model.errors import LockTimeout, UsageError
+from liza.model.errors import LizaError, LockTimeout, RunIsOver, UnknownId, UsageError
 from liza.model.value_classes import AwareDatetime, Label, RunId, WorkerAnswer, WorkerRequest
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import HookMeaning, ReceivedEvent
@@ -27,7 +26,7 @@ from liza.programs.rules.lifecycle_rules import (
     judge_event,
     parse_state,
 )
-from liza.programs.session.run_directory import RunDir, Turn, TurnSource
+from liza.programs.session.run_directory import RunDir, RunRecord, Turn, TurnSource, list_runs
 from liza.system import file_growth, locks
 from liza.system.locks import lock_path
 
@@ -35,6 +34,41 @@ READY_BY_REPORT = "{source} {event}"
 _WAKING_STATES = WAITING_STATES | {LifecycleEvent.STOPPED}
 TURN_LOCK = ".turn.lock"
 LOCK_LIMIT = 1.0  # seconds; each holder needs milliseconds, and a program waits for its hook at each tool call
+
+
+def require_known_run(run_dir: RunDir) -> RunRecord:
+    """Return the record of a run. Raises UnknownId if it has none, LizaError if it cannot be read."""
+    record = run_dir.read_record()
+    if record is None:
+        raise UnknownId(f"there is no run {run_dir.run} in this crew", f"liza agents {run_dir.agent}")
+    return record
+
+
+def _newest_run(run_dir: RunDir) -> str:
+    """Return the agent's newest run with a record. A directory alone is none: any agent can make one."""
+    for name in reversed(list_runs(run_dir.paths, run_dir.agent)):
+        if name == run_dir.run:
+            break
+        with suppress(LizaError):
+            if RunDir(run_dir.paths, name).read_record() is not None:
+                return name
+    return run_dir.run
+
+
+def require_current_run(run_dir: RunDir) -> RunRecord:
+    """Return the record of a run whose end is not recorded and that is its agent's newest.
+
+    Raises UnknownId, RunIsOver, LizaError if a file cannot be read.
+    """
+    record = require_known_run(run_dir)
+    if run_dir.is_concluded():
+        raise RunIsOver(f"{run_dir.run} is over: its end is recorded", f"liza logs {run_dir.run}")
+    newest = _newest_run(run_dir)
+    if newest != run_dir.run:
+        raise RunIsOver(
+            f"{run_dir.run} is over: {run_dir.agent} is at its run {newest}", f"liza agents {run_dir.agent}"
+        )
+    return record
 
 
 class LifecycleRequest(WorkerRequest, frozen=True, kw_only=True):

@@ -36,9 +36,8 @@ from liza.api.identity import (
     current_credentials,
     identify,
     report_credential,
-    require_current_run,
 )
-from liza.api.lifecycle import LifecycleAnswer, LifecycleRequest, report_lifecycle
+from liza.api.lifecycle import LifecycleAnswer, LifecycleRequest, report_lifecycle, require_current_run
 from liza.api.prompts import (
     AcknowledgeAnswer,
     AcknowledgeRequest,

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from liza.api.identity import require_current_run
+from liza.api.lifecycle import require_current_run
 from liza.briefs import inbox
 from liza.briefs.brief_context import gather_brief_facts
 from liza.briefs.brief_writer import compose_sections
