@@ -125,7 +125,7 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         merge_alarm = merge_turn.find_merge_blocker(crew, state)
         if merge_alarm is not None:
             yield merge_alarm
-        yield from merge_turn.find_unwritable(crew, state)
+        yield from merge_turn.find_unwritable(crew.paths, state)
     yield from lost_worktrees.worktree_alarms(crew, state)
     damage = archive_files.find_damage(crew.paths, state)
     if damage is not None:

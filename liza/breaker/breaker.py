@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from liza.board import signals
+from liza.board.store import Board
 from liza.breaker.rules import breaker_trips
 from liza.breaker.rules.breaker_patterns import SessionCost, collect_events, evaluate_patterns, fingerprint
 from liza.breaker.rules.breaker_trips import (
@@ -23,6 +24,7 @@ from liza.crew.logged_alarms import LOCK_TIMEOUT, alerts_lock
 from liza.crew.result import Result
 from liza.model.model import State
 from liza.model.narration import LIZA
+from liza.model.paths import Paths
 from liza.model.value_classes import asdict
 from liza.system import crash_points
 from liza.system.files import BOARD_MODE
@@ -31,9 +33,9 @@ from liza.text.formats import count_noun, format_time
 from liza.usage import costs
 
 
-def show_breaker(crew: Crew) -> dict[str, Any]:
+def show_breaker(board: Board) -> dict[str, Any]:
     """Return the status, the open trips, the resolved ones, the newest first, and the settings."""
-    state = crew.board.read()
+    state = board.read()
     trips = [asdict(trip) for trip in reversed(state.circuit_breaker.history)]
     is_open = bool(open_trips(state))
     return {
@@ -97,17 +99,19 @@ def clear_signals(crew: Crew) -> tuple[str, ...]:
 
 def has_signal(crew: Crew) -> bool:
     """Return whether a signal is set that the circuit breaker set."""
-    return any(_is_own(crew, name) for name in breaker_trips.SIGNAL_OF_SEVERITY.values())
+    return any(_is_own(crew.paths, name) for name in breaker_trips.SIGNAL_OF_SEVERITY.values())
 
 
 def _clear_own(crew: Crew, wanted: Collection[str]) -> tuple[str, ...]:
     """Clear the signals of the circuit breaker that are not ``wanted``. The caller holds the lock of the signals."""
-    names = [name for name in breaker_trips.SIGNAL_OF_SEVERITY.values() if name not in wanted and _is_own(crew, name)]
+    names = [
+        name for name in breaker_trips.SIGNAL_OF_SEVERITY.values() if name not in wanted and _is_own(crew.paths, name)
+    ]
     return tuple(name for name in names if signals.clear_signal(crew.paths, name))
 
 
-def _is_own(crew: Crew, name: str) -> bool:
-    return signals.read_author(crew.paths, name) == breaker_trips.BREAKER_AUTHOR
+def _is_own(paths: Paths, name: str) -> bool:
+    return signals.read_author(paths, name) == breaker_trips.BREAKER_AUTHOR
 
 
 def check_breaker(crew: Crew, state: State, last: str) -> str:

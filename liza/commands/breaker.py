@@ -24,7 +24,7 @@ def breaker(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """Show the circuit breaker: what tripped, the evidence, and the resolved trips with their root causes."""
     if ctx.invoked_subcommand is not None:
         return
-    shown = verbs.show_breaker(find_crew())
+    shown = verbs.show_breaker(find_crew().board)
     printing.print_json(shown) if as_json else printing.print_wrapped(format_breaker(shown, printing.wants_colours()))
 
 

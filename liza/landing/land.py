@@ -175,7 +175,7 @@ def run_landing_gates(crew: Crew, landing: Landing, *, untested: bool = False) -
         crew.append_alert_log([f"tests_moved_refs  {result.told('the landing')}. Next: git reflog"])
     log = f"less {shlex.quote(str(crew.paths.logs / f'merge-{_NAME}.log'))}"
     if result.rewound_from is not None:
-        restored = merge_outcomes.restore_branch(crew, landing.integration, result.rewound_from)
+        restored = merge_outcomes.restore_branch(crew.git, landing.integration, result.rewound_from)
         raise Refused(f"nothing was landed: {result.told('the landing')}; {restored}", log)
     if result.failure is not None:
         raise Refused(f"nothing was landed: {landing.integration} is red: {result.failure}", log)

@@ -281,7 +281,7 @@ def find_accepted_origin(crew: Crew) -> Remote:
     Raises Refused, with the form of ``liza push`` that accepts another one, Missing, GitFailed.
     """
     remote = find_remote(crew.git)
-    change = _find_change(crew, _read_address(remote), PUSH_COMMAND)
+    change = _find_change(crew.paths, _read_address(remote), PUSH_COMMAND)
     if change is not None:
         raise change
     return remote
@@ -305,7 +305,7 @@ def inspect_remotes(crew: Crew, base: str) -> tuple[Remotes, LizaError | None]:
     """
     push = find_remote(crew.git, base)
     remotes = Remotes(push, find_project(push, base))
-    return remotes, _find_change(crew, _read_address(push, remotes.project), LAND_COMMAND)
+    return remotes, _find_change(crew.paths, _read_address(push, remotes.project), LAND_COMMAND)
 
 
 def accept_origin(crew: Crew, url: str, base: str | None = None) -> None:
@@ -349,8 +349,8 @@ def _read_accepted(paths: Paths) -> PushAddress | None:
     return push_rules.parse_accepted(confirmed_settings.load_pins(paths.pins).get(confirmed_settings.ORIGIN_KEY))
 
 
-def _find_change(crew: Crew, present: PushAddress, command: str) -> LizaError | None:
-    return push_rules.find_change(_read_accepted(crew.paths), present, command)
+def _find_change(paths: Paths, present: PushAddress, command: str) -> LizaError | None:
+    return push_rules.find_change(_read_accepted(paths), present, command)
 
 
 def _record(paths: Paths, address: PushAddress) -> None:

@@ -212,7 +212,7 @@ def _test_candidate(
     if result.moved_refs:
         crew.append_alert_log([f"tests_moved_refs  {result.told(f'the merge with {into}')}. Next: git reflog"])
     if result.rewound_from is not None:
-        message = f"{result.told('this merge')}; {merge_outcomes.restore_branch(crew, into, result.rewound_from)}"
+        message = f"{result.told('this merge')}; {merge_outcomes.restore_branch(crew.git, into, result.rewound_from)}"
         raise Refused(f"{request.source} is not merged: {message}", f"less {log}")
     if result.failure is not None:
         merges.move_branch_back(crew.git, into, candidate_commit, expected)

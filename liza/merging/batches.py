@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from liza.board.store import Board
 from liza.config.rules import test_proof
 from liza.crew.crew import Crew
 from liza.git import checkout_files, git_refs, merges
@@ -53,7 +54,7 @@ def merge_batch(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool = 
     tips = []
     for _ in range(merge_rules.MAX_CANDIDATES):
         tips.append(merge_outcomes.require_tip(crew, branch))
-        batch = build_batch(crew, by, _still_approved(crew, tasks), branch, tips[-1])
+        batch = build_batch(crew, by, _still_approved(crew.board, tasks), branch, tips[-1])
         if batch is None:
             return
         crash_points.point("merge", "candidate")
@@ -73,9 +74,9 @@ def merge_batch(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool = 
     raise moving_branch_error(tasks[0].id, branch, [*tips, merge_outcomes.require_tip(crew, branch)])
 
 
-def _still_approved(crew: Crew, tasks: Sequence[Task]) -> list[Task]:
+def _still_approved(board: Board, tasks: Sequence[Task]) -> list[Task]:
     """Return the tasks of a batch that can be merged: in an earlier round one may have gone back to its coder."""
-    state = crew.board.read()
+    state = board.read()
     current = [state.task(task.id) for task in tasks]
     return [task for task in current if task is not None and task.status is Status.APPROVED]
 
@@ -235,7 +236,7 @@ class _Search:
         self.tested[length] = result.tested
         self.remarks.setdefault(length, {}).update(dict.fromkeys(result.remarks))
         if result.rewound_from is not None:
-            restored = merge_outcomes.restore_branch(self.crew, self.batch.branch, result.rewound_from)
+            restored = merge_outcomes.restore_branch(self.crew.git, self.batch.branch, result.rewound_from)
             message = f"{result.told(task.id)}; {restored} (if you moved it, move it again while nothing is merged)"
             failure = message if result.failure is None else f"{message}\n{result.failure}"
             self.red[length] = _RedPrefix(failure, result.red_gates)
@@ -341,7 +342,7 @@ def _test_branch(crew: Crew, branch: str, red_gates: tuple[str, ...], retries: i
             crew.append_alert_log([f"tests_moved_refs  {result.told(f'{branch} alone')}. Next: git reflog"])
         message = result.failure or ""
         if result.rewound_from is not None:
-            restored = merge_outcomes.restore_branch(crew, branch, result.rewound_from)
+            restored = merge_outcomes.restore_branch(crew.git, branch, result.rewound_from)
             message = f"{result.told(f'{branch} alone')}; {restored}" + (f"\n{message}" if message else "")
         elif result.failure is None:
             return None

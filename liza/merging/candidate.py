@@ -16,11 +16,14 @@ from liza.config.rules.test_proof import ProofVerdict
 from liza.crew.crew import Crew
 from liza.git import git_refs, local_files, slot_setup
 from liza.git.rules import tree_changes
+from liza.git.worktrees import Worktrees
 from liza.merging import gate_log
 from liza.model import gates, history_events
 from liza.model.configuration import FULL_CHECKOUT, TESTS_GATE, Gate, Network
 from liza.model.errors import LizaError
 from liza.model.gates import GateFinding, GateFindingKind, GateOutcome, GateRun
+from liza.model.model import Clock
+from liza.model.paths import Paths
 from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
 from liza.project import commands, installed_packages, listeners, proof, tree_snapshot
@@ -88,12 +91,14 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     if not chosen:
         return CandidateResult(None, False)
     slots = prepare_slots(crew, run.name, run.commit, len(chosen))
-    before, commits_before = git_refs.snapshot_refs(crew.git), _list_commits_made(crew, slots)
+    before, commits_before = git_refs.snapshot_refs(crew.git), _list_commits_made(crew.worktrees, slots)
     replaces = run.replaces or run.base
     on_start = partial(_record_start, crew, run)
     job = GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start, run.always)
     outcome = run_gates(crew, job)
-    changes = git_refs.find_ref_changes(crew.git, before, run.commit, _list_commits_made(crew, slots) - commits_before)
+    changes = git_refs.find_ref_changes(
+        crew.git, before, run.commit, _list_commits_made(crew.worktrees, slots) - commits_before
+    )
     branch = f"refs/heads/{run.branch}"
     return CandidateResult(
         outcome.failure,
@@ -101,7 +106,7 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
         git_refs.refs_moved_by_tests(changes),
         before.get(branch) if git_refs.is_branch_rewound(changes, branch) else None,
         git_refs.is_sure(changes),
-        tuple(_to_gate_run(crew, run, timing) for timing in outcome.timings),
+        tuple(_to_gate_run(crew.clock, run, timing) for timing in outcome.timings),
         outcome.untested,
         outcome.remarks,
     )
@@ -117,20 +122,20 @@ def _choose_gates(crew: Crew, run: CandidateRun) -> tuple[Gate, ...]:
     return chosen if run.gates is None else tuple(gate for gate in chosen if gate.name in run.gates)
 
 
-def _list_commits_made(crew: Crew, slots: Sequence[PreparedMergeSlot]) -> frozenset[str]:
-    return frozenset().union(*(git_refs.list_commits_made(crew.worktrees.slot_git(slot.name)) for slot in slots))
+def _list_commits_made(worktrees: Worktrees, slots: Sequence[PreparedMergeSlot]) -> frozenset[str]:
+    return frozenset().union(*(git_refs.list_commits_made(worktrees.slot_git(slot.name)) for slot in slots))
 
 
 def _record_start(crew: Crew, run: CandidateRun, gate: str) -> None:
     """Record that a gate runs, for `liza queue`. A failure only hides it there."""
     with suppress(LizaError, OSError):
         timing = GateTiming(gate, GateOutcome.RUNNING, 0.0)
-        gate_log.append_runs(crew.paths, [_to_gate_run(crew, run, timing)])
+        gate_log.append_runs(crew.paths, [_to_gate_run(crew.clock, run, timing)])
 
 
-def _to_gate_run(crew: Crew, run: CandidateRun, timing: GateTiming) -> GateRun:
+def _to_gate_run(clock: Clock, run: CandidateRun, timing: GateTiming) -> GateRun:
     return GateRun(
-        time=crew.clock.now(),
+        time=clock.now(),
         gate=timing.gate,
         candidate=run.commit,
         subject=run.name,
@@ -300,7 +305,7 @@ def _run_gate(
     job.on_start(gate.name)
     box = _open_box(crew, slot.name, gate.network)
     servers = [_find_servers(crew, job)]
-    installed = _list_installed(crew, slot.name)
+    installed = _list_installed(crew.paths, slot.name)
     result = commands.run_command(
         gate.command,
         crew.paths.slot(slot.name),
@@ -325,7 +330,7 @@ def _run_gate(
         if result.passed:
             findings += _check_that_tests_ran(crew, job, gate, log)
         _check_installed(crew, slot.name, installed)
-    where = _display_path(crew, log)
+    where = _display_path(crew.paths, log)
     reds = [finding.text for finding in findings if finding.kind is GateFindingKind.RED]
     if result.passed:
         if reds:
@@ -378,9 +383,9 @@ def _check_that_tests_ran(crew: Crew, job: GateJob, gate: Gate, log: Path) -> tu
     return (GateFinding(GateFindingKind.RED, "the command runs no test"),)
 
 
-def _list_installed(crew: Crew, slot: str) -> dict[Path, str]:
+def _list_installed(paths: Paths, slot: str) -> dict[Path, str]:
     """Return digests of the packages in the environments of a slot."""
-    directory = crew.paths.slot(slot)
+    directory = paths.slot(slot)
     return {
         path.parent: package_records.packages_digest(installed_packages.list_packages(str(path.parent)))
         for path in directory.glob("*/pyvenv.cfg")
@@ -389,7 +394,7 @@ def _list_installed(crew: Crew, slot: str) -> dict[Path, str]:
 
 def _check_installed(crew: Crew, slot: str, before: dict[Path, str]) -> None:
     """Make the set-up due if the tests installed packages: the next candidate must not find them."""
-    if _list_installed(crew, slot) != before:
+    if _list_installed(crew.paths, slot) != before:
         slot_setup.clear_setup_mark(crew.worktrees.slot_git(slot))
 
 
@@ -437,8 +442,8 @@ def _file_name(name: str) -> str:
     return name.replace("/", "-")
 
 
-def _display_path(crew: Crew, log: Path) -> str:
-    return str(log.relative_to(crew.paths.root))
+def _display_path(paths: Paths, log: Path) -> str:
+    return str(log.relative_to(paths.root))
 
 
 def set_up_slot(crew: Crew, slot: str) -> str | None:
@@ -463,7 +468,7 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
         script = result.find_crlf_script()
         why = f"exit {result.exit_status}" if script is None else project_kinds.describe_crlf(script)
         summary = f"set-up failed: {config.sandbox_setup}: {why}"
-        return history_events.format_failure(summary, _display_path(crew, log), result.tail(12))
+        return history_events.format_failure(summary, _display_path(crew.paths, log), result.tail(12))
     commands.end_set_up(crew.paths, slot_git, config)
     slot_setup.mark_setup_done(crew.paths.root, slot_git, config)
     return None

@@ -13,6 +13,7 @@ from functools import partial
 from liza.crew.crew import Crew
 from liza.git import git_refs, merges
 from liza.git.branch_moves import MoveOutcome
+from liza.git.runner import Git
 from liza.merging import batches, candidate, merge_outcomes
 from liza.merging.candidate import CandidateRun
 from liza.merging.rules import epic_rules, merge_rules
@@ -124,7 +125,7 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
 def _finish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
     """Record what is published, and clean up. Can be repeated; a failed clean-up is reported and left to recovery."""
     if job.step is EpicStep.UPDATE:
-        merge_outcomes.record_last_tip(crew, job.branch, batch.tip)
+        merge_outcomes.record_last_tip(crew.git, job.branch, batch.tip)
         with crew.change(merge_outcomes.merge_actor(by), "update", None) as tx:
             tx.state = epic_rules.finish_update(tx.state, job.epic)
         crash_points.point("epic", "updated")
@@ -174,11 +175,11 @@ def _is_untested_published(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool
     """Return whether the branch has a candidate that is not recorded as tested."""
     into = job.into(crew.board.read())
     is_there = merges.branch_tip(crew.git, into) is not None and merges.contains(crew.git, into, merging.candidate)
-    return is_there and not _is_tested(crew, job, merging)
+    return is_there and not _is_tested(crew.git, job, merging)
 
 
-def _is_tested(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool:
-    tested_ref = git_refs.list_tested(crew.git).get(_name(job.epic))
+def _is_tested(git: Git, job: EpicJob, merging: EpicMerge) -> bool:
+    tested_ref = git_refs.list_tested(git).get(_name(job.epic))
     return merging.tested is not None and tested_ref == merging.candidate
 
 
@@ -186,9 +187,9 @@ def _recover(crew: Crew, by: str, job: EpicJob, merging: EpicMerge) -> None:
     state = crew.board.read()
     commit = crew.git.find_commit(f"{merging.candidate}^2")
     has_branch = merges.branch_tip(crew.git, job.into(state)) is not None
-    if commit is not None and has_branch and _is_genuine(crew, state, job, merging, commit):
+    if commit is not None and has_branch and _is_genuine(crew.git, state, job, merging, commit):
         batch = _batch(job, commit, job.into(state), merging)
-        is_tested = _is_tested(crew, job, merging)
+        is_tested = _is_tested(crew.git, job, merging)
         if is_tested and merges.contains(crew.git, batch.branch, batch.tip):
             _finish(crew, by, job, batch)
             return
@@ -201,14 +202,14 @@ def _recover(crew: Crew, by: str, job: EpicJob, merging: EpicMerge) -> None:
     _drop(crew, by, job.epic)
 
 
-def _is_genuine(crew: Crew, state: State, job: EpicJob, merging: EpicMerge, commit: str) -> bool:
+def _is_genuine(git: Git, state: State, job: EpicJob, merging: EpicMerge, commit: str) -> bool:
     """Return whether the candidate is exactly the merge of the two branches: agents can write to the board."""
     source = _source_branch(state, job)
     ref = f"refs/heads/{source}" if job.step is EpicStep.UPDATE else merges.last_tip_ref(source)
-    tip = crew.git.find_commit(ref)
+    tip = git.find_commit(ref)
     try:
-        is_of_source = tip is not None and crew.git.ok("merge-base", "--is-ancestor", commit, tip)
-        return is_of_source and merges.is_merge_of(crew.git, merging.candidate, merging.expected, commit)
+        is_of_source = tip is not None and git.ok("merge-base", "--is-ancestor", commit, tip)
+        return is_of_source and merges.is_merge_of(git, merging.candidate, merging.expected, commit)
     except GitFailed:
         # One of the commits is missing: the merge is repeated and fails with its own error.
         return False
@@ -268,7 +269,7 @@ def _record_error(crew: Crew, by: str, job: EpicJob, error: Exception) -> bool:
     """Record a failure on the epic. Return whether it may be caused by the epic and was recorded."""
     if not merge_outcomes.is_task_error(crew, error):
         return False
-    merge_outcomes.log_bug(crew, error)
+    merge_outcomes.log_bug(crew.paths, error)
     _record_failure(crew, by, job, merge_outcomes.to_failure(error))
     return True
 

@@ -8,6 +8,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git import merges
+from liza.git.runner import Git
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.rules import epic_rules
 from liza.model import targets
@@ -22,10 +23,10 @@ def list_epics(crew: Crew) -> list[dict[str, Any]]:
     state = crew.board.read()
     names = dict.fromkeys([*state.epics, *(task.epic for task in state.tasks if task.epic is not None)])
     faults = task_branches.find_faults(crew) if names else {}
-    return [_epic_row(crew, state, name, faults.get(name)) for name in names]
+    return [_epic_row(crew.git, state, name, faults.get(name)) for name in names]
 
 
-def _epic_row(crew: Crew, state: State, name: str, fault: Refused | None) -> dict[str, Any]:
+def _epic_row(git: Git, state: State, name: str, fault: Refused | None) -> dict[str, Any]:
     tasks, entry = targets.tasks_of(state, name), state.epics.get(name, Epic())
     waiting = [task.id for task in tasks if task.status not in FINAL_STATUSES]
     job = epic_rules.find_job(state, name)
@@ -42,7 +43,7 @@ def _epic_row(crew: Crew, state: State, name: str, fault: Refused | None) -> dic
     return {
         "name": name,
         "branch": targets.epic_branch(name),
-        "tip": merges.branch_tip(crew.git, targets.epic_branch(name)),
+        "tip": merges.branch_tip(git, targets.epic_branch(name)),
         "state": stands,
         "why": why,
         "next": step,

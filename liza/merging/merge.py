@@ -11,6 +11,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import merges
+from liza.git.runner import Git
 from liza.merging import batches, epic_merges, merge_outcomes, merge_turn, proof_runner, slot_limits
 from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn, recover_dead_merger
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
@@ -118,7 +119,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
         return _merge_epic(crew, by, job.epic, job)
     archive.refuse_archived(crew.paths, before, [task_id] if task_id is not None else [])
     if task_id is not None and claims.get_task(before, task_id).status is Status.MERGED:
-        return _merge_result(crew, start, before, task_id)
+        return _merge_result(crew.git, start, before, task_id)
     task = (
         merge_rules.get_approved_task(before, task_id)
         if task_id
@@ -129,7 +130,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
     merge_queue.refuse_held(task)
     if task.merging is not None:
         # retry_candidates has just offered it: it waits until a person's changed files are out of the way.
-        return _merge_result(crew, start, before, task.id)
+        return _merge_result(crew.git, start, before, task.id)
     try:
         proof_runner.require_proof(crew, by, untested=untested)
     except Exception as error:
@@ -142,7 +143,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
         _attempt(crew, by, (task,), untested=untested)
     else:
         _attempt_next(crew, by, task, untested=untested)
-    return _merge_result(crew, before, crew.board.read(), task.id)
+    return _merge_result(crew.git, before, crew.board.read(), task.id)
 
 
 def _attempt_next(crew: Crew, by: str, head: Task, *, untested: bool) -> None:
@@ -165,7 +166,7 @@ def _attempt_next(crew: Crew, by: str, head: Task, *, untested: bool) -> None:
         if unwritable or crew.paths.unwritable_tasks.exists():
             # Their alarms cannot be on the board. Without this record only the log of the merger names them.
             with suppress(*merge_outcomes.CAUGHT_ERRORS):
-                merge_turn.record_unwritable(crew, unwritable)
+                merge_turn.record_unwritable(crew.paths, unwritable)
 
 
 def _merge_epic(crew: Crew, by: str, epic: str, job: EpicJob | None) -> Result:
@@ -194,10 +195,10 @@ def _no_merge_reason(state: State) -> tuple[str, str]:
     return f"no approved task is ready to merge; set aside: {', '.join(set_aside)}", f"liza merge {set_aside[0]}"
 
 
-def _merge_result(crew: Crew, before: State, after: State, task_id: str) -> Result:
+def _merge_result(git: Git, before: State, after: State, task_id: str) -> Result:
     task, message = claims.get_task(after, task_id), ""
     if task.merging and task.merging.waiting:
-        advance = merges.find_blocking(crew.git, targets.target_branch(after, task), task.merging)
+        advance = merges.find_blocking(git, targets.target_branch(after, task), task.merging)
         files, step = merges.describe_blocking(advance, f"liza merge {task_id}")
         message = f"{task_id} is tested and waits: {files}"
     elif task.merge_commit:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 from liza.crew.crew import Crew
 from liza.git import git_refs, integration_tip, merges
+from liza.git.runner import Git
 from liza.merging import epic_merges, merge_outcomes
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch
@@ -119,7 +120,7 @@ def _restore_integration(crew: Crew) -> None:
         if batch.branch == branch and _is_genuine(crew, state, batch)
     }
     if len(expected_tips) == 1 and integration_tip.is_last_tip(crew.git, *expected_tips):
-        restored = merge_outcomes.restore_branch(crew, branch, *expected_tips)
+        restored = merge_outcomes.restore_branch(crew.git, branch, *expected_tips)
         crew.append_alert_log([f"integration_deleted  {restored}. Next: liza status"])
     integration_tip.require_integration(crew.git, state)
 
@@ -128,11 +129,11 @@ def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
     state = crew.board.read()
     is_waiting = any(member.merging.waiting for member in batch.members)
     is_genuine = _is_genuine(crew, state, batch)
-    if is_genuine and _is_recorded_tested(crew, batch):
-        if _has_branch(crew, batch) and merges.contains(crew.git, batch.branch, batch.tip):
+    if is_genuine and _is_recorded_tested(crew.git, batch):
+        if _has_branch(crew.git, batch) and merges.contains(crew.git, batch.branch, batch.tip):
             merge_outcomes.finish_batch(crew, by, batch)
         return
-    if is_genuine and not is_waiting and _has_branch(crew, batch):
+    if is_genuine and not is_waiting and _has_branch(crew.git, batch):
         outcome = merge_outcomes.undo_untested_move(crew, batch)
         message = f"its merger died before the tests of {batch.tip[:10]} had passed" + (
             f"; {outcome}" if outcome else ""
@@ -146,38 +147,38 @@ def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
 def _is_untested_published(crew: Crew, batch: Batch) -> bool:
     """Return whether the branch has a candidate of a batch that is not recorded as tested."""
     return (
-        _has_branch(crew, batch)
-        and not _is_recorded_tested(crew, batch)
+        _has_branch(crew.git, batch)
+        and not _is_recorded_tested(crew.git, batch)
         and merges.contains(crew.git, batch.branch, batch.members[0].merging.candidate)
     )
 
 
-def _has_branch(crew: Crew, batch: Batch) -> bool:
+def _has_branch(git: Git, batch: Batch) -> bool:
     """Return whether the branch of the batch exists. A branch of an epic may have been deleted by hand."""
-    return merges.branch_tip(crew.git, batch.branch) is not None
+    return merges.branch_tip(git, batch.branch) is not None
 
 
 def _is_genuine(crew: Crew, state: State, batch: Batch) -> bool:
     """Return whether each candidate of the batch is genuine. A tip that is not its last candidate is forged."""
     return batch.members[-1].merging.candidate == batch.tip and all(
-        _is_genuine_candidate(crew, state, member.task, member.merging) for member in batch.members
+        _is_genuine_candidate(crew.git, state, member.task, member.merging) for member in batch.members
     )
 
 
-def _is_genuine_candidate(crew: Crew, state: State, task: Task, merging: MergeInProgress) -> bool:
+def _is_genuine_candidate(git: Git, state: State, task: Task, merging: MergeInProgress) -> bool:
     """Return whether the candidate is exactly the merge of the approved commit: agents can write to the board."""
     if task.status is not Status.APPROVED or merge_rules.merge_obstacle(state, task) or task.review_commit is None:
         return False
     try:
-        return merges.is_merge_of(crew.git, merging.candidate, merging.expected, task.review_commit)
+        return merges.is_merge_of(git, merging.candidate, merging.expected, task.review_commit)
     except GitFailed:
         # One of the three commits is missing: the merge is repeated and fails with its own error.
         return False
 
 
-def _is_recorded_tested(crew: Crew, batch: Batch) -> bool:
+def _is_recorded_tested(git: Git, batch: Batch) -> bool:
     """Return whether the batch is recorded as tested. Board and refs must agree: agents can write each."""
-    refs = git_refs.list_tested(crew.git)
+    refs = git_refs.list_tested(git)
     return all(member.merging.tested is not None and refs.get(member.task.id) == batch.tip for member in batch.members)
 
 

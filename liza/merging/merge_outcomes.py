@@ -11,6 +11,8 @@ from functools import partial
 from liza.crew import logged_alarms
 from liza.crew.crew import Crew
 from liza.git import git_refs, integration_tip, merges
+from liza.git.runner import Git
+from liza.git.worktrees import Worktrees
 from liza.merging import drift
 from liza.merging.candidate import CandidateResult
 from liza.merging.rules import merge_alarms, merge_queue, merge_rules
@@ -30,7 +32,7 @@ from liza.model.gates import GateFinding
 from liza.model.history_events import HistoryEvent
 from liza.model.model import State, Status, Task
 from liza.model.narration import LIZA
-from liza.model.paths import is_person
+from liza.model.paths import Paths, is_person
 from liza.model.transitions import Invocation, add_event
 from liza.programs.session import log_file
 from liza.system import crash_points
@@ -66,7 +68,7 @@ def finish_batch(crew: Crew, by: str, batch: Batch) -> None:
     steps: list[Callable[[], None]] = [record_tip]
     for task in batch.tasks:
         steps += [
-            partial(_release_slot, crew, by, task),
+            partial(_release_slot, crew.worktrees, by, task),
             partial(merges.delete_candidate, crew.git, task.id, closed=True),
         ]
     for step in steps:
@@ -78,14 +80,14 @@ def finish_batch(crew: Crew, by: str, batch: Batch) -> None:
 
 def report_after_merge(crew: Crew, title: str, error: Exception) -> None:
     """Log that the clean-up after a merge failed."""
-    log_bug(crew, error)
+    log_bug(crew.paths, error)
     step = _error_hint(error) if not isinstance(error, CAUGHT_ERRORS) else "liza doctor --fix"
     crew.append_alert_log([f"after_merge  {title} is merged; {_error_text(error)}. Next: {step}"])
 
 
-def _release_slot(crew: Crew, by: str, task: Task) -> None:
+def _release_slot(worktrees: Worktrees, by: str, task: Task) -> None:
     if task.worktree:
-        crew.worktrees.release(task.worktree, task.id, task.run or by)
+        worktrees.release(task.worktree, task.id, task.run or by)
 
 
 def reconsidered(crew: Crew, what: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -132,7 +134,7 @@ def record_errors(crew: Crew, by: str, tasks: Sequence[Task], error: Exception) 
     """
     if not is_task_error(crew, error):
         return False
-    log_bug(crew, error)
+    log_bug(crew.paths, error)
     is_recorded, unwritable = False, None
     for task in tasks:
         if isinstance(error, SharedFailure):
@@ -168,16 +170,16 @@ def _record_or_shorten(crew: Crew, by: str, task: Task, failure: MergeFailure) -
         except (Refused, LockTimeout, Missing):
             raise
         except Exception as again:
-            log_bug(crew, again)
+            log_bug(crew.paths, again)
             raise TaskNotWritable(task.id, _error_text(again)) from again
 
 
-def log_bug(crew: Crew, error: Exception) -> None:
+def log_bug(paths: Paths, error: Exception) -> None:
     """Write the traceback of a bug to a log that `liza bug-report` collects. Other errors are not logged."""
     if isinstance(error, CAUGHT_ERRORS):
         return
 
-    with suppress(*CAUGHT_ERRORS), log_file.open_empty(crew.paths.logs / _BUG_LOG) as log:
+    with suppress(*CAUGHT_ERRORS), log_file.open_empty(paths.logs / _BUG_LOG) as log:
         log.write("".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
 
 
@@ -265,9 +267,9 @@ def report_moved_refs(crew: Crew, by: str, task: Task, result: CandidateResult) 
     crew.append_alert_log([f"tests_moved_refs  {result.told(task.id)}. Next: liza task show {task.id}"])
 
 
-def restore_branch(crew: Crew, branch: str, commit: str) -> str:
+def restore_branch(git: Git, branch: str, commit: str) -> str:
     """Put ``branch`` back to ``commit``. Return a sentence about the result."""
-    if merges.restore_branch(crew.git, branch, commit):
+    if merges.restore_branch(git, branch, commit):
         return f"{branch} was put back to {commit[:10]}"
     return f"{branch} could not be put back to {commit[:10]}"
 
@@ -316,7 +318,7 @@ def require_tip(crew: Crew, branch: str) -> str:
         return _require_epic_tip(crew, state, epic)
     tip = merges.branch_tip(crew.git, branch)
     if tip is None:
-        last = _read_last_tip(crew, branch)
+        last = _read_last_tip(crew.git, branch)
         raise Refused(f"the branch {branch} is gone", f"git branch {shlex.quote(branch)} {(last or 'HEAD')[:12]}")
     return tip
 
@@ -331,7 +333,7 @@ def _require_epic_tip(crew: Crew, state: State, epic: str) -> str:
         return tip
     if any(task.merge_commit == tip for task in targets.tasks_of(state, epic)):
         # A merger was killed after it had recorded this merge on the board.
-        record_last_tip(crew, branch, tip)
+        record_last_tip(crew.git, branch, tip)
         return tip
     raise task_branches.moved_error(epic, last, tip)
 
@@ -340,12 +342,12 @@ def is_last_tip(crew: Crew, branch: str, commit: str) -> bool:
     """Return whether Liza left the branch at ``commit``; True if that is unknown. Raises GitFailed."""
     if branch == crew.board.read().config.integration_branch:
         return integration_tip.is_last_tip(crew.git, commit)
-    return _read_last_tip(crew, branch) in (None, commit)
+    return _read_last_tip(crew.git, branch) in (None, commit)
 
 
-def record_last_tip(crew: Crew, branch: str, tip: str) -> None:
+def record_last_tip(git: Git, branch: str, tip: str) -> None:
     """Record that Liza put a branch other than integration at ``tip``. Raises GitFailed."""
-    crew.git.out("update-ref", merges.last_tip_ref(branch), tip)
+    git.out("update-ref", merges.last_tip_ref(branch), tip)
 
 
 def record_merged_tip(crew: Crew, batch: Batch) -> str | None:
@@ -355,13 +357,13 @@ def record_merged_tip(crew: Crew, batch: Batch) -> str | None:
     """
     if batch.branch == crew.board.read().config.integration_branch:
         return drift.record_merged_tip(crew, batch.tasks[-1], batch.expected, batch.tip)
-    last = _read_last_tip(crew, batch.branch)
-    record_last_tip(crew, batch.branch, batch.tip)
+    last = _read_last_tip(crew.git, batch.branch)
+    record_last_tip(crew.git, batch.branch, batch.tip)
     if last is None or crew.git.ok("merge-base", "--is-ancestor", last, batch.tip):
         return None
     message = f"{batch.branch} lacks commits that Liza had merged into it: it was moved back from {last[:10]}"
     return f"target_moved  {message}. Next: git log {batch.tip[:12]}..{last[:12]}"
 
 
-def _read_last_tip(crew: Crew, branch: str) -> str | None:
-    return crew.git.find_commit(merges.last_tip_ref(branch))
+def _read_last_tip(git: Git, branch: str) -> str | None:
+    return git.find_commit(merges.last_tip_ref(branch))

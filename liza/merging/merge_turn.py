@@ -110,7 +110,7 @@ def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
     for path in (crew.paths.merge_turn, crew.paths.merge_lock):
         for pid in locks.find_holders(path):
             command = locks.read_command(pid)
-            if command and not _is_liza(command) and not _is_own_git(crew, pid, command):
+            if command and not _is_liza(command) and not _is_own_git(crew.paths, pid, command):
                 name = path.relative_to(crew.paths.root)
                 text = redact(shlex.join(command))[:MAX_COMMAND_LENGTH]
                 message = f"nothing is merged: process {pid} holds {name}, and is not Liza: {text}"
@@ -118,9 +118,9 @@ def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
     return None
 
 
-def record_unwritable(crew: Crew, reasons: Mapping[str, str]) -> None:
+def record_unwritable(paths: Paths, reasons: Mapping[str, str]) -> None:
     """Record the tasks that the last merger could not set aside on the board, with the reasons. Raises WriteFailed."""
-    path = crew.paths.unwritable_tasks
+    path = paths.unwritable_tasks
     if reasons:
         replace_unsynced(path, encode_json(reasons))
     else:
@@ -128,11 +128,11 @@ def record_unwritable(crew: Crew, reasons: Mapping[str, str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def find_unwritable(crew: Crew, state: State) -> Iterator[Alarm]:
+def find_unwritable(paths: Paths, state: State) -> Iterator[Alarm]:
     """Yield an alarm for each approved task that the last merger could not set aside on the board."""
     try:
         reasons = msgspec.json.decode(
-            untrusted_files.read_record(crew.paths.unwritable_tasks), type=decodable(dict[str, str])
+            untrusted_files.read_record(paths.unwritable_tasks), type=decodable(dict[str, str])
         )
     except (FileNotFoundError, NotRegularFile, msgspec.DecodeError, RecursionError):
         return  # the next merger writes it again
@@ -146,11 +146,9 @@ def _is_liza(command: tuple[str, ...]) -> bool:
     return any(Path(word).name in _LIZA_COMMANDS for word in command[:_COMMAND_WORDS])
 
 
-def _is_own_git(crew: Crew, pid: int, command: tuple[str, ...]) -> bool:
+def _is_own_git(paths: Paths, pid: int, command: tuple[str, ...]) -> bool:
     """Return whether a git with a lock of this crew works in its directories: Liza started it."""
     if Path(command[0]).name != "git":
         return False
     directory = locks.read_directory(pid)
-    return directory is not None and any(
-        directory.is_relative_to(parent) for parent in (crew.paths.root, crew.paths.slots)
-    )
+    return directory is not None and any(directory.is_relative_to(parent) for parent in (paths.root, paths.slots))

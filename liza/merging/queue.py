@@ -10,6 +10,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import git_refs
+from liza.git.runner import Git
 from liza.merging import gate_log, merge_lock, merge_turn
 from liza.merging.rules import merge_queue
 from liza.merging.rules.merge_queue import Batch, QueueRow, queue_rows
@@ -17,7 +18,7 @@ from liza.model import gates, targets
 from liza.model.configuration import Gate
 from liza.model.errors import GitFailed
 from liza.model.gates import GateOutcome, GateRun
-from liza.model.model import State, Task
+from liza.model.model import Clock, State, Task
 from liza.model.value_classes import asdict as fields_of
 from liza.model.value_classes import replace
 from liza.tasks import archive
@@ -58,19 +59,21 @@ def _estimate_ends(
     end: float | None = 0.0
     for batch in batches:
         branch = targets.target_branch(state, batch[0])
-        seconds = gates.estimate_batch_seconds(state.config, runs, branch, _changed_paths(crew, state, branch, batch))
+        seconds = gates.estimate_batch_seconds(
+            state.config, runs, branch, _changed_paths(crew.git, state, branch, batch)
+        )
         end = None if end is None or seconds is None else round(end + seconds, 1)
         ends.append(end)
     return ends
 
 
-def _changed_paths(crew: Crew, state: State, branch: str, batch: Iterable[Task]) -> tuple[str, ...] | None:
+def _changed_paths(git: Git, state: State, branch: str, batch: Iterable[Task]) -> tuple[str, ...] | None:
     """Return the files that a batch changes; None if they are unknown, or no gate depends on them."""
     if not gates.have_paths(state.config):
         return None
     commits = [task.review_commit or "" for task in batch]
     try:
-        return tuple(path for commit in commits for path in git_refs.list_branch_paths(crew.git, branch, commit))
+        return tuple(path for commit in commits for path in git_refs.list_branch_paths(git, branch, commit))
     except GitFailed:
         return None
 
@@ -85,7 +88,7 @@ def _batch_row(crew: Crew, batch: Batch, runs: tuple[GateRun, ...], *, is_mergin
         "tested": first.tested,
         "waiting": list(first.waiting),
         "runs": [
-            _run_row(crew, run)
+            _run_row(crew.clock, run)
             for member in batch.members
             for run in gates.last_gate_runs(runs, member.merging.candidate)
             if is_merging or run.outcome is not GateOutcome.RUNNING
@@ -93,9 +96,9 @@ def _batch_row(crew: Crew, batch: Batch, runs: tuple[GateRun, ...], *, is_mergin
     }
 
 
-def _run_row(crew: Crew, run: GateRun) -> dict[str, Any]:
+def _run_row(clock: Clock, run: GateRun) -> dict[str, Any]:
     is_running = run.outcome is GateOutcome.RUNNING
-    seconds = (crew.clock.now() - run.time).total_seconds() if is_running else run.seconds
+    seconds = (clock.now() - run.time).total_seconds() if is_running else run.seconds
     return {"gate": run.gate, "tasks": run.tasks, "outcome": run.outcome.value, "seconds": seconds}
 
 

@@ -138,7 +138,7 @@ def test_a_signal_that_is_missing_after_a_crash_is_set_again_and_that_of_a_perso
 def test_a_warning_stops_nothing(crew: Crew, clock: FakeClock) -> None:
     trip(crew, clock, "warn")
     assert signals.active_signals(crew.paths) == ()
-    assert breaker.show_breaker(crew)["status"] == "TRIGGERED"
+    assert breaker.show_breaker(crew.board)["status"] == "TRIGGERED"
     pause(crew)
     assert resume(crew).result == "changed"
 
@@ -223,14 +223,14 @@ def test_settings_that_an_agent_wrote_do_not_turn_the_breaker_off(crew: Crew, cl
 
 
 def test_the_breaker_is_shown_with_its_evidence_and_its_history(crew: Crew, clock: FakeClock) -> None:
-    assert format_breaker(breaker.show_breaker(crew), False) == "circuit breaker: OK"
+    assert format_breaker(breaker.show_breaker(crew.board), False) == "circuit breaker: OK"
     trip(crew, clock)
-    shown = format_breaker(breaker.show_breaker(crew), False)
+    shown = format_breaker(breaker.show_breaker(crew.board), False)
     assert "halt  review_loop" in shown
     assert shown.count("  evidence: ") == 3
     assert 'liza resume "…"' in shown
     breaker.resolve(crew, "the task is too large")
-    assert "the task is too large" in format_breaker(breaker.show_breaker(crew), False)
+    assert "the task is too large" in format_breaker(breaker.show_breaker(crew.board), False)
 
 
 RESOLVE = """
@@ -250,7 +250,7 @@ def kill_resolution(crew: Crew) -> None:
     killed = subprocess.run(words, env={**os.environ, "LIZA_FAULT": "breaker.resolved"}, timeout=60)
     assert killed.returncode == -9
     assert signals.active_signals(crew.paths) == ("PAUSE",)
-    assert breaker.show_breaker(crew)["status"] == "OK"
+    assert breaker.show_breaker(crew.board)["status"] == "OK"
 
 
 def test_the_signal_of_a_killed_resolution_is_cleared_by_the_next_check(crew: Crew, clock: FakeClock) -> None:
