@@ -21,7 +21,7 @@ from liza.guards import guard_files, session_guards
 from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_TOML
 from liza.landing import remotes
 from liza.landing.rules import remote_failures
-from liza.merging import drift, merge_turn
+from liza.merging import drift, merge_lock
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind
@@ -122,10 +122,10 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     if any(task.epic for task in state.tasks):
         yield from _epic_branch_alarms(crew)
     if any(task.status is Status.APPROVED for task in state.tasks):
-        merge_alarm = merge_turn.find_merge_blocker(crew, state)
+        merge_alarm = merge_lock.find_merge_blocker(crew, state)
         if merge_alarm is not None:
             yield merge_alarm
-        yield from merge_turn.find_unwritable(crew.paths, state)
+        yield from merge_lock.find_unwritable(crew.paths, state)
     yield from lost_worktrees.worktree_alarms(crew, state)
     damage = archive_files.find_damage(crew.paths, state)
     if damage is not None:

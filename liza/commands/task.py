@@ -21,7 +21,7 @@ from liza.commands._declare import (
 )
 from liza.crew.crew import find_crew
 from liza.landing.import_issue import add_from_issue
-from liza.merging.merge_lock import recover_if_dead
+from liza.merging.merge_recovery import recover_if_dead
 from liza.model.errors import UsageError
 from liza.model.value_classes import replace
 from liza.printing import printing, render_crew, render_task

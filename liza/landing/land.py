@@ -21,7 +21,8 @@ from liza.landing.rules.remote_urls import find_forge_repository, find_request_a
 from liza.landing.rules.request_feedback import track_request
 from liza.landing.rules.request_text import RequestFacts
 from liza.merging import candidate, drift, gate_log, merge_outcomes
-from liza.merging.merge_lock import hold_merge_lock, recover_dead_merger
+from liza.merging.merge_lock import hold_merge_lock
+from liza.merging.merge_recovery import recover_dead_merger
 from liza.model import gates, targets
 from liza.model.errors import Missing, Refused, UnknownId, UsageError
 from liza.model.gates import GateRun, last_gate_runs

@@ -30,7 +30,8 @@ from liza.landing.rules.request_feedback import (
     RequestFeedback,
 )
 from liza.merging import candidate, drift, merge_outcomes, proof_runner
-from liza.merging.merge_lock import hold_merge_lock, recover_dead_merger
+from liza.merging.merge_lock import hold_merge_lock
+from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.rules import merge_rules
 from liza.merging.rules.repository_drift import IntegrationDrift
 from liza.model import gates, targets

@@ -1,7 +1,7 @@
 """Merge a batch: build its chain, test its tip, bisect a red one, publish the green prefix, return the culprit.
 
-The board and the tested refs are written before the branch moves, so that recovery (`merge_lock.py`) can complete or
-undo the batch after a crash at any point.
+The board and the tested refs are written before the branch moves, so that `merge_recovery.py` can complete or undo the
+batch after a crash at any point.
 """
 
 from __future__ import annotations

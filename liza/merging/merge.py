@@ -12,8 +12,9 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import merges
 from liza.git.runner import Git
-from liza.merging import batches, epic_merges, merge_outcomes, merge_turn, proof_runner, slot_limits
-from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn, recover_dead_merger
+from liza.merging import batches, epics, merge_lock, merge_outcomes, proof_runner, slot_limits
+from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
+from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
 from liza.model import history_events, targets
@@ -46,7 +47,7 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None,
     try:
         return _merge_and_archive(crew, parse_agent_id(supervisor), task_id, hold_merge_lock_in_turn(crew))
     finally:
-        merge_turn.pass_on_orphaned_turn(crew.paths, supervisor)
+        merge_lock.pass_on_orphaned_turn(crew.paths, supervisor)
 
 
 def merge_each(crew: Crew, subjects: Sequence[str], *, untested: bool = False) -> Result:
@@ -166,7 +167,7 @@ def _attempt_next(crew: Crew, by: str, head: Task, *, untested: bool) -> None:
         if unwritable or crew.paths.unwritable_tasks.exists():
             # Their alarms cannot be on the board. Without this record only the log of the merger names them.
             with suppress(*merge_outcomes.CAUGHT_ERRORS):
-                merge_turn.record_unwritable(crew.paths, unwritable)
+                merge_lock.record_unwritable(crew.paths, unwritable)
 
 
 def _merge_epic(crew: Crew, by: str, epic: str, job: EpicJob | None) -> Result:
@@ -175,7 +176,7 @@ def _merge_epic(crew: Crew, by: str, epic: str, job: EpicJob | None) -> Result:
     if job is None:
         raise Refused(*epic_rules.no_job_reason(before, epic))
     try:
-        epic_merges.run_job(crew, by, job)
+        epics.run_job(crew, by, job)
     except OSError as error:
         raise _named(error) from error
     after = crew.board.read()

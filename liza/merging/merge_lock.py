@@ -1,25 +1,98 @@
-"""The lock of the merge itself, and the recovery of merges whose merger died with it."""
+"""The lock of a merge, and the turn to start a merger: a file lock that a supervisor takes and its merger inherits.
+
+All supervisors see an approved task at the same revision of the board. Without the turn each of them starts a merger,
+and all but one are refused by the merge lock. Decision 018 gives the figures. The merge lock still guards the merge
+itself: a person's `liza merge` takes no turn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+import msgspec
 
 from liza.crew.crew import Crew
-from liza.git import git_refs, integration_tip, merges
-from liza.git.runner import Git
-from liza.merging import epic_merges, merge_outcomes
-from liza.merging.rules import epic_rules, merge_queue, merge_rules
-from liza.merging.rules.merge_queue import Batch
-from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
-from liza.model import targets
-from liza.model.errors import GitFailed, LizaError, LockTimeout, Refused
-from liza.model.model import FINAL_STATUSES, MergeInProgress, State, Status, Task
-from liza.project import commands
-from liza.system import file_growth
-from liza.system.locks import Lock
+from liza.merging.rules import epic_rules
+from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.errors import LizaError, LockTimeout, NotRegularFile, Refused
+from liza.model.model import State, Status
+from liza.model.paths import Paths
+from liza.model.value_classes import decodable
+from liza.system import file_growth, files, locks, untrusted_files
+from liza.system.files import convert_os_errors, replace_unsynced
+from liza.system.locks import Lock, is_flock_held, last_holder_pid, try_flock
+from liza.text.redaction import redact
+from liza.text.undecoded import encode_json
 
+CHECK_LIMIT = 0.5  # seconds: a process that only checks whether the turn is free holds it for a moment
 LOCK_TIMEOUT = 0.5  # seconds: a process that only checks whether the lock is free holds it for a moment
+RETRY_DELAY = 0.001  # seconds between two tries
+
+
+def is_merger_running(paths: Paths) -> bool:
+    """Return whether a merger is running: a supervisor's, or a person's. Raises WriteFailed."""
+    with files.convert_os_errors():
+        return is_flock_held(paths.merge_turn) or is_flock_held(paths.merge_lock)
+
+
+def take_turn(paths: Paths) -> AbstractContextManager[int | None]:
+    """Take the turn to merge, as ``take_file_turn`` does."""
+    return take_file_turn(paths.merge_turn)
+
+
+@contextmanager
+def take_file_turn(turn: Path) -> Iterator[int | None]:
+    """Take a turn if it is free; yield the descriptor of its file ``turn``, or None.
+
+    A child that inherits the descriptor keeps the turn until it ends, also if this process is killed. Here the
+    descriptor is closed at the end of the block; an unlock would end the child's turn, too. Raises WriteFailed.
+    """
+    with files.convert_os_errors():
+        descriptor = untrusted_files.open_regular(turn, os.O_RDWR | os.O_CREAT, files.BOARD_MODE)
+    try:
+        yield descriptor if _try_until_held(turn, descriptor) else None
+    finally:
+        os.close(descriptor)
+
+
+def _try_until_held(turn: Path, descriptor: int) -> bool:
+    """Try again while the lock was refused only because another process checked at that moment whether it is free.
+
+    Not for ever: any process of this user can hold it in shared mode, and the supervisor has other work.
+    """
+    end = time.monotonic() + CHECK_LIMIT
+    while not try_flock(descriptor):
+        if is_flock_held(turn) or time.monotonic() >= end:
+            return False
+        time.sleep(RETRY_DELAY)  # no event tells the end of a check
+    return True
+
+
+def pass_on_orphaned_turn(paths: Paths, agent: str) -> None:
+    """End the turn of this process, a merger, and wake the supervisors, if the supervisor of ``agent`` that started it
+    is gone, or has released its lock and ends. Else that supervisor does it after this process ended.
+
+    A failure only delays the next merge to the next poll.
+    """
+    with suppress(LizaError, OSError):
+        lock = paths.supervisor_lock(agent)
+        if last_holder_pid(lock) != os.getppid() or not is_flock_held(lock):
+            _close_turn(paths)
+            file_growth.wake_watchers(paths, agent)
+
+
+def _close_turn(paths: Paths) -> None:
+    """Close the inherited descriptor, which is the last one of the lock: the supervisors see the turn free."""
+    turn = paths.merge_turn.stat()
+    for descriptor in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(descriptor), turn):
+                os.close(descriptor)
 
 
 @contextmanager
@@ -54,23 +127,6 @@ def hold_merge_lock_in_turn(crew: Crew) -> Iterator[Crew]:
         lock.release()
 
 
-def recover_if_dead(crew: Crew, by: str, task_id: str) -> None:
-    """Recover the merge of a task if its merger has died: a person need not wait for a merge that no process continues.
-
-    Does nothing while a merger runs. Raises Refused, GitFailed.
-    """
-    task = crew.board.read().task(task_id)
-    if task is None or task.merging is None or task.merging.waiting:
-        return
-    lock = Lock(crew.paths.merge_lock)
-    if not lock.try_acquire():
-        return
-    try:
-        recover_dead_merger(crew.with_lock(lock), by)
-    finally:
-        lock.release()
-
-
 def wake_for_next_merge(crew: Crew) -> None:
     """Wake the supervisors if a merge is due: they found the merge lock held, and its end causes no event for them.
 
@@ -81,127 +137,61 @@ def wake_for_next_merge(crew: Crew) -> None:
             file_growth.wake_watchers(crew.paths, "merge")
 
 
-def recover_dead_merger(crew: Crew, by: str) -> None:
-    """Recover every merge that was begun and not ended.
+_LIZA_COMMANDS = ("liza", "liza-agent")
+_COMMAND_WORDS = 4  # python -P -m liza
+MAX_COMMAND_LENGTH = 100
 
-    A candidate in integration counts as merged only if its passed tests were recorded, on the board and as a ref,
-    before the branch moved. Otherwise integration goes back and the task is tested again. The caller holds the merge
-    lock (``crew`` comes from ``with_lock``), so those mergers and their gits have ended. Raises Refused, GitFailed.
+
+def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
+    """Return an alarm if a merge is due, and another program holds the turn or the merge lock.
+
+    There is no alarm about a git that a killed merger left. It ends by itself, and must not be killed while it moves a
+    ref.
     """
-    commands.kill_orphan_commands(crew.paths.root)
-    state = crew.board.read()
-    candidates = merges.recover_merges(crew.git, targets.target_branches(state))
-    _restore_integration(crew)
-    for batch in merge_queue.find_batches(crew.board.read()):
-        try:
-            _recover_batch(crew, by, batch)
-        except Exception as error:
-            # Nothing may be merged onto a candidate that no test has passed.
-            if _is_untested_published(crew, batch) or not merge_outcomes.record_errors(crew, by, batch.tasks, error):
-                raise
-    if state.epics:
-        epic_merges.recover_epics(crew, by)
-    if candidates:
-        _delete_unused_candidates(crew, by)
+    if epic_rules.next_subject(state, crew.clock.now()) is None:
+        return None
+    for path in (crew.paths.merge_turn, crew.paths.merge_lock):
+        for pid in locks.find_holders(path):
+            command = locks.read_command(pid)
+            if command and not _is_liza(command) and not _is_own_git(crew.paths, pid, command):
+                name = path.relative_to(crew.paths.root)
+                text = redact(shlex.join(command))[:MAX_COMMAND_LENGTH]
+                message = f"nothing is merged: process {pid} holds {name}, and is not Liza: {text}"
+                return Alarm(AlarmKind.MERGE_LOCK_HELD, "merge", message, f"kill {pid}")
+    return None
 
 
-def _restore_integration(crew: Crew) -> None:
-    """Restore integration if the tests of an unfinished merge deleted it.
-
-    Raises Missing if it is gone for another reason.
-    """
-    state = crew.board.read()
-    branch = state.config.integration_branch
-    if merges.branch_tip(crew.git, branch) is not None:
-        return
-    expected_tips = {
-        batch.expected
-        for batch in merge_queue.find_batches(state)
-        if batch.branch == branch and _is_genuine(crew, state, batch)
-    }
-    if len(expected_tips) == 1 and integration_tip.is_last_tip(crew.git, *expected_tips):
-        restored = merge_outcomes.restore_branch(crew.git, branch, *expected_tips)
-        crew.append_alert_log([f"integration_deleted  {restored}. Next: liza status"])
-    integration_tip.require_integration(crew.git, state)
+def record_unwritable(paths: Paths, reasons: Mapping[str, str]) -> None:
+    """Record the tasks that the last merger could not set aside on the board, with the reasons. Raises WriteFailed."""
+    path = paths.unwritable_tasks
+    if reasons:
+        replace_unsynced(path, encode_json(reasons))
+    else:
+        with convert_os_errors():
+            path.unlink(missing_ok=True)
 
 
-def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
-    state = crew.board.read()
-    is_waiting = any(member.merging.waiting for member in batch.members)
-    is_genuine = _is_genuine(crew, state, batch)
-    if is_genuine and _is_recorded_tested(crew.git, batch):
-        if _has_branch(crew.git, batch) and merges.contains(crew.git, batch.branch, batch.tip):
-            merge_outcomes.finish_batch(crew, by, batch)
-        return
-    if is_genuine and not is_waiting and _has_branch(crew.git, batch):
-        outcome = merge_outcomes.undo_untested_move(crew, batch)
-        message = f"its merger died before the tests of {batch.tip[:10]} had passed" + (
-            f"; {outcome}" if outcome else ""
+def find_unwritable(paths: Paths, state: State) -> Iterator[Alarm]:
+    """Yield an alarm for each approved task that the last merger could not set aside on the board."""
+    try:
+        reasons = msgspec.json.decode(
+            untrusted_files.read_record(paths.unwritable_tasks), type=decodable(dict[str, str])
         )
-        for task in batch.tasks:
-            merge_outcomes.record_failure(crew, by, task, MergeFailure(MergeFailureKind.DIED, message))
-    with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", batch.ids[0]) as tx:
-        tx.state = merge_queue.drop_candidates(tx.state, batch.ids)
+    except (FileNotFoundError, NotRegularFile, msgspec.DecodeError, RecursionError):
+        return  # the next merger writes it again
+    for task_id, reason in reasons.items():
+        task = state.task(task_id)
+        if task is not None and task.status is Status.APPROVED:
+            yield Alarm(AlarmKind.MERGE_SET_ASIDE, task_id, f"{reason}; it is not merged", "liza edit")
 
 
-def _is_untested_published(crew: Crew, batch: Batch) -> bool:
-    """Return whether the branch has a candidate of a batch that is not recorded as tested."""
-    return (
-        _has_branch(crew.git, batch)
-        and not _is_recorded_tested(crew.git, batch)
-        and merges.contains(crew.git, batch.branch, batch.members[0].merging.candidate)
-    )
+def _is_liza(command: tuple[str, ...]) -> bool:
+    return any(Path(word).name in _LIZA_COMMANDS for word in command[:_COMMAND_WORDS])
 
 
-def _has_branch(git: Git, batch: Batch) -> bool:
-    """Return whether the branch of the batch exists. A branch of an epic may have been deleted by hand."""
-    return merges.branch_tip(git, batch.branch) is not None
-
-
-def _is_genuine(crew: Crew, state: State, batch: Batch) -> bool:
-    """Return whether each candidate of the batch is genuine. A tip that is not its last candidate is forged."""
-    return batch.members[-1].merging.candidate == batch.tip and all(
-        _is_genuine_candidate(crew.git, state, member.task, member.merging) for member in batch.members
-    )
-
-
-def _is_genuine_candidate(git: Git, state: State, task: Task, merging: MergeInProgress) -> bool:
-    """Return whether the candidate is exactly the merge of the approved commit: agents can write to the board."""
-    if task.status is not Status.APPROVED or merge_rules.merge_obstacle(state, task) or task.review_commit is None:
+def _is_own_git(paths: Paths, pid: int, command: tuple[str, ...]) -> bool:
+    """Return whether a git with a lock of this crew works in its directories: Liza started it."""
+    if Path(command[0]).name != "git":
         return False
-    try:
-        return merges.is_merge_of(git, merging.candidate, merging.expected, task.review_commit)
-    except GitFailed:
-        # One of the three commits is missing: the merge is repeated and fails with its own error.
-        return False
-
-
-def _is_recorded_tested(git: Git, batch: Batch) -> bool:
-    """Return whether the batch is recorded as tested. Board and refs must agree: agents can write each."""
-    refs = git_refs.list_tested(git)
-    return all(member.merging.tested is not None and refs.get(member.task.id) == batch.tip for member in batch.members)
-
-
-def _delete_unused_candidates(crew: Crew, by: str) -> None:
-    """Delete candidates that no merge needs. A merger deletes this ref last."""
-    state = crew.board.read()
-    for name in merges.list_candidates(crew.git):
-        task = state.task(name)
-        if task is not None and task.merging is not None:
-            continue
-        if task is not None and task.status is Status.MERGED:
-            _release_slots(crew, by, task)
-        merges.delete_candidate(crew.git, name, closed=task is None or task.status in FINAL_STATUSES)
-
-
-def _release_slots(crew: Crew, by: str, task: Task) -> None:
-    """Release the worktrees of a merged task. A failure is reported, and stops no other merge."""
-    try:
-        for slot in crew.worktrees.slot_names():
-            owner = crew.worktrees.owner(slot)
-            if owner is not None and owner[0] == task.id:
-                crew.worktrees.release(slot, task.id, task.run or by)
-    except Exception as error:
-        if not merge_outcomes.is_task_error(crew, error):
-            raise
-        merge_outcomes.report_after_merge(crew, task.id, error)
+    directory = locks.read_directory(pid)
+    return directory is not None and any(directory.is_relative_to(parent) for parent in (paths.root, paths.slots))

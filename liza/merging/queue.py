@@ -11,7 +11,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import git_refs
 from liza.git.runner import Git
-from liza.merging import gate_log, merge_lock, merge_turn
+from liza.merging import gate_log, merge_lock, merge_recovery
 from liza.merging.rules import merge_queue
 from liza.merging.rules.merge_queue import Batch, QueueRow, queue_rows
 from liza.model import gates, targets
@@ -31,7 +31,7 @@ def show_queue(crew: Crew) -> dict[str, Any]:
     Raises LizaError if a file cannot be read.
     """
     state, runs = crew.board.read(), gate_log.read_runs(crew.paths)
-    is_merging = merge_turn.is_merger_running(crew.paths)
+    is_merging = merge_lock.is_merger_running(crew.paths)
     batches = merge_queue.find_batches(state)
     return {
         "queue": [fields_of(row) for row in _queue_rows(crew, state, runs)],
@@ -141,7 +141,7 @@ def retry(crew: Crew, task_id: str) -> Result:
 def _change(crew: Crew, task_id: str, message: str, change: Callable[[State, str], State]) -> Result:
     by = require_person(crew, planner=False)
     archive.refuse_archived(crew.paths, crew.board.read(), [task_id])
-    merge_lock.recover_if_dead(crew, by, task_id)
+    merge_recovery.recover_if_dead(crew, by, task_id)
     with crew.change(by, "queue", task_id) as tx:
         tx.state = change(tx.state, task_id)
     return replace(make_result(tx.before, tx.state, task_id, "liza queue"), message=message)

@@ -8,7 +8,7 @@ from liza.crew.crew import Crew
 from liza.git.rules import slot_states
 from liza.git.rules.slot_states import SlotFacts, SlotState, SlotStatus
 from liza.git.worktrees import count_unsaved, find_damage, list_slot_names, measure_slot
-from liza.merging import merge_turn
+from liza.merging import merge_lock
 from liza.model.errors import LizaError, Refused
 from liza.model.model import State
 from liza.model.paths import Paths, agent_of
@@ -28,7 +28,7 @@ def find_status(crew: Crew, state: State, slot: str) -> SlotStatus:
 def _find_user(paths: Paths, state: State, slot: str) -> str | None:
     """Return who uses the slot of a reviewer, a planner or a merger now, or None."""
     if _is_for_merges(slot):
-        return "a merge" if merge_turn.is_merger_running(paths) else None
+        return "a merge" if merge_lock.is_merger_running(paths) else None
     review = next((task for task in state.tasks if task.reviewing_by == slot), None)
     if review is not None:
         return f"the review of {review.id}"

@@ -19,7 +19,7 @@ from liza.git import board_history, branch_moves, integration_tip, slot_records
 from liza.git.runner import Git
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
-from liza.merging import drift, merge_turn
+from liza.merging import drift, merge_lock
 from liza.merging.rules import merge_alarms
 from liza.model.errors import Finding, GitFailed, LizaError
 from liza.model.model import State, Task
@@ -99,14 +99,14 @@ def _missing_worktree_text(paths: Paths, task: Task) -> str:
 
 
 def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
-    blocker = merge_turn.find_merge_blocker(crew, state)
+    blocker = merge_lock.find_merge_blocker(crew, state)
     if blocker is not None:
         yield Finding("merge", blocker.message, False, blocker.next)
     # The lock is only checked: to hold it would refuse a merger. A merge that began or ended meanwhile is no leftover.
-    if merge_turn.is_merger_running(crew.paths):
+    if merge_lock.is_merger_running(crew.paths):
         return
     is_move_unfinished, unfinished = branch_moves.has_unfinished_move(crew.git), _find_unfinished(crew.board.read())
-    if merge_turn.is_merger_running(crew.paths):
+    if merge_lock.is_merger_running(crew.paths):
         return
     if is_move_unfinished:
         yield Finding("merge", "a killed merge has updated only some files of a checkout", True, FIX_COMMAND)

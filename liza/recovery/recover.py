@@ -12,7 +12,7 @@ from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
 from liza.git import git_refs, integration_tip, leftovers, merges
-from liza.merging.merge_lock import recover_dead_merger
+from liza.merging.merge_recovery import recover_dead_merger
 from liza.model.errors import LizaError, Refused
 from liza.model.model import FINAL_STATUSES, Status, Task
 from liza.model.paths import BOXES, TASK_LINKS, agent_of

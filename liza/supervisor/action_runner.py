@@ -9,7 +9,7 @@ from datetime import timedelta
 from liza.board import signals
 from liza.crew import layout
 from liza.git import integration_tip
-from liza.merging import merge_turn
+from liza.merging import merge_lock
 from liza.merging.rules import epic_rules
 from liza.model.derived import CurrentWork, find_current_work
 from liza.model.errors import (
@@ -183,7 +183,7 @@ class ActionRunner:
 
         Start none if another supervisor has the turn, or has had it since this one decided.
         """
-        with merge_turn.take_turn(self.crew.paths) as turn:
+        with merge_lock.take_turn(self.crew.paths) as turn:
             state = self.crew.board.read()
             if turn is None or not epic_rules.may_merge(state, subject):
                 return
@@ -216,7 +216,7 @@ class ActionRunner:
 
     def _start_proof(self) -> None:
         """Start the proof of the tests as a child process, which has the turn to merge: nothing is merged meanwhile."""
-        with merge_turn.take_turn(self.crew.paths) as turn:
+        with merge_lock.take_turn(self.crew.paths) as turn:
             if turn is None or not self.crew.board.read().config.proof.changed:
                 return
             spec = jobs.JobSpec(

@@ -18,7 +18,7 @@ from liza.briefs.rules.message_rules import DeliveryChannels
 from liza.config.rules import test_proof
 from liza.crew.crew import Crew
 from liza.git.merges import find_blocking
-from liza.merging import merge_turn
+from liza.merging import merge_lock
 from liza.merging.rules import epic_rules
 from liza.model import spending, targets
 from liza.model.configuration import Budget
@@ -221,7 +221,7 @@ def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
         return False
     # First what is known at once: while tasks wait, a merger nearly always runs.
     is_possible = tasks_with(state, Status.APPROVED) or any(task.epic for task in state.tasks)
-    if not is_possible or merge_turn.is_merger_running(crew.paths):
+    if not is_possible or merge_lock.is_merger_running(crew.paths):
         return False
     subject = epic_rules.next_subject(state, crew.clock.now())
     return subject is not None and not memory.merges.was_tried(state.revision, subject)
@@ -231,7 +231,7 @@ def _may_prove(crew: Crew, state: State, memory: Memory) -> bool:
     """Whether the proof of the tests is old, no merge is due, and it did not fail already after the same changes."""
     if test_proof.outdated_reason(state.config) is None or memory.job is not None:
         return False
-    if state.config.proof.changed == memory.proof_tried_after or merge_turn.is_merger_running(crew.paths):
+    if state.config.proof.changed == memory.proof_tried_after or merge_lock.is_merger_running(crew.paths):
         return False
     return epic_rules.next_subject(state, crew.clock.now()) is None
 
@@ -243,7 +243,7 @@ def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | Non
     for task in tasks_with(state, Status.APPROVED):
         if task.merging is None or not task.merging.waiting or memory.merges.was_tried(state.revision, task.id):
             continue
-        if merge_turn.is_merger_running(crew.paths):
+        if merge_lock.is_merger_running(crew.paths):
             return None
         if not find_blocking(crew.git, targets.target_branch(state, task), task.merging).blocking:
             return task.id

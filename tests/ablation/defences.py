@@ -480,7 +480,7 @@ TABLE: dict[str, Defence] = {
     ),
     "merge turn": Defence(
         "one supervisor at a time starts a merger",
-        {"liza.merging.merge_turn:_try_until_held": gives(True)},
+        {"liza.merging.merge_lock:_try_until_held": gives(True)},
         (
             "tests/edges/merging/test_merge_turn.py::test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer",
         ),
@@ -1005,7 +1005,7 @@ TABLE: dict[str, Defence] = {
     ),
     "recovered mergers": Defence(
         "what a dead merger left is settled before anything else is merged",
-        {"liza.merging.merge_lock:recover_dead_merger": gives(None)},
+        {"liza.merging.merge_recovery:recover_dead_merger": gives(None)},
         (
             f"{FAILURES}test_a_green_result_recorded_in_one_place_merges_nothing",
             f"{FAILURES}test_candidate_written_onto_the_board_is_tested_before_its_offer",
@@ -1101,7 +1101,7 @@ TABLE: dict[str, Defence] = {
     ),
     "recorded green": Defence(
         "a candidate is published, and MERGED after a crash, only if its green result was recorded in both places",
-        {"liza.merging.merge_lock:_is_recorded_tested": gives(True)},
+        {"liza.merging.merge_recovery:_is_recorded_tested": gives(True)},
         (
             f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
             f"{FAILURES}test_a_green_result_recorded_in_one_place_merges_nothing",
@@ -1174,7 +1174,7 @@ TABLE: dict[str, Defence] = {
     ),
     "genuine batches": Defence(
         "a batch that an agent wrote onto the board and into the refs is not published",
-        {"liza.merging.merge_lock:_is_genuine": gives(True)},
+        {"liza.merging.merge_recovery:_is_genuine": gives(True)},
         (f"{BATCHES}test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published[tip]",),
     ),
     "foreign servers": Defence(
@@ -1203,12 +1203,12 @@ TABLE: dict[str, Defence] = {
     ),
     "genuine landings": Defence(
         "a landing of an epic that an agent wrote onto the board is not taken for one",
-        {"liza.merging.epic_merges:_is_genuine": gives(True)},
+        {"liza.merging.epics:_is_genuine": gives(True)},
         (f"{EPICS}test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed[not the epic]",),
     ),
     "recovered landings": Defence(
         "a landing whose merger died is completed or undone",
-        {"liza.merging.epic_merges:recover_epics": gives(None)},
+        {"liza.merging.epics:recover_epics": gives(None)},
         (f"{EPICS}test_a_landing_that_no_test_has_passed_does_not_stay_on_integration",),
     ),
     "work in an epic": Defence(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from liza.crew.crew import Crew as Verbs
 from liza.crew.crew import open_crew
-from liza.merging.merge_lock import recover_if_dead
+from liza.merging.merge_recovery import recover_if_dead
 from liza.model.model import State
 from liza.system.clock import SystemClock
 from liza.tasks import claim, task

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.merging.merge_lock import recover_if_dead
+from liza.merging.merge_recovery import recover_if_dead
 from liza.recovery.doctor import doctor
 from liza.system import processes
 from liza.tasks import claim, task

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.recorder import record_history
-from liza.merging.merge_lock import recover_if_dead
+from liza.merging.merge_recovery import recover_if_dead
 from liza.model.model import State
 from liza.model.paths import TASK_LINKS
 from liza.tasks import claim, task

@@ -21,7 +21,7 @@ from liza.landing import forge, remotes
 from liza.landing.land import land_pr
 from liza.landing.remotes import accept_origin, find_remote
 from liza.landing.sync import sync_request
-from liza.merging.merge_lock import recover_if_dead
+from liza.merging.merge_recovery import recover_if_dead
 from liza.model.errors import LizaError
 from liza.model.value_classes import replace
 from liza.supervisor.foreground import RequestPoll

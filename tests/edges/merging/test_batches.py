@@ -15,7 +15,7 @@ from liza.cli import entry_points
 from liza.merging import gate_log
 from liza.merging import queue as queue_verbs
 from liza.merging.merge import merge
-from liza.merging.merge_lock import recover_if_dead
+from liza.merging.merge_recovery import recover_if_dead
 from liza.model.configuration import Gate, QueueSettings
 from liza.model.errors import LizaError, Refused
 from liza.model.gates import GateOutcome, GateRun

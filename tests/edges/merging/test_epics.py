@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from liza.landing.sync import sync
 from liza.merging import epics as epic_verbs
 from liza.merging.merge import merge
-from liza.merging.merge_lock import recover_if_dead
+from liza.merging.merge_recovery import recover_if_dead
 from liza.model.configuration import Gate
 from liza.model.errors import LizaError, Refused
 from liza.model.model import Epic, EpicMerge, EpicStep

@@ -18,7 +18,7 @@ import pytest
 from liza.alarms import current_alarms
 from liza.crew.crew import Crew, find_crew
 from liza.landing.sync import sync
-from liza.merging import merge_lock, merge_turn
+from liza.merging import merge_lock
 from liza.merging.proof_runner import prove_now
 from liza.merging.rules import merge_rules
 from liza.model.alarm_kinds import Alarm
@@ -55,15 +55,15 @@ def _approve(project: Project, task: str) -> Crew:
 def test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         paths = find_crew(project.root).paths
-        with merge_turn.take_turn(paths) as turn:
+        with merge_lock.take_turn(paths) as turn:
             assert turn is not None
             child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(turn,))
-        assert merge_turn.is_merger_running(paths)
-        with merge_turn.take_turn(paths) as second:
+        assert merge_lock.is_merger_running(paths)
+        with merge_lock.take_turn(paths) as second:
             assert second is None
         child.communicate()
-        assert not merge_turn.is_merger_running(paths)
-        with merge_turn.take_turn(paths) as again:
+        assert not merge_lock.is_merger_running(paths)
+        with merge_lock.take_turn(paths) as again:
             assert again is not None
 
 
@@ -92,11 +92,11 @@ def test_a_process_that_only_checks_the_merge_lock_refuses_no_command(
 def test_a_turn_that_is_held_in_shared_mode_does_not_stop_the_supervisor(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         paths = find_crew(project.root).paths
-        with paths.merge_turn.open("w") as stray:
+        with paths.merge_lock.open("w") as stray:
             fcntl.flock(stray, fcntl.LOCK_SH)
-            with merge_turn.take_turn(paths) as turn:
+            with merge_lock.take_turn(paths) as turn:
                 assert turn is None
-        with merge_turn.take_turn(paths) as turn:
+        with merge_lock.take_turn(paths) as turn:
             assert turn is not None
 
 
@@ -124,7 +124,7 @@ def test_a_merger_and_an_inheritor_of_the_turn_are_distinguished(tmp_path: Path)
     with started(tmp_path) as project:
         crew = _approve(project, "task-1")
         for words, is_foreign in ((["sh", "-c", "read line"], True), (["sh", "-c", "read line", "liza"], False)):
-            with merge_turn.take_turn(crew.paths) as turn:
+            with merge_lock.take_turn(crew.paths) as turn:
                 assert turn is not None
                 child = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=(turn,))
             assert ("merge_lock_held" in _alarms(crew)) is is_foreign
@@ -144,8 +144,8 @@ def test_a_merger_passes_on_the_turn_if_its_supervisor_lives_but_has_released_it
                 lock.release()
             turn = os.open(crew.paths.merge_turn, os.O_RDWR | os.O_CREAT)
             assert locks.try_flock(turn)
-            merge_turn.pass_on_orphaned_turn(crew.paths, "coder-1")
-            assert merge_turn.is_merger_running(crew.paths) is is_held
+            merge_lock.pass_on_orphaned_turn(crew.paths, "coder-1")
+            assert merge_lock.is_merger_running(crew.paths) is is_held
             assert (file_growth.last_wake(crew.paths, "coder-1") is None) is is_held
             if is_held:
                 os.close(turn)
@@ -156,7 +156,7 @@ def test_only_a_git_that_works_outside_of_the_crew_is_foreign(tmp_path: Path) ->
         crew = _approve(project, "task-1")
         git = ["git", "cat-file", "--batch"]
         for directory, is_foreign in ((crew.paths.root, False), (crew.paths.slots, False), (tmp_path, True)):
-            with merge_turn.take_turn(crew.paths) as turn:
+            with merge_lock.take_turn(crew.paths) as turn:
                 assert turn is not None
                 env = os.environ | {"GIT_DIR": str(crew.paths.root / ".git")}
                 pipe = subprocess.PIPE
@@ -338,7 +338,7 @@ def test_supervisors_that_found_the_merge_lock_held_by_down_are_woken_at_its_end
                 down.end_unsupervised_sessions(crew)
         else:
             down.end_unsupervised_sessions(crew)
-        assert not merge_turn.is_merger_running(crew.paths)
+        assert not merge_lock.is_merger_running(crew.paths)
         assert file_growth.last_wake(crew.paths, "merge") is not None
 
 
