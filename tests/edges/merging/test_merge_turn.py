@@ -92,7 +92,7 @@ def test_a_process_that_only_checks_the_merge_lock_refuses_no_command(
 def test_a_turn_that_is_held_in_shared_mode_does_not_stop_the_supervisor(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         paths = find_crew(project.root).paths
-        with paths.merge_lock.open("w") as stray:
+        with paths.merge_turn.open("w") as stray:
             fcntl.flock(stray, fcntl.LOCK_SH)
             with merge_lock.take_turn(paths) as turn:
                 assert turn is None
