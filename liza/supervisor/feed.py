@@ -1,21 +1,33 @@
-"""Print the output of a crew in the foreground, in a separate thread, and what the crew waits for."""
+"""What `liza up` prints: lines of its supervisors, what waits for a person, and the last lines."""
 
 from __future__ import annotations
 
 import queue
+import shlex
+import subprocess
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 from liza.alarms.current_alarms import find_missing_login
 from liza.alarms.rules.alarms import waiting_alarms
+from liza.crew import layout
 from liza.crew.crew import Crew
+from liza.git.integration_tip import find_commits_ahead
+from liza.git.runner import Git
 from liza.model.alarm_kinds import AlarmKind
 from liza.model.errors import LizaError
 from liza.model.model import State
+from liza.model.narration import LIZA
 from liza.model.paths import role_of
+from liza.model.statuses import GoalStatus
+from liza.supervisor.crew_options import UpOptions
+from liza.supervisor.rules.decide import EXIT_UNUSABLE
 from liza.tasks import draft_specs
+from liza.tasks.rules.planning import is_crew_done, is_task_over
 
 MAX_WAITING_LINES = 10_000
 """Maximum number of lines that wait for a slow reader; further lines are counted and dropped."""
@@ -124,3 +136,97 @@ class WaitingLines:
             # The supervisor that left has said why, and so does the last line of `up`.
             alarms = [alarm for alarm in alarms if alarm.kind not in (AlarmKind.NO_TASKS, AlarmKind.NO_AGENT)]
         return tuple(f"the crew waits for you: {alarm.message}; next: {alarm.next}" for alarm in alarms)
+
+
+class MergeLines:
+    """Prints the lines of supervisors, and knows which merges they were about."""
+
+    def __init__(self, print_line: Callable[[str, str], None]) -> None:
+        self._print_line = print_line
+        self._printed: set[str] = set()
+        self._changed = threading.Condition()
+
+    def __call__(self, agent: str, text: str) -> None:
+        """Print a line of an agent."""
+        self._print_line(agent, text)
+        task, is_merge, _ = text.partition(" merged as ")
+        if is_merge:
+            with self._changed:
+                self._printed.add(task)
+                self._changed.notify_all()
+
+    def wait(self, tasks: Collection[str], limit: float) -> None:
+        """Wait until the merges of these tasks were printed, at most ``limit`` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._printed.issuperset(tasks), limit)
+
+
+def relay_output(agent: str, child: subprocess.Popen[str], tell: Callable[[str, str], None]) -> None:
+    """Print what a supervisor prints, line by line."""
+    assert child.stderr is not None
+    for line in child.stderr:
+        text = line.rstrip("\n")
+        if text.startswith(f"{LIZA}  "):
+            tell(LIZA, text.removeprefix(f"{LIZA}  "))
+        else:
+            # Normal lines start with the agent's name; an error message of the command does not.
+            tell(agent, text.removeprefix(f"{agent}  "))
+
+
+def describe_stop(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
+    """Return where the work is, and the command that continues it. A purge stops supervisors with status 0 first."""
+    if any(codes) and not crew.paths.root.exists():
+        moved = f"all stopped; the repository is no longer at {crew.paths.root}"
+        with suppress(FileNotFoundError):
+            return f"{moved}. Go on: {shlex.join(['cd', str(Path.cwd())])} && {options.restart_command()}"
+        return moved
+    if any(codes) and layout.is_deleted(crew.paths):
+        error = layout.deleted_error(crew.paths)
+        return f"all stopped; {error.message}. Go on: {error.hint}"
+    others = [agent for agent in options.agents() if crew.is_supervised(agent)]
+    if others:
+        # Another person's `liza up` may have started them: they are not stopped here.
+        return f"stopped, but {', '.join(others)} goes on: another command started it: liza down"
+    step = _landing_step(crew, options)
+    if step is not None:
+        return f"all stopped. Accept the result: {step}"
+    login = find_missing_login(crew, options.agents()) if EXIT_UNUSABLE in codes else ""
+    if login:
+        return f"all stopped. {login}; then: {options.restart_command()}"
+    return f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {options.restart_command()}"
+
+
+def _landing_step(crew: Crew, options: UpOptions) -> str | None:
+    """Command that merges what the crew has done, if every task is done; None if not, or if it cannot be read."""
+    try:
+        state = crew.board.read()
+        ahead = find_commits_ahead(crew.git, state) if is_done(state, options) else None
+    except (LizaError, OSError):
+        return None
+    return ahead.next if ahead is not None and ahead.commits else None
+
+
+def is_done(state: State, options: UpOptions) -> bool:
+    """Whether the crew has nothing more to do: for `liza start`, as soon as its task is closed and the rest waits."""
+    if is_crew_done(state, options.planners > 0):
+        return True
+    roles = frozenset(map(role_of, options.agents()))
+    return options.task is not None and is_task_over(state, options.task, roles)
+
+
+def done_message(git: Git, state: State, task: str | None = None) -> str:
+    """Describe what is done, and how far integration is ahead; if git fails, its error instead.
+
+    ``task``: the one of `liza start`, which is closed when this is called; others may wait for a person.
+    """
+    if state.goal.status != GoalStatus.IN_PROGRESS:
+        ended = f"the goal is {state.goal.status}"
+    elif task is not None and not is_crew_done(state, has_planner=False):
+        ended = f"{task} is closed; other tasks wait for you (liza status)"
+    else:
+        ended = "every task is done"
+    try:
+        ahead = find_commits_ahead(git, state)
+    except (LizaError, OSError) as error:
+        return f"{ended}; {error}"
+    return ended if ahead is None else f"{ended}; {ahead.summary}: {ahead.next}"

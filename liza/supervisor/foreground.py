@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import queue
-import shlex
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, NamedTuple
 
 from liza.alarms import current_alarms
 from liza.api import api_server
@@ -19,8 +19,6 @@ from liza.board import events
 from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git.integration_tip import find_commits_ahead
-from liza.git.runner import Git
 from liza.landing import forge, remotes
 from liza.landing.rules.remote_failures import next_poll_seconds
 from liza.landing.sync import sync_request
@@ -29,25 +27,18 @@ from liza.model.history_events import HistoryEvent
 from liza.model.model import State, SupervisorExit
 from liza.model.narration import LIZA
 from liza.model.paths import role_of
-from liza.model.statuses import GoalStatus
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.supervisor.crew_options import UpOptions, start_supervisor
 from liza.supervisor.down import end_unsupervised_sessions, is_under_way
-from liza.supervisor.feed import Feed, WaitingLines
-from liza.supervisor.healing import Healer, Look
+from liza.supervisor.feed import Feed, MergeLines, WaitingLines, describe_stop, done_message, is_done, relay_output
+from liza.supervisor.healing import LOOK_SECONDS, Healer, Look
 from liza.supervisor.rules.decide import EXIT_UNUSABLE
-from liza.supervisor.supervisor_exits import (
-    NEXT_SIGNAL_HINTS,
-    SupervisorWait,
-    UpCallbacks,
-    UpEvent,
-    UpEventKind,
-)
 from liza.system import processes
 from liza.system.locks import Lock
 from liza.system.processes import Repeats
-from liza.tasks.rules.planning import find_stalled_tasks, is_crew_done, is_task_over
+from liza.tasks.rules.planning import find_stalled_tasks, is_crew_done
+from liza.text.formats import count_noun
 
 PrintLine = Callable[[str, str], None]
 MERGE_LINE_LIMIT: Final = 2.0
@@ -145,41 +136,8 @@ def _stay(
         end_unsupervised_sessions(crew)
     api_server.stop_if_last(crew)
     codes = [child.returncode for child in children.values()]
-    feed("", _stopped_line(crew, options, codes))
+    feed("", describe_stop(crew, options, codes))
     return _exit_status(codes, was_asked) or int(bool(stalled_reasons))
-
-
-def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
-    """Return where the work is, and the command that continues it. A purge stops supervisors with status 0 first."""
-    if any(codes) and not crew.paths.root.exists():
-        moved = f"all stopped; the repository is no longer at {crew.paths.root}"
-        with suppress(FileNotFoundError):
-            return f"{moved}. Go on: {shlex.join(['cd', str(Path.cwd())])} && {options.restart_command()}"
-        return moved
-    if any(codes) and layout.is_deleted(crew.paths):
-        error = layout.deleted_error(crew.paths)
-        return f"all stopped; {error.message}. Go on: {error.hint}"
-    others = [agent for agent in options.agents() if crew.is_supervised(agent)]
-    if others:
-        # Another person's `liza up` may have started them: they are not stopped here.
-        return f"stopped, but {', '.join(others)} goes on: another command started it: liza down"
-    step = _landing_step(crew, options)
-    if step is not None:
-        return f"all stopped. Accept the result: {step}"
-    login = current_alarms.find_missing_login(crew, options.agents()) if EXIT_UNUSABLE in codes else ""
-    if login:
-        return f"all stopped. {login}; then: {options.restart_command()}"
-    return f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {options.restart_command()}"
-
-
-def _landing_step(crew: Crew, options: UpOptions) -> str | None:
-    """Command that merges what the crew has done, if every task is done; None if not, or if it cannot be read."""
-    try:
-        state = crew.board.read()
-        ahead = find_commits_ahead(crew.git, state) if _is_done(state, options) else None
-    except (LizaError, OSError):
-        return None
-    return ahead.next if ahead is not None and ahead.commits else None
 
 
 class ForegroundKeeper:
@@ -207,29 +165,6 @@ class ForegroundKeeper:
     def close(self) -> None:
         """Let another process keep what is left of the crew."""
         self._lock.release()
-
-
-class MergeLines:
-    """Prints the lines of supervisors, and knows which merges they were about."""
-
-    def __init__(self, print_line: PrintLine) -> None:
-        self._print_line = print_line
-        self._printed: set[str] = set()
-        self._changed = threading.Condition()
-
-    def __call__(self, agent: str, text: str) -> None:
-        """Print a line of an agent."""
-        self._print_line(agent, text)
-        task, is_merge, _ = text.partition(" merged as ")
-        if is_merge:
-            with self._changed:
-                self._printed.add(task)
-                self._changed.notify_all()
-
-    def wait(self, tasks: Collection[str], limit: float) -> None:
-        """Wait until the merges of these tasks were printed, at most ``limit`` seconds."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._printed.issuperset(tasks), limit)
 
 
 class ExitWatch:
@@ -383,13 +318,13 @@ def _watch_goal(crew: Crew, options: UpOptions, up_events: queue.SimpleQueue[UpE
             # The supervisors report a board that cannot be read.
             with suppress(LizaError, OSError):
                 state = crew.board.read()
-                is_done = _is_done(state, options)
+                is_over = is_done(state, options)
                 if earlier is None:
                     earlier = _merged_by(state, options.agents())
-                if is_done and not was_done:
+                if is_over and not was_done:
                     merge_lines.wait(_merged_by(state, options.agents()) - earlier, MERGE_LINE_LIMIT)
                     up_events.put(UpEvent(UpEventKind.GOAL_DONE))
-                was_done = is_done
+                was_done = is_over
             up_events.put(UpEvent(UpEventKind.BOARD_CHANGED))
             changes.get()
 
@@ -409,54 +344,17 @@ def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:
     return False
 
 
-def _is_done(state: State, options: UpOptions) -> bool:
-    """Whether the crew has nothing more to do: for `liza start`, as soon as its task is closed and the rest waits."""
-    if is_crew_done(state, options.planners > 0):
-        return True
-    roles = frozenset(map(role_of, options.agents()))
-    return options.task is not None and is_task_over(state, options.task, roles)
-
-
-def done_message(git: Git, state: State, task: str | None = None) -> str:
-    """Describe what is done, and how far integration is ahead; if git fails, its error instead.
-
-    ``task``: the one of `liza start`, which is closed when this is called; others may wait for a person.
-    """
-    if state.goal.status != GoalStatus.IN_PROGRESS:
-        ended = f"the goal is {state.goal.status}"
-    elif task is not None and not is_crew_done(state, has_planner=False):
-        ended = f"{task} is closed; other tasks wait for you (liza status)"
-    else:
-        ended = "every task is done"
-    try:
-        ahead = find_commits_ahead(git, state)
-    except (LizaError, OSError) as error:
-        return f"{ended}; {error}"
-    return ended if ahead is None else f"{ended}; {ahead.summary}: {ahead.next}"
-
-
 def _wait_for_supervisor(
     agent: str, child: subprocess.Popen[str], tell: PrintLine, up_events: queue.SimpleQueue[UpEvent]
 ) -> None:
     """Wait for a supervisor and put its exit into ``up_events``, also if its output cannot be read or printed."""
-    lines = threading.Thread(target=_relay_output, args=(agent, child, tell), daemon=True)
+    lines = threading.Thread(target=relay_output, args=(agent, child, tell), daemon=True)
     lines.start()
     code = child.wait()
     lines.join(LAST_OUTPUT_LIMIT)
     if code == EXIT_UNUSABLE:
         up_events.put(UpEvent(UpEventKind.PROGRAM_UNUSABLE, agent))
     up_events.put(UpEvent(UpEventKind.SUPERVISOR_EXITED, agent))
-
-
-def _relay_output(agent: str, child: subprocess.Popen[str], tell: PrintLine) -> None:
-    assert child.stderr is not None
-    for line in child.stderr:
-        text = line.rstrip("\n")
-        if text.startswith(f"{LIZA}  "):
-            tell(LIZA, text.removeprefix(f"{LIZA}  "))
-        else:
-            # Normal lines start with the agent's name; an error message of the command does not.
-            tell(agent, text.removeprefix(f"{agent}  "))
 
 
 IDLE_SECONDS = 60.0
@@ -537,3 +435,128 @@ class RequestPoll:
         with suppress(LizaError, OSError):
             if self._crew.board.read().pull_request.is_open:
                 remotes.record_failure(self._crew.paths.request_sync, f"{number}", error, self._crew.clock.now())
+
+
+NEXT_SIGNAL_HINTS: Final = ("again: at once", "once more: kill everything")
+_ROLE_VERBS = {"planner": "plans", "coder": "codes", "code-reviewer": "reviews"}
+
+
+class UpEventKind(Enum):
+    """What `liza up` is told while it waits."""
+
+    STOP_REQUESTED = "stop requested"
+    SUPERVISOR_EXITED = "supervisor exited"
+    PROGRAM_UNUSABLE = "program unusable"
+    """It is put before SUPERVISOR_EXITED."""
+    GOAL_DONE = "goal done"
+    BOARD_CHANGED = "board changed"
+
+
+class UpEvent(NamedTuple):
+    """An event and the agent that it is about; empty if it is about the whole crew."""
+
+    kind: UpEventKind
+    agent: str = ""
+
+
+class UpCallbacks(NamedTuple):
+    """What the wait asks and reports.
+
+    ``tell``: print a line of an agent. ``is_there``: whether a role has a running agent. ``when_done``: report that the
+    goal is reached; true if the crew is to stop then. ``is_stuck``: true if the crew is to stop because the agents that
+    are running can do nothing more. ``heal``: start supervisors that died again, or tell which to start later.
+    """
+
+    tell: Callable[[str, str], None]
+    is_there: Callable[[str], bool]
+    when_done: Callable[[], bool] = lambda: False
+    is_stuck: Callable[[Collection[str]], bool] = lambda running: False
+    heal: Callable[[Collection[str]], Look] = lambda running: Look()
+
+
+class SupervisorWait:
+    """The supervisors that are running, those that died and are to be started again, those that were asked to leave,
+    and the number of stop requests."""
+
+    def __init__(
+        self, children: Mapping[str, subprocess.Popen[str]], programs: Mapping[str, Preset], calls: UpCallbacks
+    ) -> None:
+        self._children = children
+        self._programs = programs
+        self._calls = calls
+        self._running, self._leaving, self._requests = set(children), set[str](), 0
+        self._awaited: set[str] = set()
+        self._look_at = 0.0
+
+    def wait(self, events: queue.SimpleQueue[UpEvent]) -> bool:
+        """Wait until all supervisors have exited; pass each stop request on to them. Return whether there was one."""
+        while self._running or self._awaited:
+            # An event that never comes: a supervisor of another process may end, and a pause may be over.
+            with suppress(queue.Empty):
+                self._handle(events.get(timeout=max(0.0, self._look_at - time.monotonic())))
+            if time.monotonic() >= self._look_at:
+                self._heal()
+        return self._requests > 0
+
+    def _handle(self, event: UpEvent) -> None:
+        match event.kind:
+            case UpEventKind.STOP_REQUESTED:
+                self._stop_all()
+            case UpEventKind.SUPERVISOR_EXITED:
+                self._running.remove(event.agent)
+                self._heal()
+                self._tell_if_last(event.agent)
+                self._stop_if_stuck()
+            case UpEventKind.BOARD_CHANGED:
+                self._stop_if_stuck()
+            case UpEventKind.PROGRAM_UNUSABLE:
+                self._stop_alike(event.agent)
+            case UpEventKind.GOAL_DONE:
+                if not self._requests and self._calls.when_done():
+                    self._stop_all()
+
+    @property
+    def _staying(self) -> frozenset[str]:
+        """The supervisors that are running or are to be started again."""
+        return frozenset(self._running | self._awaited)
+
+    def _heal(self) -> None:
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        if self._requests:
+            self._awaited = set()
+            return
+        healed = self._calls.heal(frozenset(self._running))
+        self._running |= set(healed.started)
+        self._awaited = set(healed.awaited)
+
+    def _tell_if_last(self, agent: str) -> None:
+        role = role_of(agent)
+        if agent in self._staying:
+            return
+        if self._running - self._leaving and not self._requests and not self._calls.is_there(role):
+            self._calls.tell("", f"no agent {_ROLE_VERBS[role]} now: liza status says why; the others continue")
+
+    def _stop_if_stuck(self) -> None:
+        # is_stuck reports the reason, also if no supervisor is left to stop.
+        if not self._requests and self._calls.is_stuck(self._staying) and self._running:
+            self._stop_all()
+
+    def _stop_alike(self, agent: str) -> None:
+        """Stop the supervisors of the same program: they would fail in the same way, one after the other."""
+        if self._requests:
+            return
+        command = self._programs[agent].command
+        for name in self._running - {agent}:
+            if self._programs[name].command == command:
+                self._leaving.add(name)
+                self._children[name].send_signal(signal.SIGTERM)
+
+    def _stop_all(self) -> None:
+        self._requests += 1
+        self._awaited = set()
+        if self._requests <= len(NEXT_SIGNAL_HINTS):
+            whom = count_noun(len(self._running), "agent") if self._requests == 1 else "at once"
+            self._calls.tell("", f"stopping {whom}… ({NEXT_SIGNAL_HINTS[self._requests - 1]})")
+        for name in self._running:
+            # The second time, a different signal: two pending SIGTERM are delivered as one.
+            self._children[name].send_signal(signal.SIGTERM if self._requests == 1 else signal.SIGINT)

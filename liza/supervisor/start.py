@@ -30,7 +30,7 @@ from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
 from liza.supervisor import foreground
 from liza.supervisor.crew_options import UpOptions, parse_programs, start_supervisor, supervisor_log
-from liza.supervisor.feed import Feed, PrintTimedLine
+from liza.supervisor.feed import Feed, PrintTimedLine, done_message
 from liza.supervisor.foreground import PrintLine
 from liza.system import file_growth
 from liza.tasks import draft_specs
@@ -91,7 +91,7 @@ def _start_server(crew: Crew, say: PrintLine, *, verbose: bool) -> None:
 
 
 def _report_already_done(crew: Crew, say: PrintTimedLine) -> int:
-    say(LIZA, foreground.done_message(crew.git, crew.board.read()), crew.clock.now())
+    say(LIZA, done_message(crew.git, crew.board.read()), crew.clock.now())
     return 0
 
 

@@ -14,12 +14,11 @@ from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir
 from liza.text.formats import format_time
 from liza.text.redaction import redact
-from liza.usage import account_files, secret_source
-from liza.usage.account_files import ACCOUNTS_COMMAND, Account, Records
+from liza.usage import account_files
+from liza.usage.account_files import ACCOUNTS_COMMAND, Account, Records, Secret
 from liza.usage.rules import account_rules
 from liza.usage.rules.account_rules import AccountRecord, NoneUsable
 from liza.usage.run_account import RunAccount, forget_run_account, read_run_account, write_run_account
-from liza.usage.secret_source import Secret
 
 _UNUSED = AccountRecord()
 
@@ -105,8 +104,8 @@ class AccountChooser:
                 raise NoAccount(describe_wait(self._preset.name, choice), ACCOUNTS_COMMAND)
             account = by_id[choice]
             try:
-                secret_source.check_directory(account)
-                secret = secret_source.read_secret(account, self._environ, self._home)
+                account_files.check_directory(account)
+                secret = account_files.read_secret(account, self._environ, self._home)
             except Missing as error:
                 unreadable[account.id] = self._skip(account, error, now)
                 continue
@@ -116,7 +115,7 @@ class AccountChooser:
     def read_again(self, account_id: str, now: datetime) -> SessionAccount:
         """Return the account of a living session with its secret, read again. Raises NoAccount, Missing."""
         account = self.find(account_id)
-        secret = secret_source.read_secret(account, self._environ, self._home)
+        secret = account_files.read_secret(account, self._environ, self._home)
         return SessionAccount(self._preset, account, secret, self._read_accounts(), now)
 
     def find(self, account_id: str) -> Account:

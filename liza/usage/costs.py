@@ -222,6 +222,10 @@ def _part_totals(
     return {name: _total_row(spending.sum_usage(group)) for name, group in sorted(groups.items())}
 
 
+def _group_totals(entries: Iterable[LedgerEntry], key: Callable[[LedgerEntry], str]) -> dict[str, Any]:
+    return _part_totals(entries, lambda entry: {key(entry): entry.used})
+
+
 def _tool_totals(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
     """Calls by tool of the sessions whose runtime reported them."""
     totals: dict[str, ToolTotal] = {}
@@ -232,13 +236,6 @@ def _tool_totals(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
         name: {"calls": total.calls, "failures": total.failures, "seconds": round(total.milliseconds / 1000, 1)}
         for name, total in sorted(totals.items())
     }
-
-
-def _group_totals(entries: Iterable[LedgerEntry], key: Callable[[LedgerEntry], str]) -> dict[str, Any]:
-    groups: dict[str, list[LedgerEntry]] = {}
-    for entry in entries:
-        groups.setdefault(key(entry), []).append(entry)
-    return {name: _total_row(spending.sum_usage(group)) for name, group in sorted(groups.items())}
 
 
 def _total_row(total: UsageTotal) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from liza.programs.presets.preset_table import Presets
 from liza.system import file_growth
 from liza.system.clock import SystemClock
 from liza.text.redaction import redact
-from liza.usage import account_files, secret_source
+from liza.usage import account_files
 from liza.usage.account_files import ACCOUNTS_COMMAND, Account, AccountsFile
 from liza.usage.rules import account_rules
 from liza.usage.rules.account_rules import AccountRecord
@@ -113,7 +113,7 @@ def _accounts(file: AccountsFile, table: Presets) -> tuple[list[Account], list[s
 def _state(account: Account, record: AccountRecord, users: Sequence[str]) -> AccountState:
     now = SystemClock().now()
     is_usable = account_rules.is_usable(record, now)
-    obstacle = secret_source.find_obstacle(account, os.environ)
+    obstacle = account_files.find_obstacle(account, os.environ)
     return AccountState(
         id=account.id,
         program=account.program,
@@ -159,8 +159,8 @@ def _clear(path: Path, account: str, accounts: Sequence[Account], crew: Crew | N
 def _try_secret(account: Account, home: Path) -> str | None:
     """Read the secret of an account; return why that fails, or None."""
     try:
-        secret_source.check_directory(account)
-        secret_source.read_secret(account, os.environ, home)
+        account_files.check_directory(account)
+        account_files.read_secret(account, os.environ, home)
     except Missing as error:
         return error.message
     return None
@@ -194,7 +194,7 @@ def check_accounts(table: Presets) -> list[AccountCheck]:
 
 def _check_account(account: Account, record: AccountRecord) -> AccountCheck:
     """Check one account; not ``ok`` if a person has to act before it can be used."""
-    obstacle = secret_source.find_obstacle(account, os.environ)
+    obstacle = account_files.find_obstacle(account, os.environ)
     if obstacle is not None:
         return AccountCheck(obstacle.message, False, obstacle.hint)
     now = SystemClock().now()

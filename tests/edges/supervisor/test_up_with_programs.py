@@ -20,10 +20,16 @@ from liza.model.paths import Paths
 from liza.model.value_classes import replace
 from liza.programs.presets.preset import Permissions, Preset
 from liza.supervisor.crew_options import UpOptions
-from liza.supervisor.feed import Feed
-from liza.supervisor.foreground import MergeLines, _stopped_line, _watch_goal, run_foreground
+from liza.supervisor.feed import Feed, MergeLines, describe_stop
+from liza.supervisor.foreground import (
+    SupervisorWait,
+    UpCallbacks,
+    UpEvent,
+    UpEventKind,
+    _watch_goal,
+    run_foreground,
+)
 from liza.supervisor.start import _warn_unconfined
-from liza.supervisor.supervisor_exits import SupervisorWait, UpCallbacks, UpEvent, UpEventKind
 from liza.system.locks import Lock
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
@@ -135,7 +141,7 @@ def test_the_last_line_of_up_in_a_repository_that_was_moved_leads_to_its_new_pla
     root.mkdir()
     monkeypatch.chdir(root)
     root.rename(tmp_path / "new place")
-    line = _stopped_line(Crew(Paths(root), FakeClock()), UpOptions(), [5])
+    line = describe_stop(Crew(Paths(root), FakeClock()), UpOptions(), [5])
     now = tmp_path / "new place"
     assert line == f"all stopped; the repository is no longer at {root}. Go on: cd '{now}' && liza up"
 
@@ -144,10 +150,10 @@ def test_the_last_line_of_up_names_an_agent_that_another_command_started_again(t
     crew = Crew(Paths(tmp_path), FakeClock())
     crew.paths.locks.mkdir(parents=True)
     with Lock(crew.paths.supervisor_lock("coder-1")):
-        line = _stopped_line(crew, UpOptions(), [0, 0])
+        line = describe_stop(crew, UpOptions(), [0, 0])
     assert line.startswith("stopped, but coder-1 goes on: ")
     assert line.endswith(": liza down")
-    assert _stopped_line(crew, UpOptions(), [0, 0]).startswith("all stopped; ")
+    assert describe_stop(crew, UpOptions(), [0, 0]).startswith("all stopped; ")
 
 
 def test_the_end_is_printed_after_the_lines_about_merges(repo: Path) -> None:

@@ -19,7 +19,7 @@ from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.supervisor.launch import Launcher
 from liza.system.clock import SystemClock
-from liza.usage import account_choice, account_files, secret_source
+from liza.usage import account_choice, account_files
 from liza.usage.account_choice import AccountChooser, find_wait
 from liza.usage.account_files import Account
 from liza.usage.program_accounts import check_accounts, show_accounts
@@ -156,7 +156,7 @@ def test_an_account_that_the_program_cannot_use_is_an_error(home: Path) -> None:
     ],
 )
 def test_the_only_line_that_a_command_prints_is_the_secret(home: Path, command: tuple[str, ...]) -> None:
-    secret = secret_source.read_secret(account(*command), os.environ, home)
+    secret = account_files.read_secret(account(*command), os.environ, home)
     assert secret is not None
     assert secret.value == SECRET
     assert SECRET not in repr(secret)
@@ -185,7 +185,7 @@ def test_a_command_that_prints_no_secret_is_an_error_without_its_output(
     home: Path, command: tuple[str, ...], reason: str
 ) -> None:
     with pytest.raises(Missing) as raised:
-        secret_source.read_secret(account(*command), os.environ, home)
+        account_files.read_secret(account(*command), os.environ, home)
     assert raised.value.message.startswith("account prog/work: ")
     assert reason in raised.value.message
     assert SECRET not in f"{raised.value} {raised.value.hint}"
@@ -195,12 +195,12 @@ def test_a_command_that_prints_no_secret_is_an_error_without_its_output(
 def test_a_command_that_hangs_is_ended_with_its_children(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secret_source, "COMMAND_LIMIT", 0.5)
+    monkeypatch.setattr(account_files, "COMMAND_LIMIT", 0.5)
     pids = tmp_path / "pids"
     for closes in ("", "exec >&-; "):
         hangs = f"{closes}sleep 600 & echo $! $$ > {pids}; wait"
         with pytest.raises(Missing, match=r"did not end within 0\.5 s"):
-            secret_source.read_secret(account("sh", "-c", hangs), os.environ, home)
+            account_files.read_secret(account("sh", "-c", hangs), os.environ, home)
         for pid in pids.read_text().split():
             until(lambda pid=pid: not Path(f"/proc/{pid}/cmdline").exists() or _is_zombie(pid), f"{pid} lives")
 
@@ -215,7 +215,7 @@ def _is_zombie(pid: str) -> bool:
 def test_a_command_runs_at_home_without_the_variables_of_liza(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIZA_RUN", "coder-1.1")
     monkeypatch.setenv("VAULT", "here")
-    secret = secret_source.read_secret(account("sh", "-c", 'echo "$PWD ${LIZA_RUN-none} $VAULT"'), os.environ, home)
+    secret = account_files.read_secret(account("sh", "-c", 'echo "$PWD ${LIZA_RUN-none} $VAULT"'), os.environ, home)
     assert secret is not None
     assert secret.value == f"{home} none here"
 
@@ -223,10 +223,10 @@ def test_a_command_runs_at_home_without_the_variables_of_liza(home: Path, monkey
 def test_a_variable_that_is_not_set_is_an_error(home: Path) -> None:
     for value in ({}, {"KEY_WORK": " \n"}):
         with pytest.raises(Missing, match="variable KEY_WORK is not set") as raised:
-            secret_source.read_secret(account(variable="KEY_WORK"), value, home)
+            account_files.read_secret(account(variable="KEY_WORK"), value, home)
         assert raised.value.hint == "export KEY_WORK=…"
     with pytest.raises(Missing, match="2 lines"):
-        secret_source.read_secret(account(variable="KEY_WORK"), {"KEY_WORK": "a\nb"}, home)
+        account_files.read_secret(account(variable="KEY_WORK"), {"KEY_WORK": "a\nb"}, home)
 
 
 # The choice
