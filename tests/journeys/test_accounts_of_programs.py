@@ -140,8 +140,8 @@ def test_a_session_at_its_limit_is_followed_at_once_by_one_with_another_account_
     crew.wait(lambda _: show(crew)["modelled/second"]["used_by"] == ["coder-1.2"], "the second session")
     assert leaks(crew, KEY_A, KEY_B) == []
     # In the environment of the session's own processes, and of no other: neither supervisor nor terminal server.
+    crew.wait(lambda _: any(KEY_B.encode() in data for data in environments()), "the second session's program")
     holders = [data for data in environments() if KEY_B.encode() in data]
-    assert holders
     assert all(b"\0LIZA_RUN=coder-1.2\0" in b"\0" + data for data in holders)
     row = show(crew)["modelled/first"]
     assert (row["state"], row["used_by"]) == ("limited", [])

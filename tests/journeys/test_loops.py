@@ -14,6 +14,7 @@ from tests.journeys.crews import APPROVE, WORK, Crew, started
 ROW = """\
 [programs.looping]
 command = "{command}"
+events = "parts"
 instructions = ["AGENTS.md"]
 [programs.looping.headless]
 prompt = "none"
@@ -23,13 +24,11 @@ input = ["input"]
 output = ["output"]
 cost = "cost"
 free = false
-[[programs.looping.calls]]
-when = {{ type = "call" }}
-id = "id"
-call = ["command"]
-result = ["result"]
 """
-CALL = '{"type":"call","id":"1","command":"pytest -q","result":"1 failed in 0.$number s"}'
+CALL = (
+    '{"type":"tool_use","part":{"callID":"1","tool":"bash","state":{"status":"completed",'
+    '"input":{"command":"pytest -q"},"output":"1 failed in 0.$number s"}}}'
+)
 FOREVER = f"""\
 number=0
 while :; do
@@ -59,7 +58,7 @@ def test_an_endless_loop_is_warned_of_then_ended_and_blocks_its_task_with_the_re
         supervisor = crew.agent("coder-1", looping(crew, FOREVER))
         crew.wait(lambda _: crew.status("task-1") == "BLOCKED", "the block")
         task = crew.task("task-1")
-        told = r"no progress: the same call with the same result \d+ times \(pytest -q\)"
+        told = r"no progress: the same call with the same result \d+ times \(bash pytest -q\)"
         assert re.fullmatch(f"2 sessions in a row ended without progress; the last: {told}", task.blocked_reason or "")
         assert crew.heard("task-1").count("ended") == 2
         alerts = crew.paths.alerts.read_text()
