@@ -141,7 +141,7 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     # If the repository cannot be read, `liza doctor` reports it.
     with suppress(LizaError, OSError):
         try:
-            slot_records.refuse_linked_directory(crew.paths.slots)
+            slot_records.refuse_links(crew.paths.slots)
         except SharedPathBlocked as error:
             yield Alarm(AlarmKind.PLACE_BROKEN, "worktrees", f"{error.message}: no task can be merged", error.hint)
     with suppress(LizaError, OSError):

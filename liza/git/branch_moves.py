@@ -76,8 +76,7 @@ def move_branch(checkout_git: Git, move: BranchMove) -> AdvanceResult:
     checkout_git = _with_long_timeout(checkout_git)
     git_dir = git_dirs(checkout_git)[0]
     if not _lock_with_intent(git_dir, move):
-        reason = f"another git holds {git_dir / _INDEX_LOCK}, or left it when it was killed"
-        return AdvanceResult(MoveOutcome.WAITING, (), reason, checkout_git.directory)
+        return AdvanceResult(MoveOutcome.WAITING, (), _locked_reason(git_dir), checkout_git.directory)
     try:
         if not _is_branch_at(checkout_git, move, move.expected):
             return AdvanceResult(MoveOutcome.LOST)
@@ -105,8 +104,7 @@ def catch_up_checkout(checkout_git: Git, move: BranchMove) -> AdvanceResult:
     if not checkout_files.is_behind(checkout_git, move.expected, move.candidate):
         return moved
     if not _lock_with_intent(git_dir, move):
-        reason = f"another git holds {git_dir / _INDEX_LOCK}, or left it when it was killed"
-        raise GitFailed(reason, leftovers.index_lock_hint(checkout_git))
+        raise GitFailed(_locked_reason(git_dir), leftovers.index_lock_hint(checkout_git))
     try:
         if not _is_branch_at(checkout_git, move, move.candidate):
             return moved
@@ -220,9 +218,12 @@ def _relock(checkout_git: Git, git_dir: Path) -> None:
         if intent.samefile(lock):
             return
     if not _try_lock(intent, lock):
-        reason = f"another git holds {lock}, or left it when it was killed"
-        hint = leftovers.index_lock_hint(checkout_git)
-        raise Refused(f"a killed merge in {git_dir} cannot be recovered: {reason}", hint)
+        message = f"a killed merge in {git_dir} cannot be recovered: {_locked_reason(git_dir)}"
+        raise Refused(message, leftovers.index_lock_hint(checkout_git))
+
+
+def _locked_reason(git_dir: Path) -> str:
+    return f"another git holds {git_dir / _INDEX_LOCK}, or left it when it was killed"
 
 
 def _read_intent(git_dir: Path) -> BranchMove | None:

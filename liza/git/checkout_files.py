@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from liza.git.rules.git_operations import BlockingFile, BlockingKind
-from liza.git.runner import Git
+from liza.git.runner import Git, join_nul
 from liza.git.survey import copy_index
 from liza.model.value_classes import Value
 from liza.system import files
@@ -51,7 +51,7 @@ def read_checkout(git: Git, commit: str) -> CheckoutState:
         if config.get("core.sparsecheckout") == "true":
             hidden = [name for name in hidden if os.path.lexists(git.directory / name)]
         for flag in _FLAGS if hidden else ():
-            git_copy.out("update-index", f"--no-{flag}", "-z", "--stdin", stdin=_join_nul(hidden))
+            git_copy.out("update-index", f"--no-{flag}", "-z", "--stdin", stdin=join_nul(hidden))
         changed = _list_differing(git_copy, commit)
     return CheckoutState(changed, tags, config.get("core.ignorecase") == "true")
 
@@ -209,12 +209,12 @@ def update_files(git: Git, index: Path, old: str, new: str) -> None:
             _remove_file(git.directory, change.path)
     written = [change.path for change in pending if change.new_entry[0] not in (_ABSENT_MODE, _SUBMODULE_MODE)]
     if written:
-        git_copy.out("checkout-index", "--force", "--index", "--quiet", "-z", "--stdin", stdin=_join_nul(written))
+        git_copy.out("checkout-index", "--force", "--index", "--quiet", "-z", "--stdin", stdin=join_nul(written))
     kept = [change.path for change in transition.changes if change.new_entry[0] != _ABSENT_MODE]
     for flag in _FLAGS:
         names = [name for name in kept if flag in _hiding_flags(tags.get(name))]
         if names:
-            git_copy.out("update-index", f"--{flag}", "-z", "--stdin", stdin=_join_nul(names))
+            git_copy.out("update-index", f"--{flag}", "-z", "--stdin", stdin=join_nul(names))
 
 
 def _read_tags(git: Git) -> dict[str, str]:
@@ -225,10 +225,6 @@ def _read_tags(git: Git) -> dict[str, str]:
 def _hiding_flags(tag: str | None) -> tuple[str, ...]:
     """Return the flags of an index entry with which git hides changes of its file; none without an entry."""
     return tuple(flag for flag, letters in _FLAGS.items() if tag and tag in letters)
-
-
-def _join_nul(names: Iterable[str]) -> str:
-    return "".join(f"{name}\0" for name in names)
 
 
 def _diff_commits(git: Git, old: str, new: str) -> list[_Change]:

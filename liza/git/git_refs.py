@@ -126,14 +126,12 @@ class RefChange(Value):
     """A ref that changed while tests ran.
 
     ``built_on``: it now contains the candidate. ``gone``: it was deleted. ``rewound``: it lost commits.
-    ``symbolic``: it is now a symbolic ref.
     """
 
     name: str
     built_on: bool = False
     gone: bool = False
     rewound: bool = False
-    symbolic: bool = False
 
 
 def refs_moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
@@ -146,7 +144,6 @@ def refs_moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
         change.name
         for change in changes
         if change.built_on
-        or (change.symbolic and not change.name.startswith("refs/remotes/"))
         or change.name.startswith(_MERGE_REFS)
         or (not change.name.startswith(_FOREIGN_REFS) and (change.gone or change.rewound))
     )
@@ -159,7 +156,7 @@ def is_sure(changes: Iterable[RefChange]) -> bool:
     done it at the same time.
     """
     listed = list(changes)
-    proved = [change for change in listed if change.built_on or change.symbolic or change.name.startswith(_MERGE_REFS)]
+    proved = [change for change in listed if change.built_on or change.name.startswith(_MERGE_REFS)]
     return len(refs_moved_by_tests(proved)) == len(refs_moved_by_tests(listed))
 
 
@@ -191,11 +188,6 @@ def list_reviewed(git: Git) -> dict[str, str]:
 def delete_review_ref(git: Git, task: str) -> None:
     """Delete the review ref of a closed task, if it exists. Raises GitFailed."""
     git.out("update-ref", "-d", review_ref(task))
-
-
-def write_tested_ref(git: Git, task: str, candidate: str) -> None:
-    """Record that this candidate may be published. Must happen before the branch moves. Raises GitFailed."""
-    git.out("update-ref", tested_ref(task), candidate)
 
 
 def write_tested_refs(git: Git, tasks: Iterable[str], commit: str) -> None:
@@ -235,9 +227,9 @@ def list_tested(git: Git) -> dict[str, str]:
 
 
 def snapshot_refs(git: Git) -> dict[str, str]:
-    """Return every ref with its object and, if it is symbolic, its target. Raises GitFailed."""
-    rows = git.lines("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
-    return {name: value.rstrip() for name, _, value in (row.partition(" ") for row in rows)}
+    """Return every ref with its object. Raises GitFailed."""
+    rows = git.lines("for-each-ref", "--format=%(refname) %(objectname)")
+    return {name: commit for name, _, commit in (row.partition(" ") for row in rows)}
 
 
 def find_ref_changes(
@@ -252,11 +244,10 @@ def find_ref_changes(
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) == after.get(name):
             continue
-        old, new = (refs[name].partition(" ")[0] if name in refs else None for refs in (before, after))
-        symbolic = " " in after.get(name, "")
+        old, new = before.get(name), after.get(name)
         built_on = new is not None and (new in commits_made or _is_in_history(git, new, candidate))
         rewound = None not in (old, new) and not built_on and not _is_in_history(git, str(new), str(old))
-        changes.append(RefChange(name, built_on=built_on, gone=new is None, rewound=rewound, symbolic=symbolic))
+        changes.append(RefChange(name, built_on=built_on, gone=new is None, rewound=rewound))
     return changes
 
 

@@ -151,11 +151,9 @@ def find_commits_ahead(git: Git, state: State) -> CommitsAhead | None:
     head = current_branch(git)
     if head is None or head == into:
         return None
-    if not git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{into}"):
+    base, tip = git_refs.find_commits(git, f"refs/heads/{head}", f"refs/heads/{into}")
+    if base is None or tip is None:
         return None
-    if not git.ok("rev-parse", "-q", "--verify", f"refs/heads/{head}"):
-        return None
-    base, tip = git.out("rev-parse", f"refs/heads/{head}", f"refs/heads/{into}").split()
     landed = find_landed(git, base, tip)
     commits, own = (
         int(git.out("rev-list", "--count", commit, "--not", *others))

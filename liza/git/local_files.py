@@ -131,27 +131,17 @@ def copy_command(copied: Sequence[str], names: Sequence[str]) -> str:
 
 _ALL = b"/*\n"
 """A pattern file that includes every file, in cone mode too."""
-_CONE_HEADER = ("/*", "!/*/")
 
 
 def list_included(git: Git) -> tuple[str, ...]:
     """Return what a sparse checkout includes: directories in cone mode, else patterns. Empty if all is checked out.
 
-    Raises GitFailed, OSError.
+    Raises GitFailed.
     """
-    path = git_dirs(git)[0] / "info" / "sparse-checkout"
-    try:
-        lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
-    except FileNotFoundError:
+    if not list_absent(git):
         return ()
-    if not git.ok("config", "--type=bool", "--get", "core.sparseCheckout") or not list_absent(git):
-        return ()
-    patterns = [line for line in lines if line and not line.startswith("#")]
-    if tuple(patterns[:2]) == _CONE_HEADER:
-        excluded = {line.removeprefix("!").removesuffix("*/") for line in patterns if line.startswith("!")}
-        cone = [line for line in patterns[2:] if not line.startswith("!") and line not in excluded]
-        return tuple(line.strip("/") for line in cone) or (".",)
-    return tuple(patterns)
+    done = git.run("sparse-checkout", "list", codes=(0, 128))  # 128: files are left out by hand
+    return tuple(done.stdout.decode(errors="replace").splitlines()) or ((".",) if done.code == 0 else ())
 
 
 def list_absent(git: Git) -> tuple[str, ...]:

@@ -126,11 +126,6 @@ def import_lfs(git: Git, store: RunStore) -> None:
             _copy_verified(store.git_dir, path, target)
 
 
-def forget_packs(git: Git) -> None:
-    """Remove the list of packs that version 0.1 kept in the git directory. Idempotent."""
-    (git_dirs(git)[1] / "liza-packs").unlink(missing_ok=True)
-
-
 def remove_incoming(git: Git, slot: str) -> None:
     """Remove what a killed import of a slot left. Raises OSError."""
     with suppress(FileNotFoundError):

@@ -354,6 +354,11 @@ def _encode(text: str | bytes | IO[bytes] | None) -> bytes | IO[bytes] | None:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
+def join_nul(names: Sequence[str]) -> str:
+    """Return ``names`` in the format that git reads with ``-z --stdin``."""
+    return "".join(f"{name}\0" for name in names)
+
+
 def find_remedy(stderr: str) -> str:
     """Return the command for a cause that git's error names, or an empty string.
 

@@ -21,7 +21,7 @@ from liza.git.git_config import git_dirs
 from liza.git.merges import merge_trees
 from liza.git.rules.git_operations import GitOperation
 from liza.git.run_git import ImportRefused
-from liza.git.runner import COMMIT, Git, find_remedy, summarize_error
+from liza.git.runner import COMMIT, Git, find_remedy, join_nul, summarize_error
 from liza.git.survey import copy_index, find_operation, find_scratch, read_unfinished, read_work_tree
 from liza.model.errors import GitFailed, NotRegularFile
 from liza.model.value_classes import Value
@@ -330,11 +330,6 @@ def _message(task: str, run: str, extras: _Extras, unfinished: GitOperation | No
 def _is_contained(git: Git, head: str, ref: str) -> bool:
     """Return whether ``ref`` contains ``head``; False if ``ref`` does not exist, so that HEAD is saved."""
     return head == ref or git.run("merge-base", "--is-ancestor", head, ref, codes=(0, 1, 128)).code == 0
-
-
-def join_nul(names: Sequence[str]) -> str:
-    """Return ``names`` in the format that git reads with ``-z --stdin``."""
-    return "".join(f"{name}\0" for name in names)
 
 
 MAX_REFS = 50

@@ -58,7 +58,7 @@ class SlotAccess(Value, dict=True):
         """
         path = self.paths.slot(slot)
         with lock_path(self.paths.worktree_lock) as lock_fd:
-            slot_records.refuse_links(path)
+            slot_records.refuse_links(path.parent, path)
             git_dir = self._git_dir(slot)
             if git_dir is not None and not slot_records.is_half_made(git_dir):
                 if path.is_dir():
@@ -103,9 +103,7 @@ class SlotAccess(Value, dict=True):
 
     def slot_names(self) -> tuple[str, ...]:
         """Return the names of the existing slots, finished or not, sorted."""
-        directory = self._slots_directory
-        names = (path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else ()
-        return tuple(sorted(name for name in names if self._git_dir(name) is not None))
+        return tuple(name for name in self.recorded_slots() if self.paths.slot(name).is_dir())
 
     def recorded_slots(self) -> tuple[str, ...]:
         """Return the slots that git has a record of, including those whose directory is missing."""
@@ -137,7 +135,7 @@ class SlotAccess(Value, dict=True):
         """Return git for a slot, with the git directory that the repository has recorded for it. Raises GitFailed."""
         git_dir = self._git_dir(slot)
         if git_dir is None:
-            slot_records.refuse_linked_directory(self._slots_directory)
+            slot_records.refuse_links(self._slots_directory)
             raise SharedPathBlocked(
                 f"{self.paths.slot(slot)} is not a worktree of {self.paths.root}", "liza doctor --fix"
             )

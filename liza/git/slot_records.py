@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from liza.git.git_config import list_worktrees, read_gitfile, recorded_path, records_directory
 from liza.git.runner import Git
 from liza.model.errors import GitFailed, NotRegularFile, SharedPathBlocked
 from liza.model.paths import TASK_LINKS, Paths
-from liza.model.value_classes import Value
+from liza.model.value_classes import Value, decodable
 from liza.system import atomic, crash_points, files, untrusted_files
 
 _OWNER_FILE = "liza"
@@ -64,24 +66,14 @@ def find_git_dir(slot: Path, common: Path) -> Path | None:
     return next((record for record, path in list_worktrees(common).items() if path == gitfile), None)
 
 
-def refuse_links(slot: Path) -> None:
+def refuse_links(*paths: Path) -> None:
     """Raise SharedPathBlocked if a slot or the slots directory is a symbolic link: git would create the slot
     elsewhere.
     """
-    refuse_linked_directory(slot.parent)
-    _refuse_link(slot)
-
-
-def refuse_linked_directory(directory: Path) -> None:
-    """Raise SharedPathBlocked if the slots directory is a symbolic link."""
-    _refuse_link(directory)
-
-
-def _refuse_link(path: Path) -> None:
-    if path.is_symlink():
-        raise SharedPathBlocked(
-            f"{path} is a link; worktrees are created in real directories only", shlex.join(["rm", str(path)])
-        )
+    for path in paths:
+        if path.is_symlink():
+            message = f"{path} is a link; worktrees are created in real directories only"
+            raise SharedPathBlocked(message, shlex.join(["rm", str(path)]))
 
 
 def is_half_made(git_dir: Path) -> bool:
@@ -181,7 +173,7 @@ def link_task(paths: Paths, task: str, slot: str) -> None:
     path = paths.task_link(task)
     if path.exists() and not path.is_symlink():
         raise GitFailed(f"{path} is in the way of a link to the slot", shlex.join(["mv", str(path), f"{path}.saved"]))
-    _refuse_link(path.parent)
+    refuse_links(path.parent)
     path.parent.mkdir(exist_ok=True)
     # Relative: it survives a move of the slots directory.
     atomic.write_link(path, f"../{slot}", "link")
@@ -235,7 +227,11 @@ def _iter_links(directory: Path) -> Iterator[tuple[Path, str]]:
 def read_owner(git_dir: Path) -> SlotOwner | None:
     """Return the owner of a slot, or None. Raises GitFailed if the owner file cannot be parsed."""
     try:
-        return _owner_from_json(json.loads(untrusted_files.read_record(git_dir / _OWNER_FILE)))
+        owner = msgspec.convert(json.loads(untrusted_files.read_record(git_dir / _OWNER_FILE)), decodable(SlotOwner))
+        names = [name for one in (owner, owner.before) if one for name in (one.commit, one.salvage) if name]
+        if any(name.startswith("-") for name in names):
+            raise ValueError("commit or salvage is not a valid name")
+        return owner
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, RecursionError, NotRegularFile) as error:
@@ -333,27 +329,4 @@ def write_owner(git_dir: Path, owner: SlotOwner | None) -> None:
         path.unlink(missing_ok=True)
         crash_points.point("unlinked", "owner")
         return
-    atomic.write(path, f"{json.dumps(_owner_to_json(owner), indent=1)}\n".encode(), label="owner")
-
-
-def _owner_to_json(owner: SlotOwner) -> dict[str, object]:
-    fields: dict[str, object] = {"task": owner.task, "run": owner.run, "done": owner.done}
-    fields |= {name: value for name in ("commit", "salvage") if (value := getattr(owner, name)) is not None}
-    return fields | ({"before": _owner_to_json(owner.before)} if owner.before else {})
-
-
-def _owner_from_json(fields: object) -> SlotOwner:
-    if not isinstance(fields, dict) or not all(isinstance(fields.get(name), str) for name in ("task", "run")):
-        raise ValueError("task or run is missing")
-    refs = [fields[name] for name in ("commit", "salvage") if fields.get(name) is not None]
-    if not all(isinstance(name, str) and not name.startswith("-") for name in refs):
-        raise ValueError("commit or salvage is not a valid name")
-    before = fields.get("before")
-    return SlotOwner(
-        fields["task"],
-        fields["run"],
-        fields.get("commit"),
-        fields.get("salvage"),
-        fields.get("done") is True,
-        None if before is None else _owner_from_json(before),
-    )
+    atomic.write(path, f"{json.dumps(msgspec.to_builtins(owner), indent=1)}\n".encode(), label="owner")

@@ -95,7 +95,7 @@ def survey(directory: Path) -> Survey:
         branch=current_branch(root_git),
         head=root_git.find_commit("HEAD"),
         bare=is_linked and main_checkout is None,
-        dirty_count=len(list_changed_files(root_git)) if has_checkout else 0,
+        dirty_count=len(read_work_tree(root_git).changed) if has_checkout else 0,
         identity=None if identity == FALLBACK_IDENTITY else identity,
         git_version=version.group(0) if version else "0.0",
         main_checkout=main_checkout,
@@ -267,11 +267,6 @@ def read_work_tree(git: Git) -> WorkTreeState:
     return WorkTreeState(
         head, tuple(dict.fromkeys(names)), branch, tuple(by_kind.get("?", ())), tuple(by_kind.get("u", ()))
     )
-
-
-def list_changed_files(git: Git) -> tuple[str, ...]:
-    """Return the names of changed and untracked files, as ``read_work_tree`` does. Raises GitFailed."""
-    return read_work_tree(git).changed
 
 
 def find_conflict_markers(git: Git, base: str, head: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from liza.box import slot_directories
@@ -176,7 +176,7 @@ class Worktrees(SlotEmptying):
             return True
 
     def _detach(self, slot: str, commit: str, run: str) -> None:
-        slot_records.refuse_linked_directory(self._slots_directory)
+        slot_records.refuse_links(self._slots_directory)
         leftovers.clear_slot_path(self.paths.slot(slot))
         self._ensure_slot(slot, commit)
         git_dir, owner = self._open_slot(slot)
@@ -421,32 +421,15 @@ def measure_bytes(path: Path) -> int:
 
     What is removed meanwhile is not counted. Raises OSError.
     """
-    seen: set[tuple[int, int]] = set()
-    total = 0
-    for status in _walk(path):
-        key = (status.st_dev, status.st_ino)
-        if status.st_nlink == 1 or key not in seen:
-            seen.add(key) if status.st_nlink > 1 else None
-            total += status.st_blocks * 512
-    return total
+    blocks: dict[tuple[int, int], int] = {}
+    for folder, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            with suppress(FileNotFoundError):
+                status = os.lstat(f"{folder}/{name}")
+                blocks[status.st_dev, status.st_ino] = status.st_blocks
+    return sum(blocks.values()) * 512
 
 
 def measure_slot(paths: Paths, slot: str) -> int:
     """As ``measure_bytes``, for a slot and what its boxes have for themselves."""
     return measure_bytes(paths.slot(slot)) + measure_bytes(paths.box(slot).directory)
-
-
-def _walk(path: Path) -> Iterator[os.stat_result]:
-    directories = [os.fspath(path)]
-    while directories:
-        try:
-            with os.scandir(directories.pop()) as entries:
-                for entry in entries:
-                    try:
-                        yield entry.stat(follow_symlinks=False)
-                    except FileNotFoundError:
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        directories.append(entry.path)
-        except (FileNotFoundError, PermissionError, NotADirectoryError):
-            continue

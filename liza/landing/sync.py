@@ -139,7 +139,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
         try:
             tested, remarks = _test_candidate(crew, request, candidate_commit, expected, by)
             # Before the branch moves, also for an untested merge: who looks at the branch knows it as one of Liza.
-            git_refs.write_tested_ref(crew.git, _CANDIDATE_NAME, candidate_commit)
+            git_refs.write_tested_refs(crew.git, (_CANDIDATE_NAME,), candidate_commit)
             advance = merges.advance_branch(crew.git, into, candidate_commit, expected)
             if advance.outcome is MoveOutcome.MOVED:
                 integration_tip.record_last_tip(crew.git, candidate_commit)

@@ -166,7 +166,7 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
     if result.culprit is not None:
         _add_mend(crew, by, job, result.failure)
         return True
-    git_refs.write_tested_ref(crew.git, _name(job.epic), batch.tip)
+    git_refs.write_tested_refs(crew.git, (_name(job.epic),), batch.tip)
     crash_points.point("epic", "noted")
     with crew.change(merge_outcomes.merge_actor(by), "tests passed" if result.tested else "no tests to run") as tx:
         tx.state = epic_rules.record_tested(tx.state, job.epic, result.tested)

@@ -60,7 +60,7 @@ def _check_integration(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _check_slots_directory(crew: Crew, state: State) -> Iterator[Finding]:
     directory = crew.paths.slots
-    slot_records.refuse_linked_directory(directory)
+    slot_records.refuse_links(directory)
     if crew.moved_reason is not None:
         yield Finding("worktrees", crew.moved_reason, False, "liza down")
     else:

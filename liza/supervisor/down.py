@@ -15,7 +15,7 @@ from liza.crew import deleted_parts, layout, recorder
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import git_refs, hiding, merges, run_import
+from liza.git import git_refs, hiding, merges
 from liza.git.runner import Git
 from liza.git.survey import survey
 from liza.merging import merge_lock
@@ -199,7 +199,6 @@ def _purge(crew: Crew) -> PurgeResult:
     remaining = tuple(str(path) for path in sorted(slots.iterdir())) if slots.is_dir() else ()
     checkout_brief.remove_all(crew)
     hiding.uninstall_filter(crew.git)
-    run_import.forget_packs(crew.git)
     hiding.unignore_liza_dirs(crew.git)
     deleted, kept = _delete_branches(crew, created_branch, surveyed.branch)
     branch = None if created_branch else _find_branch_left(crew, surveyed.branch)

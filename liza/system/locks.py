@@ -355,10 +355,7 @@ def _describe_program(pid: int) -> str:
 
     Never arguments: they may have secrets.
     """
-    try:
-        words = [os.fsdecode(word) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") if word]
-    except OSError:
-        return "?"
+    words = read_command(pid)
     # Liza runs as: python PATH/liza COMMAND, or python -P -m liza COMMAND.
     options = list(takewhile(lambda word: word.startswith("-"), words[1:]))
     name, *rest = (PurePath(word).name for word in words[len(options) + 1 :] or [""])
@@ -369,18 +366,8 @@ def _describe_program(pid: int) -> str:
 
 def describe_holder(path: Path) -> str:
     """Describe the holder of a lock for a message: from /proc/locks, else from the line in the lock file."""
-    try:
-        wanted = path.stat()
-        table = Path("/proc/locks").read_text()
-    except OSError:
-        table = ""
-    for line in table.splitlines():
-        words = line.split()
-        if len(words) > 5 and words[1] == "FLOCK" and words[5].endswith(f":{wanted.st_ino}"):
-            pid = int(words[4])
-            if proc_stat.holds_flock(pid, wanted, proc_stat.ANY_MODE) is False:
-                continue
-            return f"process {pid} (started at tick {_describe_start(pid)}) holds it: {_describe_program(pid)}"
+    for pid in find_holders(path)[:1]:
+        return f"process {pid} (started at tick {_describe_start(pid)}) holds it: {_describe_program(pid)}"
     try:
         pid_text, start, program = _read_line(path).split(" ", 2)
     except (OSError, ValueError, NotRegularFile):

@@ -283,7 +283,7 @@ def test_a_green_result_recorded_in_one_place_merges_nothing(crew: Merges, forge
     made = crew.task("a").merging
     assert made is not None
     if forged == "as a ref":
-        git_refs.write_tested_ref(crew.crew.git, "a", made.candidate)
+        git_refs.write_tested_refs(crew.crew.git, ("a",), made.candidate)
     else:
         from msgspec.structs import replace
 

@@ -33,7 +33,7 @@ SERVER = (
     + """
 import json, os, socket, subprocess, sys
 from liza.model.errors import Refused
-from liza.system import ancestors, peers, process_title
+from liza.system import ancestors, peers, proc_stat
 
 def answer(connection, sent):
     os.environ.clear()
@@ -42,7 +42,7 @@ def answer(connection, sent):
         peers.act_for(connection)
     except Refused as error:
         return {"refused": error.message}
-    process_title.show_command(["liza", "submit"])
+    proc_stat.show_command(["liza", "submit"])
     words = ["env", "-u", "LIZA_RUN", sys.executable, "-c", ASK, sys.argv[1]]
     said = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     return {"run": ancestors.find_outermost_run(sys.argv[1]), **said}
