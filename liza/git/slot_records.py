@@ -228,8 +228,8 @@ def read_owner(git_dir: Path) -> SlotOwner | None:
     """Return the owner of a slot, or None. Raises GitFailed if the owner file cannot be parsed."""
     try:
         owner = msgspec.convert(json.loads(untrusted_files.read_record(git_dir / _OWNER_FILE)), decodable(SlotOwner))
-        names = [name for one in (owner, owner.before) if one for name in (one.commit, one.salvage) if name]
-        if any(name.startswith("-") for name in names):
+        refs = [name for entry in (owner, owner.before) if entry for name in (entry.commit, entry.salvage) if name]
+        if any(name.startswith("-") for name in refs):
             raise ValueError("commit or salvage is not a valid name")
         return owner
     except FileNotFoundError:

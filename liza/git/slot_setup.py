@@ -12,15 +12,15 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from liza.box import support
-from liza.config.rules import test_proof
+from liza.config.rules import breakage, test_proof
 from liza.git import hiding, reset
 from liza.git.git_config import git_dirs
-from liza.git.rules import slot_states, tree_changes
+from liza.git.rules import slot_states
 from liza.git.runner import Git
 from liza.model.configuration import Config, Confinement
 from liza.model.errors import Refused, UsageError
@@ -33,6 +33,9 @@ _SETUP_RECORD = "liza-setup"
 _TESTS_MARK = "liza-unproved"
 _NAMES_PER_COMMAND = 500
 _CLEAN_LIMIT = 600.0  # seconds
+_MEDIA = frozenset(
+    (".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".svg", ".pdf", ".woff", ".woff2", ".ttf", ".mp4")
+)
 
 
 class SetupRecord(Value):
@@ -334,10 +337,23 @@ def _digest_inputs(root: Path, git: Git, config: Config) -> str:
         digest.update(f"\0copied\0{name}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
     if slot_states.is_merge_slot(git.directory.name):
         for row in git.names("ls-tree", "-r", "-z", "HEAD"):
-            if tree_changes.may_be_setup_input(row.partition("\t")[2]):
+            if _may_be_setup_input(row.partition("\t")[2]):
                 digest.update(f"\0{row}".encode("utf-8", "surrogateescape"))
     if test_proof.is_setup_due_for_each(config):
         digest.update(b"\0commit\0" + git.out("rev-parse", "HEAD").encode())
     if config.confinement is not Confinement.OFF and support.find_support().works:
         digest.update(b"\0box\0")  # what is in a cache of the person, such as an environment, is not seen there
     return digest.hexdigest()
+
+
+def _may_be_setup_input(name: str) -> bool:
+    """Return whether a set-up may read a tracked file, although its command does not name it.
+
+    Not so are a test, a document, a picture, and a source: the proof breaks sources to see whether the set-up builds.
+    """
+    return not (
+        breakage.is_test(name)
+        or breakage.broken_source(name, "") is not None
+        or test_proof.is_documentation(name)
+        or PurePosixPath(name).suffix.lower() in _MEDIA
+    )

@@ -15,7 +15,6 @@ from liza.config.rules import test_proof
 from liza.config.rules.test_proof import ProofVerdict
 from liza.crew.crew import Crew
 from liza.git import git_refs, local_files, slot_setup
-from liza.git.rules import tree_changes
 from liza.git.worktrees import Worktrees
 from liza.merging import gate_log
 from liza.model import gates, history_events
@@ -28,7 +27,7 @@ from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
 from liza.project import commands, installed_packages, listeners, proof, tree_snapshot
 from liza.project.commands import CommandBox
-from liza.project.rules import command_parts, package_records, project_kinds, test_definitions
+from liza.project.rules import command_parts, package_records, project_kinds, test_definitions, tree_changes
 from liza.project.tree_snapshot import TreeSnapshot
 
 

@@ -7,7 +7,6 @@ from liza.config.rules import settings, test_proof
 from liza.config.rules.test_proof import NotProved, ProofOutcome
 from liza.crew.crew import Crew
 from liza.git import integration_tip
-from liza.git.rules import tree_changes
 from liza.git.worktrees import PROOF_SLOT
 from liza.merging import merge_outcomes
 from liza.merging.merge_lock import hold_merge_lock
@@ -17,7 +16,7 @@ from liza.model.value_classes import replace
 from liza.project import commands, installed_packages, listeners, proof
 from liza.project.broken_runs import ProofPlan
 from liza.project.proof import ProofResult
-from liza.project.rules import package_records, project_kinds, test_definitions
+from liza.project.rules import package_records, project_kinds, test_definitions, tree_changes
 
 PROOF_HINT = "liza edit && liza doctor --tests"
 

@@ -11,8 +11,6 @@ from liza.config.rules import test_proof
 from liza.config.rules.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
 from liza.crew.crew import Crew
 from liza.git import local_files
-from liza.git.rules import tree_changes
-from liza.git.rules.tree_changes import TreeChanges
 from liza.git.runner import Git
 from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import clean_environment
@@ -24,7 +22,7 @@ from liza.programs.presets.preset import Preset
 from liza.project import commands, detect, installed_packages, listeners, proof
 from liza.project.broken_runs import ProofPlan, ProofReport, ProofStep
 from liza.project.project_report import find_hook_gaps, find_worktree_gaps
-from liza.project.rules import box_needs, package_records, project_kinds
+from liza.project.rules import box_needs, package_records, project_kinds, tree_changes
 from liza.project.rules.package_records import ChangedPackageFile
 from liza.project.rules.project_kinds import (
     INIT,
@@ -34,6 +32,7 @@ from liza.project.rules.project_kinds import (
     setup_hint,
     suggest_init_command,
 )
+from liza.project.rules.tree_changes import TreeChanges
 from liza.text.formats import count_noun
 
 ReportFact = Callable[[str, str], None]

@@ -16,7 +16,6 @@ from types import MappingProxyType
 from liza.config.rules import breakage
 from liza.config.rules.test_proof import GreenPart, ProofDetails
 from liza.git import git_refs, leftovers
-from liza.git.rules import tree_changes
 from liza.git.runner import Git
 from liza.guards import shell_parser
 from liza.guards.shell_parser import TreeNode
@@ -27,7 +26,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file
 from liza.project import commands, import_traces
 from liza.project.import_traces import ProofSite
-from liza.project.rules import command_parts, test_definitions
+from liza.project.rules import command_parts, test_definitions, tree_changes
 from liza.project.rules.command_parts import Connector, PartContext, Statement
 
 _CHECKOUT_LIMIT = 600.0  # seconds for git to put the slot at another commit

@@ -13,7 +13,6 @@ from liza.briefs import instructions_file
 from liza.config.rules import breakage, test_proof
 from liza.config.rules.test_proof import GreenPart, NotProved, ProofDetails, ProofObservation, ProofOutcome
 from liza.git import git_refs, local_files, slot_setup
-from liza.git.rules.tree_changes import TreeChanges
 from liza.git.runner import Git
 from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import gates
@@ -23,6 +22,7 @@ from liza.project import commands, import_traces, installed_packages, tree_snaps
 from liza.project.broken_runs import NO_REPORT, BrokenRuns, ProofPlan, ProofReport, ProofSlot, ProofStep
 from liza.project.rules import command_parts, test_definitions
 from liza.project.rules.package_records import ChangedPackageFile
+from liza.project.rules.tree_changes import TreeChanges
 from liza.project.tree_snapshot import TreeSnapshot
 
 _FIRST_LINE_BYTES = 256  # bytes of a file that are read for its first line

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from liza.git import reset
-from liza.git.rules.tree_changes import ChangedFile, TreeChanges
 from liza.git.runner import Git
 from liza.model.value_classes import Value, field, replace
+from liza.project.rules.tree_changes import ChangedFile, TreeChanges
 
 FileStat = tuple[int, int, int, int, int]
 """Mode, inode, size, and the times of modification and change in nanoseconds."""

@@ -1751,7 +1751,7 @@ TABLE: dict[str, Defence] = {
     # ── what a test says of a commit ──
     "tracked files of a candidate": Defence(
         "a candidate whose tests change what they test is red",
-        {"liza.git.rules.tree_changes:judge_changes": gives(())},
+        {"liza.project.rules.tree_changes:judge_changes": gives(())},
         (
             f"{TESTED}test_a_candidate_that_its_own_tests_change_is_red"
             "[rm code.py-the tests change code.py (it is gone)]",

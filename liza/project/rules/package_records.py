@@ -7,9 +7,9 @@ import hashlib
 import shlex
 from collections.abc import Iterable, Sequence
 
-from liza.git.rules import tree_changes
 from liza.model.gates import GateFinding, GateFindingKind
 from liza.model.value_classes import Value
+from liza.project.rules import tree_changes
 
 UNRECORDED_INSTALLERS = frozenset(("conda",))
 """Installers that change files, such as paths in scripts and texts, after the record was written."""

@@ -9,10 +9,10 @@ import pytest
 
 from liza.config.rules.test_proof import ProofVerdict
 from liza.git import local_files
-from liza.git.rules.tree_changes import TreeChanges
 from liza.merging.merge import merge
 from liza.model.configuration import Gate, TestProof
 from liza.project import tree_snapshot
+from liza.project.rules.tree_changes import TreeChanges
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges
 

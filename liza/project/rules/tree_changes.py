@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from liza.config.rules import breakage, test_proof
+from liza.config.rules import breakage
 from liza.model.gates import GateFinding, GateFindingKind
 from liza.model.value_classes import Value, replace
 
@@ -31,9 +31,6 @@ LOCK_COMMANDS = {
 }
 """The command that updates a lock file, by the name of the file."""
 _EXPECTED_DIRECTORIES = frozenset(("__snapshots__", "snapshots", "golden", "goldens", "goldenfiles", "expected"))
-_MEDIA = frozenset(
-    (".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".svg", ".pdf", ".woff", ".woff2", ".ttf", ".mp4")
-)
 _EXPECTED_FILES = ("*.snap", "*.snapshot", "*.golden", "*.approved.*", "*.ambr", "*.expected")
 
 
@@ -98,19 +95,6 @@ def may_be_written(file: ChangedFile) -> bool:
     if any(fnmatch.fnmatchcase(path.name, pattern) for pattern in _EXPECTED_FILES):
         return False
     return file.is_mode_only or breakage.broken_source(file.name, "") is None
-
-
-def may_be_setup_input(name: str) -> bool:
-    """Return whether a set-up may read a tracked file, although its command does not name it.
-
-    Not so are a test, a document, a picture, and a source: the proof breaks sources to see whether the set-up builds.
-    """
-    return not (
-        breakage.is_test(name)
-        or breakage.broken_source(name, "") is not None
-        or test_proof.is_documentation(name)
-        or PurePosixPath(name).suffix.lower() in _MEDIA
-    )
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
