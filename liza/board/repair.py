@@ -35,12 +35,16 @@ _RECENT_SECONDS: Final = 2.0
 
 
 class LockedBoard(Value):
-    """The board under its lock: the document, its bytes, their sha256, and the write intent that matches them."""
+    """The board under its lock: the document, its bytes, their sha256, and the write intent that matches them.
+
+    ``journaled`` is the newest committed revision of the journal, 0 if that is not known.
+    """
 
     document: Document
     data: bytes
     digest: str
     intent: WriteIntent
+    journaled: int = 0
 
 
 class _StillChanging(Exception):
@@ -151,17 +155,17 @@ class BoardRepairer:
             commit_steps.record_intent(self._paths, intent)
         if intent is not None and digest == intent.after:
             if last is not None and last.revision > intent.revision:
-                self._void(last)
-            return LockedBoard(self.parse_bytes(data, digest), data, digest, intent)
+                last = self._void(last)
+            return LockedBoard(self.parse_bytes(data, digest), data, digest, intent, last.revision if last else 0)
         if intent is not None and self.is_untouched(intent, digest):
             parsed = self.parse_bytes(data, digest)
             # Compare with the revision of the board, not of the intent: a heartbeat writes an intent too, with the
             # unchanged revision.
             if last is not None and last.revision > parsed.state.revision:
-                self._void(last)
+                last = self._void(last)
             intent = intent.rolled_back()
             commit_steps.record_intent(self._paths, intent)
-            return LockedBoard(parsed, data, digest, intent)
+            return LockedBoard(parsed, data, digest, intent, last.revision if last else 0)
         if not accepted:
             raise _StillChanging
         return self._accept_edit(data, digest, intent, patient)
@@ -177,19 +181,19 @@ class BoardRepairer:
         except (OSError, NotRegularFile):
             return ""
 
-    def void_uncommitted(self) -> RevisionRecord | None:
-        """Void the newest revision of the journal if a crash kept it from being written; return the newest one left."""
+    def void_uncommitted(self) -> None:
+        """Void the newest revision of the journal if a crash kept it from being written."""
         last = revision_journal.last_record(self._paths.journal)
-        if last is None or self._hash_next() != last.sha256:
-            return last
-        self._void(last)
-        return revision_journal.last_record(self._paths.journal)
+        if last is not None and self._hash_next() == last.sha256:
+            self._void(last)
 
-    def _void(self, record: RevisionRecord) -> None:
-        """Record that a revision in the journal was not written."""
+    def _void(self, record: RevisionRecord) -> RevisionRecord | None:
+        """Record that a revision in the journal was not written. Return the newest one that was."""
+        journal = self._paths.journal
         revision_journal.append_record(
-            self._paths.journal, RevisionRecord(void=record.revision, time=format_time(self._clock.now()))
+            journal, RevisionRecord(void=record.revision, time=format_time(self._clock.now()))
         )
+        return revision_journal.last_record(journal)
 
     def newest_known(self) -> Document | None:
         """Return the newest valid board: cached, or rebuilt from the journal."""
@@ -292,7 +296,7 @@ class BoardRepairer:
         now = self._clock.now()
         self.alerts.append(("external_edit", f"revision {number} is an edit from outside liza", now))
         self.alerts += [("overwritten" if overwrote else "external_edit", message, now) for message in messages]
-        return LockedBoard(changed, data, line.sha256, new_intent)
+        return LockedBoard(changed, data, line.sha256, new_intent, number)
 
     def _merge_edit(self, edited: Document, newest: Document | None) -> tuple[State, tuple[int, ...]]:
         """Return the state of the edit and the revisions that it overwrote.

@@ -277,8 +277,7 @@ class Board:
         line = revision_journal.with_statuses(line, locked.document.state, changed.state)
         renewed = locked.intent.renewed
         entries = None  # None: the line has the whole text
-        last = revision_journal.last_record(self.paths.journal)
-        is_next = last is not None and last.revision == locked.document.state.revision
+        is_next = locked.journaled == locked.document.state.revision
         if not full and is_next and line.revision % revision_texts.FULL_TEXT_INTERVAL and ("", "") not in renewed:
             entries = revision_texts.diff_entries(locked.document, changed, renewed)
         line = msgspec.structs.replace(line, entries=entries or (), text=changed.text if entries is None else None)
