@@ -128,8 +128,8 @@ def _check_breaker(crew: Crew, state: State, last: str) -> tuple[str, tuple[Alar
     try:
         return breaker.check_breaker(crew, state, last), ()
     except LizaError as error:
-        message = f"the circuit breaker cannot be checked: {error.message}"
-        return "", (Alarm(AlarmKind.BREAKER_UNCHECKED, "circuit breaker", message, error.hint),)
+        kind = AlarmKind.BREAKER_UNCHECKED
+        return "", (kind.alarm("circuit breaker", reason=error.message, step=str(error.hint or "")),)
 
 
 def log_new_alarms(crew: Crew, state: State, more: tuple[Alarm, ...] = ()) -> tuple[Alarm, ...]:

@@ -10,10 +10,10 @@ from contextlib import suppress
 import msgspec
 
 from liza.box import support
-from liza.crew.crew import Crew
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.configuration import Config, Confinement
 from liza.model.errors import LizaError
+from liza.model.paths import Paths
 from liza.model.value_classes import FrozenStruct
 from liza.programs.session.run_directory import read_struct
 from liza.system import atomic
@@ -26,28 +26,26 @@ class Unconfined(FrozenStruct, frozen=True, kw_only=True):
     remedy: str
 
 
-def check_support(crew: Crew, config: Config) -> None:
+def check_support(paths: Paths, config: Config) -> None:
     """Record why this machine cannot make boxes, for `status`. Raises Missing as ``choose_box_program``."""
     machine = None if config.confinement is Confinement.OFF else support.find_support()
     if machine is None or machine.works or machine.is_load:
         with suppress(OSError):
-            crew.paths.unconfined.unlink()
+            paths.unconfined.unlink()
     else:
         reason = Unconfined(cause=machine.cause, remedy=machine.remedy or support.OFF_COMMAND)
         # On a full disk the reason is not shown; that has an alarm of its own.
         with suppress(LizaError, OSError):
-            atomic.make_directory(crew.paths.root, crew.paths.runs)
-            atomic.write(crew.paths.unconfined, msgspec.json.encode(reason) + b"\n", sync=False)
+            atomic.make_directory(paths.root, paths.runs)
+            atomic.write(paths.unconfined, msgspec.json.encode(reason) + b"\n", sync=False)
     support.choose_box_program(config.confinement)
 
 
-def find_alarms(crew: Crew, config: Config) -> Iterator[Alarm]:
+def find_alarms(paths: Paths, config: Config) -> Iterator[Alarm]:
     """Yield the alarm that agents run without boxes although no person chose that, or cannot start."""
-    if config.confinement is not Confinement.OFF and crew.paths.unconfined.exists():
-        with suppress(LizaError, OSError):
-            reason = read_struct(crew.paths.unconfined, Unconfined)
-            if reason is not None:
-                is_required = config.confinement is Confinement.REQUIRED
-                result = "cannot start in boxes" if is_required else "do not run in boxes and can do what you can"
-                message = f"agents {result}: {reason.cause}"
-                yield Alarm(AlarmKind.UNCONFINED, "confinement", message, reason.remedy)
+    reason = None if config.confinement is Confinement.OFF else read_struct(paths.unconfined, Unconfined)
+    if reason is not None:
+        is_required = config.confinement is Confinement.REQUIRED
+        result = "cannot start in boxes" if is_required else "do not run in boxes and can do what you can"
+        kind = AlarmKind.UNCONFINED
+        yield kind.alarm("confinement", result=result, cause=reason.cause, step=reason.remedy)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from liza.alarms import confinement, notices
 from liza.alarms.rules import alarms
@@ -27,11 +28,12 @@ from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.derived import find_current_work
 from liza.model.errors import LizaError, SharedPathBlocked
-from liza.model.model import State, Status, SupervisorExit
-from liza.model.paths import branch_of
+from liza.model.model import State, Status, SupervisorExit, Task
+from liza.model.paths import Paths, branch_of
+from liza.model.value_classes import asdict as fields_of
 from liza.model.value_classes import replace
 from liza.programs.session import run_directory
-from liza.recovery import lost_worktrees, stopped_processes
+from liza.recovery import stopped_processes
 from liza.system import files
 from liza.tasks import draft_specs, task_branches
 from liza.tasks.rules.picking import Evidence, MissingParts
@@ -47,6 +49,8 @@ _DELETED_ENTRY = re.compile(r"changed outside liza: (\S+): id is gone\b")
 
 def find_missing_parts(crew: Crew, state: State) -> dict[str, MissingParts]:
     """Missing parts of drafts; empty if git fails: `liza doctor` reports why."""
+    if not any(task.status is Status.DRAFT for task in state.tasks):
+        return {}
     try:
         return draft_specs.find_incomplete_drafts(crew, state)
     except (LizaError, OSError):
@@ -57,42 +61,52 @@ def find_alarms(
     crew: Crew, state: State, evidence: Evidence, lacks: Mapping[str, MissingParts] | None = None
 ) -> tuple[Alarm, ...]:
     """Return all present alarms. ``lacks``: the result of ``find_incomplete_drafts``, if the caller has it."""
-    now = crew.clock.now()
-    signal_times = {name: _signal_time(crew, name) for name in signals.active_signals(crew.paths)}
-    blocking = tuple(_blocking_alarms(crew, state))
+    before = _run_checks(_CHECKS_BEFORE_THE_BOARD, crew, state)
     # A supervisor whose lock file was deleted only seems to be gone.
-    unwatched = () if any(alarm.kind == AlarmKind.DAMAGED for alarm in blocking) else state.agents
+    unwatched = () if any(alarm.kind == AlarmKind.DAMAGED for alarm in before) else state.agents
+    missing_parts = find_missing_parts(crew, state) if lacks is None else lacks
+    facts = replace(_gather_facts(crew, state, evidence), missing_parts=missing_parts)
+    if state.agents:
+        facts = replace(
+            facts,
+            exits={name: left for name in state.agents if (left := read_supervisor_exit(crew, name)) is not None},
+            unsupervised=frozenset(name for name in unwatched if _is_unsupervised(crew, state, name)),
+            stopped=_find_stopped(crew.paths, state) if _has_supervised(state) else StoppedProcesses(),
+            no_progress=_stuck_agents(crew.paths, state),
+            denials={name: rows for name in state.agents if (rows := _denials_of(crew.paths, state, name))},
+        )
+    present = alarms.evaluate_alarms(state, crew.clock.now(), facts)
+    after = _run_checks(_CHECKS_AFTER_THE_BOARD, crew, state)
+    return tuple(map(_without_undecoded, (*before, *present, *after)))
+
+
+def _gather_facts(crew: Crew, state: State, evidence: Evidence) -> AlarmFacts:
+    """Return the facts about the crew as a whole that are not on the board."""
     written = crew.board.read_as_written()
-    facts = AlarmFacts(
+    signal_times = {name: _signal_time(crew.paths, name) for name in signals.active_signals(crew.paths)}
+    budget_pause = _read_budget_pause(crew.paths, state) if "PAUSE" in signal_times else ""
+    return AlarmFacts(
         evidence=evidence,
         signals=signal_times,
-        budget_pause=(budget_pause := _read_budget_pause(crew, state)),
-        budget_step=_budget_step(crew, state) if budget_pause else "",
+        budget_pause=budget_pause,
+        budget_step=_budget_step(crew.paths, state) if budget_pause else "",
         unknown_config=crew.board.unknown_config(),
         written=written.config,
         unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, written),
         repository=_repository(crew, state),
-        exits={name: left for name in state.agents if (left := read_supervisor_exit(crew, name)) is not None},
-        unsupervised=frozenset(name for name in unwatched if _is_unsupervised(crew, state, name)),
-        stopped=_find_stopped(crew, state),
-        missing_parts=find_missing_parts(crew, state) if lacks is None else lacks,
-        no_progress=_stuck_agents(crew, state),
         unpriced=costs.unpriced_budget_reason(crew, state),
-        denials=_denials(crew, state),
-        guard_notices=_guard_notices(crew),
-        cost=costs.sprint_cost(crew, state).text if is_checkpoint_due(state, now) else "",
+        guard_notices=_guard_notices(crew.paths) if (crew.paths.liza / GUARDS_TOML).exists() else (),
+        cost=costs.sprint_cost(crew, state).text if is_checkpoint_due(state, crew.clock.now()) else "",
     )
-    present = alarms.evaluate_alarms(state, now, facts)
-    remote = (*_request_alarms(crew, state), *_backup_alarms(crew, state), *_notice_alarms(crew))
-    every = (
-        *blocking,
-        *confinement.find_alarms(crew, state.config),
-        *_history_alarms(crew),
-        *present,
-        *remote,
-        *_outside_edit_alarms(crew, state),
-    )
-    return tuple(map(_without_undecoded, every))
+
+
+def _run_checks(checks: Iterable[Check], crew: Crew, state: State) -> list[Alarm]:
+    """Return what the checks find. Of what cannot be read `liza doctor` tells why."""
+    result: list[Alarm] = []
+    for check in checks:
+        with suppress(LizaError, OSError):
+            result += check(crew, state)
+    return result
 
 
 def _without_undecoded(alarm: Alarm) -> Alarm:
@@ -101,101 +115,115 @@ def _without_undecoded(alarm: Alarm) -> Alarm:
     return replace(alarm, about=about, message=message, next=step)
 
 
-def _epic_branch_alarms(crew: Crew) -> Iterator[Alarm]:
-    """Alarms for branches of open epics that were deleted or moved outside of Liza."""
-    # If the repository cannot be read, `liza doctor` reports it.
-    with suppress(LizaError, OSError):
-        for epic, fault in task_branches.find_faults(crew).items():
-            yield Alarm(AlarmKind.EPIC_BRANCH, epic, f"{fault.message}: none of its tasks is merged", fault.hint)
-
-
-def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
-    """Alarms for conditions that block every worktree, every merge or every new claim."""
-    yield from _disk_alarms(crew)
-    damage_reason: str | None = None
-    with suppress(LizaError, OSError):
-        damage_reason = deleted_parts.describe_damage(crew.paths, state)
-    if damage_reason is not None:
-        yield Alarm(AlarmKind.DAMAGED, "repository", damage_reason, deleted_parts.AGAIN)
-    if crew.moved_reason is not None:
-        yield Alarm(AlarmKind.MOVED, "repository", crew.moved_reason, "liza down")
-    if any(task.epic for task in state.tasks):
-        yield from _epic_branch_alarms(crew)
-    if any(task.status is Status.APPROVED for task in state.tasks):
-        merge_alarm = merge_lock.find_merge_blocker(crew, state)
-        if merge_alarm is not None:
-            yield merge_alarm
-        yield from merge_lock.find_unwritable(crew.paths, state)
-    yield from lost_worktrees.worktree_alarms(crew, state)
-    damage = archive_files.find_damage(crew.paths, state)
-    if damage is not None:
-        message = f".liza/{damage.entry}: {damage.actual}; its tasks are not shown, and no task can be added"
-        yield Alarm(AlarmKind.ARCHIVE_DAMAGED, damage.entry, message, damage.next)
-    # A board without the records of a crew, such as a sample board, never had pins.
-    if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
-        message = ".liza/pins.json is gone, and with it which settings were confirmed"
-        yield Alarm(AlarmKind.PINS_GONE, "repository", message, deleted_parts.FIX)
-    pins_error = confirmed_settings.damaged(crew.paths)
-    if damage_reason is None and pins_error is not None:
-        yield Alarm(AlarmKind.PINS_DAMAGED, "repository", pins_error.message, pins_error.hint)
-    # If the repository cannot be read, `liza doctor` reports it.
-    with suppress(LizaError, OSError):
-        try:
-            slot_records.refuse_links(crew.paths.slots)
-        except SharedPathBlocked as error:
-            yield Alarm(AlarmKind.PLACE_BROKEN, "worktrees", f"{error.message}: no task can be merged", error.hint)
-    with suppress(LizaError, OSError):
-        if git_refs.has_branch_named_task(slots_directory.find_common_dir(crew.paths.root)):
-            conflict = git_refs.ref_conflict_error("task", branch_of("<id>"), git_refs.list_branches(crew.git))
-            yield Alarm(
-                AlarmKind.BRANCH_IN_THE_WAY, "task", f"{conflict.message}: no new task can be claimed", conflict.hint
-            )
-
-
-def _disk_alarms(crew: Crew) -> Iterator[Alarm]:
-    """Alarms for a disk on which nothing can be written: of the board, or of the worktrees."""
+def _check_disk(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield alarms for a disk on which nothing can be written: of the board, or of the worktrees."""
     faults: dict[int, tuple[str, str]] = {}
     for path in (crew.paths.liza, crew.paths.slots):
         with suppress(OSError):
             if (fault := files.find_disk_fault(path)) is not None:
                 faults.setdefault(path.stat().st_dev, fault)
     for reason, command in faults.values():
-        yield Alarm(AlarmKind.DISK_FULL, "disk", f"{reason}; sessions and merges wait for it", command)
+        yield AlarmKind.DISK_FULL.alarm("disk", reason=reason, step=command)
 
 
-def _request_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
-    """The alarm for an open pull request that `liza up` cannot read."""
-    if not state.pull_request.is_open:
-        return ()
+def _check_crew_files(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield alarms for deleted or damaged files of the crew, and for a moved repository."""
+    damage = deleted_parts.describe_damage(crew.paths, state)
+    if damage is not None:
+        yield AlarmKind.DAMAGED.alarm("repository", reason=damage, step=deleted_parts.AGAIN)
+    if crew.moved_reason is not None:
+        yield AlarmKind.MOVED.alarm("repository", reason=crew.moved_reason)
+    if damage is not None:
+        return
+    # A board without the records of a crew, such as a sample board, never had pins.
+    if crew.paths.slots_record.exists() and not crew.paths.pins.exists():
+        yield AlarmKind.PINS_GONE.alarm("repository", step=deleted_parts.FIX)
+    if (error := confirmed_settings.damaged(crew.paths)) is not None:
+        yield AlarmKind.PINS_DAMAGED.alarm("repository", reason=error.message, step=str(error.hint or ""))
 
-    return tuple(remote_failures.sync_alarms(state, remotes.read_failure(crew.paths.request_sync)))
+
+def _check_merges(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield alarms for conditions that block merges."""
+    if any(task.epic for task in state.tasks):
+        for epic, fault in task_branches.find_faults(crew).items():
+            yield AlarmKind.EPIC_BRANCH.alarm(epic, reason=fault.message, step=str(fault.hint or ""))
+    if any(task.status is Status.APPROVED for task in state.tasks):
+        blocker = merge_lock.find_merge_blocker(crew, state)
+        if blocker is not None:
+            yield AlarmKind.MERGE_LOCK_HELD.alarm("merge", **fields_of(blocker))
+        for task_id, reason in merge_lock.find_unwritable(crew.paths, state).items():
+            yield AlarmKind.MERGE_SET_ASIDE.alarm(
+                task_id, reason=reason, next_try="; it is not merged", step="liza edit"
+            )
 
 
-def _backup_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
-    """The alarm for branches that could not be pushed to origin."""
+def _check_worktrees(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield alarms about claimed tasks without a worktree, and about a slots directory that is not Liza's any more."""
+    common = slots_directory.find_common_dir(crew.paths.root)
+    foreign = None if crew.moved_reason is not None else slots_directory.foreign_error(crew.paths, common)
+    if foreign is not None:
+        yield AlarmKind.WORKTREES_REPLACED.alarm(str(crew.paths.slots), reason=foreign.message, step=str(foreign.hint))
+        return
+    missing = [task.id for task in state.tasks if task.status is Status.CLAIMED and _is_worktree_missing(crew, task)]
+    if missing:
+        verb = "is claimed, and its worktree is" if len(missing) == 1 else "are claimed, and their worktrees are"
+        directory = str(crew.paths.slots)
+        yield AlarmKind.WORKTREE_GONE.alarm(missing[0], names=", ".join(missing), verb=verb, directory=directory)
+
+
+def _is_worktree_missing(crew: Crew, task: Task) -> bool:
+    """Return whether the worktree of a claimed task is missing and its agent has no supervisor that repairs it."""
+    if task.reservation is not None or task.worktree is None:
+        return False
+    return not crew.paths.slot(task.worktree).is_dir() and not crew.is_supervised(str(task.assigned_to))
+
+
+def _check_archive(crew: Crew, state: State) -> Iterator[Alarm]:
+    is_archived = state.archived.total or crew.paths.archive.exists()
+    damage = archive_files.find_damage(crew.paths, state) if is_archived else None
+    if damage is not None:
+        file, fault = damage.entry, str(damage.actual)
+        yield AlarmKind.ARCHIVE_DAMAGED.alarm(file, file=file, fault=fault, step=damage.next)
+
+
+def _check_places(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield alarms for a link, and for a branch, where Liza makes worktrees and branches."""
+    try:
+        slot_records.refuse_links(crew.paths.slots)
+    except SharedPathBlocked as error:
+        yield AlarmKind.PLACE_BROKEN.alarm("worktrees", reason=error.message, step=str(error.hint or ""))
+    if git_refs.has_branch_named_task(slots_directory.find_common_dir(crew.paths.root)):
+        conflict = git_refs.ref_conflict_error("task", branch_of("<id>"), git_refs.list_branches(crew.git))
+        yield AlarmKind.BRANCH_IN_THE_WAY.alarm("task", reason=conflict.message, step=str(conflict.hint or ""))
+
+
+def _check_records(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield alarms for agents without boxes, and for a history that has other revisions of the same numbers."""
+    if crew.paths.unconfined.exists():
+        yield from confinement.find_alarms(crew.paths, state.config)
+    if crew.paths.history_conflict.exists() and (conflict := recorder.read_conflict(crew)) is not None:
+        yield AlarmKind.HISTORY_CONFLICT.alarm("history", reason=conflict.message, step=str(conflict.hint or ""))
+
+
+def _check_remotes(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield alarms for a pull request that cannot be read, branches that cannot be pushed, and notices not sent."""
+    if state.pull_request.is_open:
+        yield from remote_failures.sync_alarms(state, remotes.read_failure(crew.paths.request_sync))
     if state.config.push == "auto" and crew.paths.push_failure.exists():
         yield from remote_failures.backup_alarms(state, remotes.read_failure(crew.paths.push_failure))
-
-
-def _history_alarms(crew: Crew) -> Iterator[Alarm]:
-    """The alarm for revisions that are not recorded, because the history has others of the same numbers."""
-    if crew.paths.history_conflict.exists():
-        # If the repository cannot be read, `liza doctor` reports it.
-        with suppress(LizaError, OSError):
-            if (conflict := recorder.read_conflict(crew)) is not None:
-                yield Alarm(AlarmKind.HISTORY_CONFLICT, "history", conflict.message, conflict.hint)
-
-
-def _notice_alarms(crew: Crew) -> Iterator[Alarm]:
-    """The alarms for targets that could not be notified."""
     if crew.paths.notices.exists():
         yield from notices.failure_alarms(crew.paths, crew.clock.now())
 
 
-def _find_stopped(crew: Crew, state: State) -> StoppedProcesses:
+def _has_supervised(state: State) -> bool:
+    """Return whether any agent of the crew ever had a supervisor."""
+    return any(agent.program for agent in state.agents.values())
+
+
+def _find_stopped(paths: Paths, state: State) -> StoppedProcesses:
     """Stopped processes of the crew; none if the process table cannot be read."""
     try:
-        return stopped_processes.find_stopped(crew.paths, state.agents)
+        return stopped_processes.find_stopped(paths, state.agents)
     except OSError:
         return StoppedProcesses()
 
@@ -224,22 +252,18 @@ def read_supervisor_exit(crew: Crew, agent: str) -> SupervisorExit | None:
         return SupervisorExit(time=crew.clock.now(), reason=error.message)
 
 
-def _stuck_agents(crew: Crew, state: State) -> dict[str, str]:
+def _stuck_agents(paths: Paths, state: State) -> dict[str, str]:
     """Why the living sessions of agents make no progress, as measured by their supervisors."""
-    gauges = {name: costs.read_gauge(crew.paths, state, name) for name in state.agents}
+    gauges = {name: costs.read_gauge(paths, state, name) for name in state.agents}
     return {
         name: redact(gauge.stuck) for name, gauge in gauges.items() if gauge is not None and gauge.stuck is not None
     }
 
 
-def _denials(crew: Crew, state: State) -> dict[str, dict[str, tuple[int, str]]]:
-    """Denials of the guards in the present runs of agents, by rule."""
-    return {name: rows for name in state.agents if (rows := _denials_of(crew, state, name))}
-
-
-def _denials_of(crew: Crew, state: State, name: str) -> dict[str, tuple[int, str]]:
+def _denials_of(paths: Paths, state: State, name: str) -> dict[str, tuple[int, str]]:
+    """Denials of the guards in the present run of an agent, by rule."""
     work = find_current_work(state, name)
-    path = crew.paths.run(work.run) / DENIALS_FILE if work is not None else None
+    path = paths.run(work.run) / DENIALS_FILE if work is not None else None
     if path is None or not path.exists():
         return {}
 
@@ -247,18 +271,15 @@ def _denials_of(crew: Crew, state: State, name: str) -> dict[str, tuple[int, str
     return {redact(rule): (count, redact(last)) for rule, (count, last) in counts.items()}
 
 
-def count_denials(crew: Crew, state: State, name: str) -> int:
+def count_denials(paths: Paths, state: State, name: str) -> int:
     """Return how many tools the guards denied an agent in its present run."""
-    return sum(count for count, _ in _denials_of(crew, state, name).values())
+    return sum(count for count, _ in _denials_of(paths, state, name).values())
 
 
-def _guard_notices(crew: Crew) -> tuple[tuple[str, str], ...]:
-    """Why rules of the project's guard file do not count, each with a command; empty without such a file."""
-    if not (crew.paths.liza / GUARDS_TOML).exists():
-        return ()
-
+def _guard_notices(paths: Paths) -> tuple[tuple[str, str], ...]:
+    """Why rules of the project's guard file do not count, each with a command."""
     try:
-        notices = guard_files.load_guards(crew.paths, Path.home()).notices
+        notices = guard_files.load_guards(paths, Path.home()).notices
     except (LizaError, OSError) as error:
         hint = error.hint if isinstance(error, LizaError) else "liza doctor"
         return ((f"no session can start: {error}", hint),)
@@ -274,21 +295,21 @@ def _is_unsupervised(crew: Crew, state: State, agent: str) -> bool:
     return work is not None and crew.run_dir(work.run).exists() and not crew.is_supervised(agent)
 
 
-def _outside_edit_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
+def _check_outside_edits(crew: Crew, state: State) -> Iterator[Alarm]:
     """Alarms for recent edits from outside that overwrote something, or deleted a task that is still missing.
 
     Other effects of such an edit are on the board itself, and have alarms of their own as long as they are there.
     """
     for record in islice(revision_journal.iter_newest_first(crew.paths.journal), RECENT_REVISIONS):
-        if not _is_news(record.time, crew.clock.now()):
+        if not record.alerts or not _is_news(record.time, crew.clock.now()):
             continue
         for index, message in enumerate(record.alerts):
             deleted = _DELETED_ENTRY.match(message)
             revision = f"revision {record.revision}"
             if record.overwrote and index == 0:
-                yield Alarm(AlarmKind.OVERWRITTEN, revision, message, "liza history -p")
+                yield AlarmKind.OVERWRITTEN.alarm(revision, reason=message)
             elif deleted and state.task(deleted[1]) is None:
-                yield Alarm(AlarmKind.EXTERNAL_EDIT, revision, message, "liza history -p")
+                yield AlarmKind.EXTERNAL_EDIT.alarm(revision, reason=message)
 
 
 def _is_news(time: str, now: datetime) -> bool:
@@ -299,22 +320,36 @@ def _is_news(time: str, now: datetime) -> bool:
         return False
 
 
-def _read_budget_pause(crew: Crew, state: State) -> str:
+def _read_budget_pause(paths: Paths, state: State) -> str:
     """Return the reason of a PAUSE that a supervisor set: only a used-up budget makes it do so. Empty for others."""
-    is_budget = signals.read_author(crew.paths, "PAUSE") in state.agents
-    return redact(signals.read_reason(crew.paths, "PAUSE")) if is_budget else ""
+    is_budget = signals.read_author(paths, "PAUSE") in state.agents
+    return redact(signals.read_reason(paths, "PAUSE")) if is_budget else ""
 
 
-def _budget_step(crew: Crew, state: State) -> str:
+def _budget_step(paths: Paths, state: State) -> str:
     """Return the command that raises the used-up limit; `liza resume` says what is wrong if the ledger is damaged."""
     try:
-        return costs.raise_budget_command(crew.paths, state)
+        return costs.raise_budget_command(paths, state)
     except LizaError:
         return "liza resume"
 
 
-def _signal_time(crew: Crew, name: str) -> datetime | None:
+def _signal_time(paths: Paths, name: str) -> datetime | None:
     try:
-        return datetime.fromtimestamp(crew.paths.signal(name).stat().st_mtime, UTC)
+        return datetime.fromtimestamp(paths.signal(name).stat().st_mtime, UTC)
     except FileNotFoundError:
         return None
+
+
+Check = Callable[[Crew, State], Iterable[Alarm]]
+_CHECKS_BEFORE_THE_BOARD: Final[tuple[Check, ...]] = (
+    _check_disk,
+    _check_crew_files,
+    _check_merges,
+    _check_worktrees,
+    _check_archive,
+    _check_places,
+    _check_records,
+)
+"""What blocks every worktree, every merge or every new claim; its alarms come first."""
+_CHECKS_AFTER_THE_BOARD: Final[tuple[Check, ...]] = (_check_remotes, _check_outside_edits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from liza.alarms.current_alarms import find_alarms
 from liza.alarms.notices import NoticePlan, NoticeProcess, NoticeTarget, configured_plan, require_target
@@ -12,7 +13,6 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.model.alarm_kinds import Alarm, AlarmKind, AlarmRow
 from liza.model.errors import LizaError, NoCrew, UsageError
-from liza.model.model import State
 from liza.model.setting_limits import parse_quiet_hours
 from liza.model.value_classes import Value
 from liza.tasks.evidence import gather_evidence
@@ -44,27 +44,25 @@ def watch(crew: Crew) -> Iterator[AlarmChange]:
             raise
         except LizaError as error:
             if not is_unreadable:
-                unreadable = Alarm(error.code.replace("-", "_"), "board", error.message, error.hint or "liza doctor")
-                yield AlarmChange((_alarm_row(crew, unreadable),), count=len(alarms) + 1)
+                kind, step = error.code.replace("-", "_"), error.hint or "liza doctor"
+                unreadable = AlarmRow(kind, "board", error.message, step, since=crew.clock.now())
+                yield AlarmChange((unreadable,), count=len(alarms) + 1)
             is_unreadable, is_first = True, False
             continue
         current = {(alarm.kind, alarm.about, alarm.next): alarm for alarm in alarms}
-        raised = {key: _alarm_row(crew, alarm) for key, alarm in current.items() if key not in reported}
+        now = crew.clock.now()
+        raised = {key: _alarm_row(alarm, now) for key, alarm in current.items() if key not in reported}
         ended = tuple(row for key, row in reported.items() if key not in current)
         reported = {key: reported.get(key) or raised[key] for key in current}
-        back = [_back_row(crew, state)] if is_unreadable else []
+        returned = (AlarmKind.BOARD_BACK.alarm("board", revision=state.revision),) if is_unreadable else ()
+        back = [_alarm_row(alarm, now) for alarm in returned]
         if raised or ended or back or is_first:
             yield AlarmChange((*back, *raised.values()), ended, len(current))
         is_unreadable = is_first = False
 
 
-def _back_row(crew: Crew, state: State) -> AlarmRow:
-    message = f"the board can be read again, at revision {state.revision}"
-    return _alarm_row(crew, Alarm(AlarmKind.BOARD_BACK, "board", message, "liza status"))
-
-
-def _alarm_row(crew: Crew, alarm: Alarm) -> AlarmRow:
-    return AlarmRow(alarm.kind, alarm.about, alarm.message, alarm.next, alarm.waiting_since, crew.clock.now())
+def _alarm_row(alarm: Alarm, now: datetime) -> AlarmRow:
+    return AlarmRow(alarm.kind, alarm.about, alarm.message, alarm.next, alarm.waiting_since, now)
 
 
 _HELP = "liza watch --help"

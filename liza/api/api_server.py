@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,7 +29,6 @@ from liza.model.errors import LizaError, LockTimeout, read_last_message
 from liza.model.model import ProcessIdentity
 from liza.model.paths import Paths
 from liza.model.value_classes import AwareDatetime, FrozenStruct
-from liza.model.value_classes import asdict as fields_of
 from liza.programs.session import log_file
 from liza.programs.session.run_directory import read_struct
 from liza.system import atomic, crash_points, locks, processes, untrusted_files
@@ -85,30 +84,44 @@ def is_serving(paths: Paths) -> bool:
         return is_flock_held(paths.server_lock)
 
 
-def describe(crew: Crew) -> dict[str, Any]:
-    """Return the server as `status --json` prints it; ``pid`` and ``port`` are null if it does not run.
+class ServerReport(FrozenStruct, frozen=True, kw_only=True):
+    """The server as `status --json` prints it; ``pid`` and ``port`` are null if it does not run.
 
     ``error``: why that is not known. The server is optional, so nothing else depends on it.
 
     ``expected``: the crew had a server, or one was started for it, and its supervisors run. ``failure``: why the last
     start failed. ``since``: when it began to listen.
     """
+
+    running: bool
+    expected: bool
+    since: datetime | None
+    pid: int | None
+    socket: str
+    port: int | None
+    error: str | None
+    failure: ServerFailure | None
+
+
+def describe(crew: Crew) -> ServerReport:
+    """Return the facts about the server of the crew."""
+    paths = crew.paths
     try:
-        running, error = is_serving(crew.paths), None
+        running, error = paths.server_lock.exists() and is_serving(paths), None
     except (LizaError, OSError) as lock_error:
         running, error = False, str(lock_error)
-    failure = None if running else read_failure(crew.paths)
-    was_started = failure is not None or crew.paths.api_port.exists()
-    return {
-        "running": running,
-        "expected": running or (was_started and has_supervisor(crew)),
-        "since": _read_start(crew.paths) if running else None,
-        "pid": locks.find_holder(crew.paths.server_lock) if running else None,
-        "socket": str(crew.paths.api_socket),
-        "port": read_port(crew.paths.api_port) if running else None,
-        "error": error,
-        "failure": None if failure is None else fields_of(failure),
-    }
+    failure = read_failure(paths) if not running and paths.server_failure.exists() else None
+    was_started = failure is not None or paths.api_port.exists()
+    return ServerReport(
+        running=running,
+        expected=running or (was_started and has_supervisor(crew)),
+        since=_read_start(paths) if running else None,
+        pid=locks.find_holder(paths.server_lock) if running else None,
+        socket=str(paths.api_socket),
+        port=read_port(paths.api_port) if running else None,
+        error=error,
+        failure=failure,
+    )
 
 
 def _read_start(paths: Paths) -> datetime | None:

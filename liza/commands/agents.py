@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,15 +25,12 @@ def agents(
         str | None,
         typer.Option("--import", metavar="FILE", help="Add a record that another crew exported; - is stdin."),
     ] = None,
-    origin: Annotated[
-        Path | None, typer.Option("--origin", metavar="DIR", help="With --import: verify it against this repository.")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the agents, what each does, and why an idle one is idle. With ID: its work record, too."""
     crew = find_crew()
     if import_ is not None:
-        printing.print_result(verbs.import_agent(crew, read_text(import_).encode(), origin), as_json)
+        printing.print_result(verbs.import_agent(crew, read_text(import_).encode()), as_json)
         return
     if export:
         if agent is None:

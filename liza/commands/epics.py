@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
 from liza.crew.crew import find_crew
 from liza.merging import epics as verbs
+from liza.merging.epics import EpicReport
 from liza.printing import printing
 from liza.printing.columns import align_columns, paint
 
@@ -43,17 +44,17 @@ def accept(name: NameArgument, as_json: JsonOption = False) -> None:
 _COLOURS = {"open": "cyan", "to land": "cyan", "landed": "green", "empty": "plain", "set aside": "red", "broken": "red"}
 
 
-def format_epics(rows: Sequence[Mapping[str, Any]], colour: bool) -> str:
+def format_epics(rows: Sequence[EpicReport], colour: bool) -> str:
     """Return one line per epic: its branch, its state, its tasks, and what it waits for with one command."""
     if not rows:
         return "no epics: liza task add --epic NAME begins one"
     return align_columns(
         [
             (
-                str(row["branch"]),
-                paint(str(row["state"]), _COLOURS[row["state"]], colour),
-                f"{len(row['merged'])} merged, {len(row['open'])} open",
-                row["why"] + (f"  {paint(row['next'], 'bold', colour)}" if row["next"] else ""),
+                row.branch,
+                paint(row.state, _COLOURS[row.state], colour),
+                f"{len(row.merged)} merged, {len(row.open)} open",
+                row.why + (f"  {paint(row.next, 'bold', colour)}" if row.next else ""),
             )
             for row in rows
         ]

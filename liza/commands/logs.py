@@ -17,7 +17,6 @@ from liza.model.value_classes import Value
 from liza.printing import printing, render_crew, render_session
 from liza.printing.columns import paint, strip_controls
 from liza.printing.pager import exit_with_reader, page_text
-from liza.printing.render_session import format_markdown
 from liza.programs.rules.session_events import LoggedEvent, describe_unknown
 from liza.text.redaction import redact_values
 from liza.view import all_logs, session_log
@@ -50,7 +49,6 @@ def logs(
     ] = None,
     times: Annotated[bool, typer.Option("-t", "--times", help="Include the time of day of each line of text.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="The output of the program as it is.")] = False,
-    markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a review.")] = False,
     subagents: Annotated[bool, typer.Option("--subagents", help="Show what sub-agents did, too.")] = False,
     deliveries: Annotated[
         bool,
@@ -64,8 +62,8 @@ def logs(
     name. Of a program without a known format, its output is shown. --json prints the session in ATIF, the Agent
     Trajectory Interchange Format; without AGENT, or of a task, `trajectories` has one for each session.
     """
-    if (raw + markdown + as_json > 1) or (follow and (markdown or as_json)):
-        raise UsageError("--raw, --md and --json exclude each other, and -f goes with --raw only", "liza logs --help")
+    if as_json and (raw or follow):
+        raise UsageError("--json excludes --raw and -f", "liza logs --help")
     crew = find_crew()
     if deliveries:
         _print_deliveries(crew, None if agent is None else run_logs.resolve_run(crew, agent), lines, as_json)
@@ -77,9 +75,6 @@ def logs(
     elif as_json:
         is_single = agent is not None and agent in (names[0], agent_of(names[0]))
         _print_trajectories(crew, names, window, is_single=is_single)
-    elif markdown:
-        events, _ = session_log.read_recent(crew, names, window.lines, window.begin(crew))
-        page_text(format_markdown(events), crew.git)
     else:
         style = render_session.SessionStyle(
             printing.text_width(),

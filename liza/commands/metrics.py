@@ -35,9 +35,10 @@ def metrics(
     only sessions whose runtime reports that are counted. Days are in UTC.
     """
     groups = split_names(by)
-    values = verb(find_crew()) if groups is None else usage_by(find_crew(), groups)
-    if as_json:
-        printing.print_json(values)
-    else:
-        whole = render_metrics.format_metrics if all_ else render_metrics.format_summary
-        printing.print_wrapped(whole(values) if groups is None else render_metrics.format_usage(values))
+    if groups is not None:
+        usage = usage_by(find_crew(), groups)
+        printing.print_json(usage) if as_json else printing.print_wrapped(render_metrics.format_usage(usage))
+        return
+    values = verb(find_crew())
+    whole = render_metrics.format_metrics if all_ else render_metrics.format_summary
+    printing.print_json(values) if as_json else printing.print_wrapped(whole(values))

@@ -83,7 +83,7 @@ def alerts_lock(paths: Paths) -> Path:
 def find_times(paths: Paths, alarms: Iterable[Alarm]) -> dict[tuple[str, str], datetime]:
     """Return when alarms were logged last, by kind and subject. An alarm that the end of the log lacks is left out."""
     ends = {f"  {redact(_line(alarm))}": (alarm.kind, alarm.about) for alarm in alarms if alarm.waiting_since is None}
-    if not ends or not paths.alerts.exists():
+    if not ends:
         return {}
     times: dict[tuple[str, str], datetime] = {}
     with suppress(NotRegularFile, OSError):

@@ -190,11 +190,6 @@ def find_proof(git: Git) -> HistoryProof | None:
     return HistoryProof(git.out("rev-list", "--max-parents=0", newest[0]).splitlines()[-1], *newest)
 
 
-def has_revision(git: Git, commit: str) -> bool:
-    """Return whether the history contains a commit. Raises GitFailed."""
-    return git.run("merge-base", "--is-ancestor", commit, HISTORY_REF, codes=(0, 1, 128)).code == 0
-
-
 def read_goal(git: Git) -> bytes | None:
     """Return the last recorded goal.md, or None. Raises GitFailed."""
     return _read_blob(git, GOAL_FILE)

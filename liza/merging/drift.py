@@ -116,6 +116,7 @@ def detect_drift(crew: Crew, state: State) -> RepositoryDrift:
     try:
         integration_tip.require_integration(crew.git, state)
     except Missing as error:
+        crew.git.out("rev-parse", "--git-dir")  # In a damaged repository the branch only seems to be gone.
         return RepositoryDrift(moved=error.message, ways=error.hint)
     drift = find_integration_drift(crew)
     if drift is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -30,6 +29,7 @@ from liza.model.model import FINAL_STATUSES, Epic, EpicMerge, EpicStep, MergeInP
 from liza.model.narration import LIZA
 from liza.model.paths import check_task_id, is_person
 from liza.model.transitions import Invocation
+from liza.model.value_classes import Value
 from liza.system import atomic, crash_points
 from liza.tasks import archive, task_branches
 from liza.tasks.rules import backlog
@@ -38,39 +38,54 @@ from liza.text.formats import count_noun
 from liza.text.undecoded import list_names
 
 
-def list_epics(crew: Crew) -> list[dict[str, Any]]:
+class EpicReport(Value):
+    """An epic: its branch, its ``state`` in words, why it waits with the next command, and its tasks."""
+
+    name: str
+    branch: str
+    tip: str | None
+    state: str
+    why: str
+    next: str
+    open: tuple[str, ...]
+    merged: tuple[str, ...]
+    landed: tuple[str, ...]
+
+
+def list_epics(crew: Crew) -> tuple[EpicReport, ...]:
     """Return every epic of the board with its branch, its tasks, and what it waits for. Raises GitFailed."""
     state = crew.board.read()
     names = dict.fromkeys([*state.epics, *(task.epic for task in state.tasks if task.epic is not None)])
     faults = task_branches.find_faults(crew) if names else {}
-    return [_epic_row(crew.git, state, name, faults.get(name)) for name in names]
+    return tuple(_report_epic(crew.git, state, name, faults.get(name)) for name in names)
 
 
-def _epic_row(git: Git, state: State, name: str, fault: Refused | None) -> dict[str, Any]:
+def _report_epic(git: Git, state: State, name: str, fault: Refused | None) -> EpicReport:
     tasks, entry = targets.tasks_of(state, name), state.epics.get(name, Epic())
     waiting = [task.id for task in tasks if task.status not in FINAL_STATUSES]
     job = epic_rules.find_job(state, name)
     if fault is not None:
-        stands, why, step = "broken", fault.message, fault.hint
+        status, why, step = "broken", fault.message, fault.hint
     elif entry.set_aside is not None:
-        stands, why, step = "set aside", " ".join(entry.set_aside.reason.split()), _retry_command(name, entry)
+        status, why, step = "set aside", " ".join(entry.set_aside.reason.split()), _retry_command(name, entry)
     elif waiting:
-        stands, why, step = "open", "", ""
+        status, why, step = "open", "", ""
     elif job is not None:
-        stands, why, step = "to land", "", f"liza merge {job.branch}"
+        status, why, step = "to land", "", f"liza merge {job.branch}"
     else:
-        stands, why, step = "landed" if entry.landed else "empty", "", ""
-    return {
-        "name": name,
-        "branch": targets.epic_branch(name),
-        "tip": merges.branch_tip(git, targets.epic_branch(name)),
-        "state": stands,
-        "why": why,
-        "next": step,
-        "open": waiting,
-        "merged": [task.id for task in tasks if task.status is Status.MERGED],
-        "landed": list(entry.landed),
-    }
+        status, why, step = "landed" if entry.landed else "empty", "", ""
+    branch = targets.epic_branch(name)
+    return EpicReport(
+        name=name,
+        branch=branch,
+        tip=merges.branch_tip(git, branch),
+        state=status,
+        why=why,
+        next=str(step or ""),
+        open=tuple(waiting),
+        merged=tuple(task.id for task in tasks if task.status is Status.MERGED),
+        landed=tuple(entry.landed),
+    )
 
 
 def _retry_command(name: str, entry: Epic) -> str:

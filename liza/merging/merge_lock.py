@@ -18,11 +18,10 @@ import msgspec
 
 from liza.crew.crew import Crew
 from liza.merging.rules import epic_rules
-from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.model.model import State, Status
 from liza.model.paths import Paths
-from liza.model.value_classes import decodable
+from liza.model.value_classes import Value, decodable
 from liza.system import file_growth, files, locks, untrusted_files
 from liza.system.files import convert_os_errors, replace_unsynced
 from liza.system.locks import Lock, is_flock_held, last_holder_pid, try_flock
@@ -142,11 +141,19 @@ _COMMAND_WORDS = 4  # python -P -m liza
 MAX_COMMAND_LENGTH = 100
 
 
-def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
-    """Return an alarm if a merge is due, and another program holds the turn or the merge lock.
+class MergeBlocker(Value):
+    """A program that is not Liza, and holds the turn or the lock of the merges: its process, the ``file`` that it
+    holds, and its command line."""
 
-    There is no alarm about a git that a killed merger left. It ends by itself, and must not be killed while it moves a
-    ref.
+    pid: int
+    file: str
+    program: str
+
+
+def find_merge_blocker(crew: Crew, state: State) -> MergeBlocker | None:
+    """Return the other program that holds the turn or the merge lock while a merge is due.
+
+    A git that a killed merger left is none. It ends by itself, and must not be killed while it moves a ref.
     """
     if epic_rules.next_subject(state, crew.clock.now()) is None:
         return None
@@ -154,10 +161,8 @@ def find_merge_blocker(crew: Crew, state: State) -> Alarm | None:
         for pid in locks.find_holders(path):
             command = locks.read_command(pid)
             if command and not _is_liza(command) and not _is_own_git(crew.paths, pid, command):
-                name = path.relative_to(crew.paths.root)
-                text = redact(shlex.join(command))[:MAX_COMMAND_LENGTH]
-                message = f"nothing is merged: process {pid} holds {name}, and is not Liza: {text}"
-                return Alarm(AlarmKind.MERGE_LOCK_HELD, "merge", message, f"kill {pid}")
+                program = redact(shlex.join(command))[:MAX_COMMAND_LENGTH]
+                return MergeBlocker(pid, str(path.relative_to(crew.paths.root)), program)
     return None
 
 
@@ -171,18 +176,16 @@ def record_unwritable(paths: Paths, reasons: Mapping[str, str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def find_unwritable(paths: Paths, state: State) -> Iterator[Alarm]:
-    """Yield an alarm for each approved task that the last merger could not set aside on the board."""
+def find_unwritable(paths: Paths, state: State) -> dict[str, str]:
+    """Return the approved tasks that the last merger could not set aside on the board, with the reasons."""
     try:
         reasons = msgspec.json.decode(
             untrusted_files.read_record(paths.unwritable_tasks), type=decodable(dict[str, str])
         )
     except (FileNotFoundError, NotRegularFile, msgspec.DecodeError, RecursionError):
-        return  # the next merger writes it again
-    for task_id, reason in reasons.items():
-        task = state.task(task_id)
-        if task is not None and task.status is Status.APPROVED:
-            yield Alarm(AlarmKind.MERGE_SET_ASIDE, task_id, f"{reason}; it is not merged", "liza edit")
+        return {}  # the next merger writes it again
+    approved = {task.id for task in state.tasks if task.status is Status.APPROVED}
+    return {task_id: reason for task_id, reason in reasons.items() if task_id in approved}
 
 
 def _is_liza(command: tuple[str, ...]) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from functools import partial
-from typing import Any
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -18,27 +18,65 @@ from liza.model import gates, targets
 from liza.model.configuration import Gate
 from liza.model.errors import GitFailed
 from liza.model.gates import GateOutcome, GateRun
-from liza.model.model import Clock, State, Task
-from liza.model.value_classes import asdict as fields_of
-from liza.model.value_classes import replace
+from liza.model.model import State, Task
+from liza.model.value_classes import Value, replace
 from liza.tasks import archive
 from liza.tasks.rules import claims
 
 
-def show_queue(crew: Crew) -> dict[str, Any]:
-    """Return the approved tasks in their order, the batch that is being merged, and the gates. Times are in seconds.
+class RunReport(Value):
+    """A run of a gate over the first ``tasks`` of a batch."""
 
-    Raises LizaError if a file cannot be read.
-    """
+    gate: str
+    tasks: int
+    outcome: str
+    seconds: float
+
+
+class BatchReport(Value):
+    """A batch under test: its tasks, the branch ``into`` which it is merged, and the runs of its gates."""
+
+    tasks: tuple[str, ...]
+    into: str
+    candidate: str
+    base: str
+    tested: bool | None
+    waiting: tuple[str, ...]
+    runs: tuple[RunReport, ...]
+
+
+class GateReport(Value):
+    """A gate, and what its recent runs say: how many were red, how often it was flaky, and the seconds it takes."""
+
+    name: str
+    command: str
+    paths: tuple[str, ...]
+    timeout: int
+    runs: int
+    red: int
+    flaky: int
+    seconds: float | None
+
+
+class QueueReport(Value):
+    """The approved tasks in their order, the batches that are being merged, and the gates. Times are in seconds."""
+
+    queue: tuple[QueueRow, ...]
+    batches: tuple[BatchReport, ...]
+    gates: tuple[GateReport, ...]
+    merging: bool
+
+
+def show_queue(crew: Crew) -> QueueReport:
+    """Return the merge queue as it is now. Raises LizaError if a file cannot be read."""
     state, runs = crew.board.read(), gate_log.read_runs(crew.paths)
-    is_merging = merge_lock.is_merger_running(crew.paths)
-    batches = merge_queue.find_batches(state)
-    return {
-        "queue": [fields_of(row) for row in _queue_rows(crew, state, runs)],
-        "batches": [_batch_row(crew, batch, runs, is_merging=is_merging) for batch in batches],
-        "gates": [_gate_row(state, runs, gate) for gate in state.config.all_gates],
-        "merging": is_merging,
-    }
+    is_merging, now = merge_lock.is_merger_running(crew.paths), crew.clock.now()
+    return QueueReport(
+        _queue_rows(crew, state, runs),
+        tuple(_report_batch(batch, runs, now, is_merging=is_merging) for batch in merge_queue.find_batches(state)),
+        tuple(_report_gate(state, runs, gate) for gate in state.config.all_gates),
+        is_merging,
+    )
 
 
 def _queue_rows(crew: Crew, state: State, runs: tuple[GateRun, ...]) -> tuple[QueueRow, ...]:
@@ -78,42 +116,36 @@ def _changed_paths(git: Git, state: State, branch: str, batch: Iterable[Task]) -
         return None
 
 
-def _batch_row(crew: Crew, batch: Batch, runs: tuple[GateRun, ...], *, is_merging: bool) -> dict[str, Any]:
+def _report_batch(batch: Batch, runs: tuple[GateRun, ...], now: datetime, *, is_merging: bool) -> BatchReport:
     first = batch.members[0].merging
-    return {
-        "tasks": list(batch.ids),
-        "into": batch.branch,
-        "candidate": batch.tip,
-        "base": batch.expected,
-        "tested": first.tested,
-        "waiting": list(first.waiting),
-        "runs": [
-            _run_row(crew.clock, run)
-            for member in batch.members
-            for run in gates.last_gate_runs(runs, member.merging.candidate)
-            if is_merging or run.outcome is not GateOutcome.RUNNING
-        ],
-    }
+    shown = (
+        _report_run(run, now)
+        for member in batch.members
+        for run in gates.last_gate_runs(runs, member.merging.candidate)
+        if is_merging or run.outcome is not GateOutcome.RUNNING
+    )
+    return BatchReport(
+        batch.ids, batch.branch, batch.tip, batch.expected, first.tested, tuple(first.waiting), tuple(shown)
+    )
 
 
-def _run_row(clock: Clock, run: GateRun) -> dict[str, Any]:
-    is_running = run.outcome is GateOutcome.RUNNING
-    seconds = (clock.now() - run.time).total_seconds() if is_running else run.seconds
-    return {"gate": run.gate, "tasks": run.tasks, "outcome": run.outcome.value, "seconds": seconds}
+def _report_run(run: GateRun, now: datetime) -> RunReport:
+    seconds = (now - run.time).total_seconds() if run.outcome is GateOutcome.RUNNING else run.seconds
+    return RunReport(run.gate, run.tasks, run.outcome.value, seconds)
 
 
-def _gate_row(state: State, runs: tuple[GateRun, ...], gate: Gate) -> dict[str, Any]:
+def _report_gate(state: State, runs: tuple[GateRun, ...], gate: Gate) -> GateReport:
     recent = gates.recent_runs(runs, gate.name)
-    return {
-        "name": gate.name,
-        "command": gate.command,
-        "paths": list(gate.paths),
-        "timeout": gate.timeout or state.config.integration_timeout,
-        "runs": len(recent),
-        "red": sum(run.outcome is not GateOutcome.GREEN for run in recent),
-        "flaky": gates.count_flaky(recent),
-        "seconds": gates.estimate_seconds(recent),
-    }
+    return GateReport(
+        name=gate.name,
+        command=gate.command,
+        paths=tuple(gate.paths),
+        timeout=gate.timeout or state.config.integration_timeout,
+        runs=len(recent),
+        red=sum(run.outcome is not GateOutcome.GREEN for run in recent),
+        flaky=gates.count_flaky(recent),
+        seconds=gates.estimate_seconds(recent),
+    )
 
 
 def move(crew: Crew, task_id: str, position: int) -> Result:

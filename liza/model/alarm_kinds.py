@@ -26,88 +26,202 @@ class _Kind(StrEnum):
     """A kind with its class. A kind without one cannot be declared."""
 
     alarm_class: AlarmClass
+    sentence: str
+    command: str
 
-    def __new__(cls, name: str, alarm_class: AlarmClass) -> Self:
+    def __new__(cls, name: str, alarm_class: AlarmClass, sentence: str = "", command: str = "") -> Self:
         kind = str.__new__(cls, name)
-        kind._value_, kind.alarm_class = name, alarm_class
+        kind._value_, kind.alarm_class, kind.sentence, kind.command = name, alarm_class, sentence, command
         return kind
 
 
 class AlarmKind(_Kind):
-    """Kind of an alarm that lasts. An error that `liza watch` reports has its error code instead."""
+    """Kind of an alarm that lasts: what it asks of a person, its sentence and its command.
 
-    DAMAGED = "damaged", STEP
-    DISK_FULL = "disk_full", STEP
-    MOVED = "moved", STEP
-    PINS_GONE = "pins_gone", STEP
-    PINS_DAMAGED = "pins_damaged", STEP
-    ARCHIVE_DAMAGED = "archive_damaged", STEP
-    PLACE_BROKEN = "place_broken", STEP
-    BRANCH_IN_THE_WAY = "branch_in_the_way", STEP
-    WORKTREES_REPLACED = "worktrees_replaced", STEP
-    WORKTREE_GONE = "worktree_gone", STEP
-    HISTORY_CONFLICT = "history_conflict", STEP
-    BOARD_BACK = "board_back", NEWS
-    INVALID_STATE = "invalid_state", STEP
-    UNCONFINED = "unconfined", NEWS
-    UNKNOWN_CONFIG = "unknown_config", NEWS
-    UNUSABLE_SETTING = "unusable_setting", NEWS
-    UNCONFIRMED_SETTING = "unconfirmed_setting", STEP
-    INTEGRATION_MOVED = "integration_moved", STEP
-    OVERWRITTEN = "overwritten", NEWS
-    EXTERNAL_EDIT = "external_edit", NEWS
-    SUPERVISOR_LEFT = "supervisor_left", STEP
-    SUPERVISOR_GONE = "supervisor_gone", STEP
-    SUPERVISOR_STOPPED = "supervisor_stopped", STEP
-    UP_STOPPED = "up_stopped", NEWS
-    NO_PROGRESS = "no_progress", NEWS
-    BUDGET_BLIND = "budget_blind", STEP
-    BUDGET_USED = "budget_used", STEP
-    GUARD_DENIALS = "guard_denials", NEWS
-    GUARDS_UNTRUSTED = "guards_untrusted", STEP
-    HELD_UP = "held_up", STEP
-    QUESTION = "question", ANSWER
-    EXPIRED_LEASE = "expired_lease", STEP
-    EXPIRED_REVIEW_LEASE = "expired_review_lease", STEP
-    EXPIRED_PLANNING_LEASE = "expired_planning_lease", STEP
-    PLANNING_STALLED = "planning_stalled", STEP
-    PLANNING_ROUNDS = "planning_rounds", STEP
-    IMMEDIATE_DISCOVERY = "immediate_discovery", ANSWER
-    STALE_DRAFT = "stale_draft", STEP
-    INCOMPLETE_DRAFT = "incomplete_draft", STEP
-    NEVER_CLAIMABLE = "never_claimable", STEP
-    NEEDS_ANOTHER_CODER = "needs_another_coder", STEP
-    NEEDS_REVIEWER = "needs_reviewer", STEP
-    NEEDS_VERDICT = "needs_verdict", ANSWER
-    APPROACHING_LIMITS = "approaching_limits", NEWS
-    BLOCKED = "blocked", ANSWER
-    HYPOTHESIS_EXHAUSTION = "hypothesis_exhaustion", ANSWER
-    ORPHANED_REJECTED = "orphaned_rejected", STEP
-    ORPHANED_INTEGRATION_FAILED = "orphaned_integration_failed", STEP
-    INTEGRATION_FAILED = "integration_failed", NEWS
-    WAITING_FOR_FILES = "waiting_for_files", STEP
-    MERGE_SET_ASIDE = "merge_set_aside", STEP
-    EPIC_NOT_LANDED = "epic_not_landed", STEP
-    EPIC_BRANCH = "epic_branch", STEP
-    MERGE_HELD = "merge_held", STEP
-    MERGE_LOCK_HELD = "merge_lock_held", STEP
-    PUSH_FAILED = "push_failed", NEWS
-    UNEXPLAINED_STATUS = "unexplained_status", STEP
-    TESTS_ELSEWHERE = "tests_elsewhere", STEP
-    TESTS_GREEN = "tests_green", STEP
-    UNTESTED_MERGES = "untested_merges", NEWS
-    PULL_REQUEST_UNREAD = "pull_request_unread", NEWS
-    BREAKER_TRIPPED = "breaker_tripped", ANSWER
-    BREAKER_WARNING = "breaker_warning", NEWS
-    NOTICES_FAILED = "notices_failed", NEWS
-    BREAKER_UNCHECKED = "breaker_unchecked", NEWS
-    CHECKPOINT_DUE = "checkpoint_due", NEWS
-    DEADLINE_PASSED = "deadline_passed", NEWS
-    NO_AGENT = "no_agent", STEP
-    NO_TASKS = "no_tasks", STEP
-    STALE_ABORT = "stale_abort", STEP
-    STALE_CHECKPOINT = "stale_checkpoint", STEP
-    STALE_PAUSE = "stale_pause", STEP
+    An error that `liza watch` reports has its error code instead.
+    """
+
+    DAMAGED = "damaged", STEP, "{reason}", "{step}"
+    DISK_FULL = "disk_full", STEP, "{reason}; sessions and merges wait for it", "{step}"
+    MOVED = "moved", STEP, "{reason}", "liza down"
+    PINS_GONE = "pins_gone", STEP, ".liza/pins.json is gone, and with it which settings were confirmed", "{step}"
+    PINS_DAMAGED = "pins_damaged", STEP, "{reason}", "{step}"
+    ARCHIVE_DAMAGED = (
+        "archive_damaged",
+        STEP,
+        ".liza/{file}: {fault}; its tasks are not shown, and no task can be added",
+        "{step}",
+    )
+    PLACE_BROKEN = "place_broken", STEP, "{reason}: no task can be merged", "{step}"
+    BRANCH_IN_THE_WAY = "branch_in_the_way", STEP, "{reason}: no new task can be claimed", "{step}"
+    WORKTREES_REPLACED = "worktrees_replaced", STEP, "{reason}", "{step} && liza doctor --fix"
+    WORKTREE_GONE = "worktree_gone", STEP, "{names} {verb} not in {directory}", "liza doctor --fix"
+    HISTORY_CONFLICT = "history_conflict", STEP, "{reason}", "{step}"
+    BOARD_BACK = "board_back", NEWS, "the board can be read again, at revision {revision}", "liza status"
+    INVALID_STATE = "invalid_state", STEP, "{reason}", "liza validate"
+    UNCONFINED = "unconfined", NEWS, "agents {result}: {cause}", "{step}"
+    UNKNOWN_CONFIG = "unknown_config", NEWS, "{reason}", "liza edit"
+    UNUSABLE_SETTING = (
+        "unusable_setting",
+        NEWS,
+        "config.{about} is {number}, expected {expected}; the default is in effect",
+        "liza config set {about} --default",
+    )
+    UNCONFIRMED_SETTING = "unconfirmed_setting", STEP, "{reason}", "{step}"
+    INTEGRATION_MOVED = "integration_moved", STEP, "{reason}", "{step}"
+    OVERWRITTEN = "overwritten", NEWS, "{reason}", "liza history -p"
+    EXTERNAL_EDIT = "external_edit", NEWS, "{reason}", "liza history -p"
+    SUPERVISOR_LEFT = "supervisor_left", STEP, "the supervisor of {about} left at {time}: {reason}", "{step}"
+    SUPERVISOR_GONE = (
+        "supervisor_gone",
+        STEP,
+        "{about} holds {work}, and its supervisor is gone: no process continues that work",
+        "",
+    )
+    SUPERVISOR_STOPPED = (
+        "supervisor_stopped",
+        STEP,
+        "the supervisor of {about} (process {pid}) is stopped: its session is not watched, nothing new starts",
+        "kill -CONT {pids}",
+    )
+    UP_STOPPED = (
+        "up_stopped",
+        NEWS,
+        "`liza up` (process {keepers}) is stopped: it prints nothing and starts no killed supervisor again{rest}",
+        "kill -CONT {pids}",
+    )
+    NO_PROGRESS = "no_progress", NEWS, "{about} makes {reason}", "liza logs {about}"
+    BUDGET_BLIND = "budget_blind", STEP, "{reason}", "liza edit"
+    BUDGET_USED = "budget_used", STEP, "the crew is paused: {reason}", "{step}"
+    GUARD_DENIALS = (
+        "guard_denials",
+        NEWS,
+        "the guard rule {rule} denied {about} a tool {count} times; the last: {last}",
+        "liza logs {about}",
+    )
+    GUARDS_UNTRUSTED = "guards_untrusted", STEP, "{reason}", "{step}"
+    HELD_UP = "held_up", STEP, "{about}: {row} sessions in a row were held up; the last: {last}", "liza doctor"
+    QUESTION = "question", ANSWER, "{run} shows {question}", "liza attach {about}"
+    EXPIRED_LEASE = "expired_lease", STEP, "{about}: the lease of {run} ran out at {time}; {why}", "{step}"
+    EXPIRED_REVIEW_LEASE = (
+        "expired_review_lease",
+        STEP,
+        "{about}: the review lease of {run} ran out at {time}",
+        "liza logs {agent}",
+    )
+    EXPIRED_PLANNING_LEASE = (
+        "expired_planning_lease",
+        STEP,
+        "the planning lease of {run} ran out at {time}",
+        "liza logs {agent}",
+    )
+    PLANNING_STALLED = "planning_stalled", STEP, "{reason}", "{step}"
+    PLANNING_ROUNDS = "planning_rounds", STEP, "{reason}", "liza resume"
+    IMMEDIATE_DISCOVERY = (
+        "immediate_discovery",
+        ANSWER,
+        '{about} (by {by}) cannot wait: {text} (if it can: liza report resolve {about} "why")',
+        "liza task add --from-discovery {about} --id fix-{about}",
+    )
+    STALE_DRAFT = "stale_draft", STEP, "{about} is kept a draft{since}{lacks}", "{step}"
+    INCOMPLETE_DRAFT = "incomplete_draft", STEP, "{text}", "{step}"
+    NEVER_CLAIMABLE = "never_claimable", STEP, "{about} can never be claimed: it depends on {cause}", "{step}"
+    NEEDS_ANOTHER_CODER = "needs_another_coder", STEP, "{text}", ""
+    NEEDS_REVIEWER = "needs_reviewer", STEP, "{names} for a review, and no reviewer runs", ""
+    NEEDS_VERDICT = (
+        "needs_verdict",
+        ANSWER,
+        "{about} waits for your verdict{why}; its changes: liza diff {about}",
+        "{step}",
+    )
+    APPROACHING_LIMITS = "approaching_limits", NEWS, "{about} {limit}", "liza task show {about}"
+    BLOCKED = "blocked", ANSWER, "{about} is blocked ({reason}) and asks: {question}", 'liza answer {about} "…"'
+    HYPOTHESIS_EXHAUSTION = (
+        "hypothesis_exhaustion",
+        ANSWER,
+        "{about}: {coders} failed at it; it needs another plan, yours or a planner's",
+        'liza answer {about} "…"',
+    )
+    ORPHANED_REJECTED = "orphaned_rejected", STEP, "{about} waits for {coder}, which has to fix it and is off", ""
+    ORPHANED_INTEGRATION_FAILED = (
+        "orphaned_integration_failed",
+        STEP,
+        "{about} does not merge: {reason}; {coder}, which has to fix it, is off",
+        "",
+    )
+    INTEGRATION_FAILED = "integration_failed", NEWS, "{about} does not merge: {reason}", "{step}"
+    WAITING_FOR_FILES = (
+        "waiting_for_files",
+        STEP,
+        "{about} is tested and waits for files of your checkout: {files}",
+        "liza merge {about}",
+    )
+    MERGE_SET_ASIDE = "merge_set_aside", STEP, "{reason}{next_try}", "{step}"
+    EPIC_NOT_LANDED = (
+        "epic_not_landed",
+        STEP,
+        "{about} could not be merged with integration ({times}): {reason}{next_try}",
+        "{step}",
+    )
+    EPIC_BRANCH = "epic_branch", STEP, "{reason}: none of its tasks is merged", "{step}"
+    MERGE_HELD = "merge_held", STEP, "{about} is approved and held: {reason}", "liza queue release {about}"
+    MERGE_LOCK_HELD = (
+        "merge_lock_held",
+        STEP,
+        "nothing is merged: process {pid} holds {file}, and is not Liza: {program}",
+        "kill {pid}",
+    )
+    PUSH_FAILED = "push_failed", NEWS, "no backup of branches of tasks at origin since {time}: {reason}", "{step}"
+    UNEXPLAINED_STATUS = "unexplained_status", STEP, "{about} is {status}, and {why}", "liza edit"
+    TESTS_ELSEWHERE = (
+        "tests_elsewhere",
+        STEP,
+        "nothing is merged: {tests} does not test the worktree it runs in, it uses {where}; "
+        "change config.integration_command or config.sandbox_setup",
+        "liza edit && liza doctor --tests",
+    )
+    TESTS_GREEN = (
+        "tests_green",
+        STEP,
+        "nothing is merged: untested: {reason}; {fix}, or accept this part for good",
+        "{step}",
+    )
+    UNTESTED_MERGES = "untested_merges", NEWS, "{text}", "{step}"
+    PULL_REQUEST_UNREAD = (
+        "pull_request_unread",
+        NEWS,
+        "pull request #{number} was not read {failures} times in a row: {reason}",
+        "{step}",
+    )
+    BREAKER_TRIPPED = "breaker_tripped", ANSWER, "{text}", "{step}"
+    BREAKER_WARNING = "breaker_warning", NEWS, "{text}", "{step}"
+    NOTICES_FAILED = (
+        "notices_failed",
+        NEWS,
+        "alarms could not be sent to {about}: {reason}; it is tried again",
+        "liza watch {target} --try",
+    )
+    BREAKER_UNCHECKED = "breaker_unchecked", NEWS, "the circuit breaker cannot be checked: {reason}", "{step}"
+    CHECKPOINT_DUE = "checkpoint_due", NEWS, "checkpoint of {sprint}, due {time}: {summary}; {cost}", "liza edit"
+    DEADLINE_PASSED = (
+        "deadline_passed",
+        NEWS,
+        "the deadline of {about} was {time}, and {number} of it not closed: {names}",
+        "liza edit",
+    )
+    NO_AGENT = "no_agent", STEP, "no agent of this crew can continue the open tasks{waits}", "{step}"
+    NO_TASKS = "no_tasks", STEP, "there is no task, and no planner that adds one", "liza task add --help"
+    STALE_ABORT = "stale_abort", STEP, "{about} has been set for {minutes} minutes", "{step}"
+    STALE_CHECKPOINT = "stale_checkpoint", STEP, "{about} has been set for {minutes} minutes", "{step}"
+    STALE_PAUSE = "stale_pause", STEP, "{about} has been set for {minutes} minutes", "{step}"
+
+    def alarm(
+        self, about: str, *, waiting_since: datetime | None = None, starts: tuple[str, ...] = (), **facts: str | int
+    ) -> Alarm:
+        """Return the alarm of this kind about an entry. ``facts`` fill in the blanks of its sentence and command."""
+        facts["about"] = about
+        message, step = self.sentence.format_map(facts), self.command.format_map(facts)
+        return Alarm(self, about, message, step, waiting_since, starts)
 
 
 class LoggedKind(_Kind):

@@ -62,7 +62,12 @@ def print_notice(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Write a value as JSON to stdout: structs as mappings, times as RFC 3339."""
-    print_text(escape_json(msgspec.json.format(encode_json(value), indent=2).decode()))
+    print_text(escape_json(msgspec.json.format(encode_json(_to_fields(value)), indent=2).decode()))
+
+
+def _to_fields(value: Any) -> Any:
+    """Return the JSON form of a struct that declares one, such as that of `liza status`; other values unchanged."""
+    return value.fields() if hasattr(value, "fields") else value
 
 
 def print_result(result: Result, as_json: bool) -> None:
@@ -106,7 +111,7 @@ def discard_output(notice: str) -> None:
 
 def print_json_line(value: Any) -> None:
     """Write a value as one line of JSON, unbuffered."""
-    print_now(escape_json(encode_json(value).decode()) + "\n")
+    print_now(escape_json(encode_json(_to_fields(value)).decode()) + "\n")
 
 
 def print_now(text: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from liza.api import api_server
+from liza.api.api_server import ServerFailure, ServerReport
 from liza.board import archive_files, revision_journal, revision_texts
 from liza.briefs import inbox
 from liza.config import confirmed_settings
@@ -21,12 +21,13 @@ from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
 from liza.merging import drift, merge_lock
 from liza.merging.rules import merge_alarms
+from liza.model.alarm_kinds import AlarmKind
 from liza.model.errors import Finding, GitFailed, LizaError
 from liza.model.model import State, Task
 from liza.model.paths import HISTORY_REF, Paths, run_id
+from liza.model.value_classes import asdict as fields_of
 from liza.programs import liveness
 from liza.recovery import recover
-from liza.recovery.rules import drift_alarms
 from liza.system import installation
 from liza.tasks.rules import picking
 from liza.tasks.rules.up_command import up_command_for
@@ -71,8 +72,8 @@ def _check_settings(crew: Crew, state: State) -> Iterator[Finding]:
     for key in crew.board.unknown_config():
         yield Finding("board", settings.describe_unknown_key(key), True, "liza edit")
     unconfirmed = confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written())
-    for alarm in drift_alarms.settings_alarms(unconfirmed):
-        yield Finding("settings", alarm.message, True, alarm.next)
+    for _, message, command in settings.describe_unconfirmed(unconfirmed):
+        yield Finding("settings", message, True, command)
 
 
 def _check_claims(crew: Crew, state: State) -> Iterator[Finding]:
@@ -101,7 +102,8 @@ def _missing_worktree_text(paths: Paths, task: Task) -> str:
 def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
     blocker = merge_lock.find_merge_blocker(crew, state)
     if blocker is not None:
-        yield Finding("merge", blocker.message, False, blocker.next)
+        alarm = AlarmKind.MERGE_LOCK_HELD.alarm("merge", **fields_of(blocker))
+        yield Finding("merge", alarm.message, False, alarm.next)
     # The lock is only checked: to hold it would refuse a merger. A merge that began or ended meanwhile is no leftover.
     if merge_lock.is_merger_running(crew.paths):
         return
@@ -204,28 +206,28 @@ def _check_server(crew: Crew, state: State) -> Iterator[Finding]:
     if missing:
         text = f"the worker API cannot be served: {', '.join(missing)} is not installed; all else works"
         yield Finding("api", text, True, installation.install_command(*missing))
-    elif server["error"]:
-        yield Finding("api", f"whether the worker API is served is not known: {server['error']}", True, "ls -l .liza")
-    elif server["running"]:
+    elif server.error:
+        yield Finding("api", f"whether the worker API is served is not known: {server.error}", True, "ls -l .liza")
+    elif server.running:
         yield from _check_running_server(crew, server)
-    elif server["failure"]:
-        yield _failed_server(server["failure"])
-    elif server["expected"]:
+    elif server.failure:
+        yield _failed_server(server.failure)
+    elif server.expected:
         yield Finding("api", "the worker API is not served now; agents that need it wait", True, "liza serve")
 
 
-def _check_running_server(crew: Crew, server: Mapping[str, Any]) -> Iterator[Finding]:
-    fault = api_server.find_fault(crew.paths, server["pid"])
+def _check_running_server(crew: Crew, server: ServerReport) -> Iterator[Finding]:
+    fault = api_server.find_fault(crew.paths, server.pid)
     if fault is not None:
         yield Finding("api", fault[0], False, fault[1])
     else:
-        yield Finding("api", f"served at {crew.paths.api_socket} and 127.0.0.1:{server['port']}")
+        yield Finding("api", f"served at {crew.paths.api_socket} and 127.0.0.1:{server.port}")
 
 
-def _failed_server(failure: Mapping[str, Any]) -> Finding:
-    times = count_noun(failure["count"], "start")
-    text = f"the worker API is not served, {times} failed, all else works: {failure['reason']}"
-    return Finding("api", text, True, failure["next"])
+def _failed_server(failure: ServerFailure) -> Finding:
+    times = count_noun(failure.count, "start")
+    text = f"the worker API is not served, {times} failed, all else works: {failure.reason}"
+    return Finding("api", text, True, failure.next)
 
 
 _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (

@@ -11,13 +11,13 @@ from contextlib import suppress
 from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
-from liza.git import git_refs, integration_tip, leftovers, merges
+from liza.git import git_refs, integration_tip, leftovers, merges, slots_directory
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.model.errors import LizaError, Refused
 from liza.model.model import FINAL_STATUSES, Status, Task
 from liza.model.paths import BOXES, TASK_LINKS, agent_of
 from liza.programs.session import run_archive
-from liza.recovery import lost_worktrees, run_cleanup
+from liza.recovery import run_cleanup
 from liza.system import file_growth
 from liza.system.locks import Lock
 from liza.tasks import task_branches
@@ -37,7 +37,10 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
         # An unfinished merge may have recorded its commit.
         _recover_merges(crew, by)
         integration_tip.require_integration(crew.git, crew.board.read())
-    lost_worktrees.refuse_replaced(crew)
+    if crew.moved_reason is None:
+        error = slots_directory.foreign_error(crew.paths, slots_directory.find_common_dir(crew.paths.root))
+        if error is not None:
+            raise error
     _import_left_commits(crew, by)
     repairs = [
         *undo_dead_reservations(crew),

@@ -97,7 +97,7 @@ def _supervise(
     _install_signal_handlers(supervisor)
     if options.until_eof:
         _call_at_eof(lambda: supervisor.events.put(StopRequest(force=False)))
-    confinement.check_support(crew, config)
+    confinement.check_support(crew.paths, config)
     lock = _lock_agent(crew.paths, agent)
     supervisor.location.stand_on(lock.descriptor)
     if options.relayed:

@@ -109,7 +109,7 @@ def check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
     state = crew.board.read()
     integration_tip.require_integration(crew.git, state)
     config = state.config
-    confinement.check_support(crew, config)
+    confinement.check_support(crew.paths, config)
     for target in options.programs:
         if not any(target in (agent, role_of(agent)) for agent in options.agents()):
             raise UsageError(

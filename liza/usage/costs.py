@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from liza.crew.crew import Crew
 from liza.model import spending
@@ -17,7 +16,7 @@ from liza.model.paths import Paths, agent_of, run_id
 from liza.model.session_ends import SessionOutcome
 from liza.model.spending import Costs, LedgerEntry, TokenUsage, ToolTotal, UsageTotal
 from liza.model.statuses import WorkKind
-from liza.model.value_classes import replace
+from liza.model.value_classes import Value, replace
 from liza.programs import liveness
 from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.preset import Preset
@@ -35,7 +34,7 @@ def sprint_cost(crew: Crew, state: State) -> Costs:
     """Return usage and budget of the sprint. Of a ledger that cannot be read, ``unreadable`` is the reason."""
     unreadable, total, living = None, UsageTotal(), _living_entries(crew, state)
     try:
-        entries = _add_living(ledger.read_entries(crew.paths), living)
+        entries = _add_living(ledger.read_entries(crew.paths) if crew.paths.usage.exists() else (), living)
         total = spending.sum_usage(entry for entry in entries if entry.sprint == state.sprint.id)
     except LizaError as error:
         unreadable = f"{error.message} (next: {error.hint})"
@@ -192,19 +191,53 @@ def _with_telemetry(paths: Paths, entry: LedgerEntry) -> LedgerEntry:
     return entry
 
 
-def usage_breakdown(crew: Crew, state: State) -> dict[str, Any]:
-    """Totals of all sessions, in groups. Raises LizaError if a line of the ledger cannot be read."""
+class UsageRow(Value, kw_only=True):
+    """Usage of a group of sessions. Tokens are None if no session told them, ``money`` if none told a price."""
+
+    sessions: int = 0
+    seconds: int = 0
+    tokens: int | None = None
+    input: int | None = None
+    cached: int | None = None
+    output: int | None = None
+    estimated: int = 0
+    money: float | None = None
+
+
+class ToolUsage(Value):
+    """Calls of a tool, and how many of them failed."""
+
+    calls: int
+    failures: int
+    seconds: float
+
+
+class UsageBreakdown(Value, kw_only=True):
+    """Totals of all sessions, in groups."""
+
+    by_task: Mapping[str, UsageRow] = {}
+    by_agent: Mapping[str, UsageRow] = {}
+    by_program: Mapping[str, UsageRow] = {}
+    by_account: Mapping[str, UsageRow] = {}
+    by_outcome: Mapping[str, UsageRow] = {}
+    by_day: Mapping[str, UsageRow] = {}
+    by_model: Mapping[str, UsageRow] = {}
+    by_tool: Mapping[str, ToolUsage] = {}
+
+
+def usage_breakdown(crew: Crew, state: State) -> UsageBreakdown:
+    """Return the totals of all sessions. Raises LizaError if a line of the ledger cannot be read."""
     entries = read_usage(crew, state)
-    return {
-        "by_task": _group_totals(entries, lambda entry: entry.task or "planning"),
-        "by_agent": _group_totals(entries, lambda entry: agent_of(entry.run)),
-        "by_program": _group_totals(entries, lambda entry: entry.program),
-        "by_account": _part_totals(entries, lambda entry: entry.accounts or _whole_account(entry)),
-        "by_outcome": _group_totals(entries, lambda entry: entry.outcome),
-        "by_day": _group_totals(entries, lambda entry: entry.time.date().isoformat()),
-        "by_model": _part_totals(entries, lambda entry: entry.models),
-        "by_tool": _tool_totals(entries),
-    }
+    return UsageBreakdown(
+        by_task=_group_totals(entries, lambda entry: entry.task or "planning"),
+        by_agent=_group_totals(entries, lambda entry: agent_of(entry.run)),
+        by_program=_group_totals(entries, lambda entry: entry.program),
+        by_account=_part_totals(entries, lambda entry: entry.accounts or _whole_account(entry)),
+        by_outcome=_group_totals(entries, lambda entry: entry.outcome),
+        by_day=_group_totals(entries, lambda entry: entry.time.date().isoformat()),
+        by_model=_part_totals(entries, lambda entry: entry.models),
+        by_tool=_tool_totals(entries),
+    )
 
 
 def _whole_account(entry: LedgerEntry) -> dict[str, TokenUsage | None]:
@@ -213,7 +246,7 @@ def _whole_account(entry: LedgerEntry) -> dict[str, TokenUsage | None]:
 
 def _part_totals(
     entries: Iterable[LedgerEntry], parts: Callable[[LedgerEntry], Mapping[str, TokenUsage | None]]
-) -> dict[str, Any]:
+) -> Mapping[str, UsageRow]:
     """Usage by the parts of each session, such as its models; a session counts for each of its parts."""
     groups: dict[str, list[LedgerEntry]] = {}
     for entry in entries:
@@ -222,34 +255,33 @@ def _part_totals(
     return {name: _total_row(spending.sum_usage(group)) for name, group in sorted(groups.items())}
 
 
-def _group_totals(entries: Iterable[LedgerEntry], key: Callable[[LedgerEntry], str]) -> dict[str, Any]:
+def _group_totals(entries: Iterable[LedgerEntry], key: Callable[[LedgerEntry], str]) -> Mapping[str, UsageRow]:
     return _part_totals(entries, lambda entry: {key(entry): entry.used})
 
 
-def _tool_totals(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
+def _tool_totals(entries: Iterable[LedgerEntry]) -> Mapping[str, ToolUsage]:
     """Calls by tool of the sessions whose runtime reported them."""
     totals: dict[str, ToolTotal] = {}
     for entry in entries:
         for tool, total in entry.tools.items():
             totals[tool] = totals.get(tool, ToolTotal()) + total
     return {
-        name: {"calls": total.calls, "failures": total.failures, "seconds": round(total.milliseconds / 1000, 1)}
+        name: ToolUsage(total.calls, total.failures, round(total.milliseconds / 1000, 1))
         for name, total in sorted(totals.items())
     }
 
 
-def _total_row(total: UsageTotal) -> dict[str, Any]:
-    is_known = total.sessions > total.silent
-    return {
-        "sessions": total.sessions,
-        "seconds": round(total.seconds),
-        "tokens": total.used.tokens if is_known else None,
-        "input": total.used.input if is_known else None,
-        "cached": total.used.cached if is_known else None,
-        "output": total.used.output if is_known else None,
-        "estimated": total.used.estimated,
-        "money": total.used.cost,
-    }
+def _total_row(total: UsageTotal) -> UsageRow:
+    row = UsageRow(
+        sessions=total.sessions,
+        seconds=round(total.seconds),
+        estimated=total.used.estimated,
+        money=total.used.cost,
+    )
+    if total.sessions <= total.silent:
+        return row
+    used = total.used
+    return replace(row, tokens=used.tokens, input=used.input, cached=used.cached, output=used.output)
 
 
 def trusted_record(crew: Crew, state: State, directory: RunDir) -> RunRecord | None:

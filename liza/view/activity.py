@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from liza.crew.crew import Crew
 from liza.model import agent_states
@@ -28,10 +27,22 @@ _KIND_LABELS = {WorkKind.WORK: "working", WorkKind.REVIEW: "reviewing", WorkKind
 
 
 class Activity(Value):
-    """Label that a duration can follow (``working`` 4 min), and the start time."""
+    """Label that a duration can follow (``working`` 4 min), and the start time.
+
+    ``state_source`` is ``reported`` if the program's runtime or hooks report its turns, ``observed`` if the supervisor
+    judges by output and processes. ``reported_by`` is the TurnSource of a report, ``phase`` the reported TurnPhase. All
+    are None without a session.
+    """
 
     label: str
     since: datetime
+    state_source: str | None = None
+    phase: str | None = None
+    reported_by: str | None = None
+
+    def seconds(self, now: datetime) -> int:
+        """Return for how many seconds it has lasted."""
+        return max(0, int((now - self.since).total_seconds()))
 
 
 def find_activity(crew: Crew, state: State, agent: str) -> Activity | None:
@@ -45,38 +56,6 @@ def find_activity(crew: Crew, state: State, agent: str) -> Activity | None:
         return None
 
 
-def activity_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
-    """Activity as `status --json` prints it: ``doing``, ``since`` and ``seconds``, each null if unknown."""
-    current = find_activity(crew, state, agent)
-    if current is None:
-        return {"doing": None, "since": None, "seconds": None}
-    seconds = max(0, int((crew.clock.now() - current.since).total_seconds()))
-    return {"doing": current.label, "since": current.since, "seconds": seconds}
-
-
-def reported_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
-    """Return the state of an agent's session as `status --json` prints it.
-
-    ``state_source`` is ``reported`` if the program's runtime or hooks report its turns, ``observed`` if the supervisor
-    judges by output and processes. ``reported_by`` is the TurnSource of a report, ``phase`` the reported TurnPhase. All
-    are null without a session.
-    """
-    work = find_current_work(state, agent)
-    nothing = {"phase": None, "state_source": None, "reported_by": None}
-    if work is None:
-        return nothing
-    try:
-        directory = crew.run_dir(work.run)
-        if not isinstance(liveness.read_state(directory.path), liveness.RunningSession):
-            return nothing
-        turn = directory.read_turn()
-    except (LizaError, OSError):
-        return nothing
-    if turn is None:
-        return {**nothing, "state_source": OBSERVED}
-    return {"phase": turn.phase, "state_source": REPORTED, "reported_by": turn.source.value}
-
-
 def _session_activity(crew: Crew, state: State, work: CurrentWork, directory: RunDir) -> Activity | None:
     if not directory.exists():
         setup = run_directory.read_setup_note(crew.paths, work.run)
@@ -84,10 +63,17 @@ def _session_activity(crew: Crew, state: State, work: CurrentWork, directory: Ru
     session = liveness.read_state(directory.path)
     if not isinstance(session, liveness.RunningSession):
         return None
+    label, since = _KIND_LABELS[work.kind], session.time
     if directory.read_question() is not None:
         asked_at = (directory.path / "asks").stat().st_mtime
-        return Activity(AgentWord.WAITS_FOR_YOU.value, datetime.fromtimestamp(asked_at, UTC).replace(microsecond=0))
-    return Activity(_KIND_LABELS[work.kind], session.time)
+        label, since = AgentWord.WAITS_FOR_YOU.value, datetime.fromtimestamp(asked_at, UTC).replace(microsecond=0)
+    try:
+        turn = directory.read_turn()
+    except (LizaError, OSError):
+        return Activity(label, since)
+    if turn is None:
+        return Activity(label, since, OBSERVED)
+    return Activity(label, since, REPORTED, turn.phase, turn.source.value)
 
 
 def _manual_activity(state: State, work: CurrentWork) -> Activity | None:

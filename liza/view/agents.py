@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ import msgspec
 from liza.api.health import AgentsAnswer, ListedAgent
 from liza.board import archive_files, signals
 from liza.crew.caller import require_person
-from liza.crew.crew import Crew, open_crew
+from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
 from liza.crew.result import Result
 from liza.git import board_history, git_refs
@@ -144,21 +143,16 @@ def export_agent(crew: Crew, name: str) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
-def import_agent(crew: Crew, data: bytes, origin: Path | None) -> Result:
-    """Keep the work record that another crew exported. ``origin``: a checkout of its repository, to verify it.
+def import_agent(crew: Crew, data: bytes) -> Result:
+    """Keep the work record that another crew exported.
 
-    Raises UsageError for a file that is no record, Refused if it contradicts the origin or an imported record.
+    Raises UsageError for a file that is no record, Refused if it contradicts an imported record.
     """
     require_person(crew, planner=False)
     record = parse_record(data)
-    doubts = () if origin is None else find_doubts(open_crew(origin.resolve()), record)
-    if doubts:
-        raise Refused(f"{record.repository} does not prove the record of {record.agent}: {'; '.join(doubts[:3])}",
-                      f"git -C {shlex.quote(str(origin))} log liza/blackboard")  # fmt: skip
     is_new = import_record(crew, record)
-    checked = "not verified: --origin DIR names the repository it comes from" if origin is None else "verified"
-    text = f"{record.agent} has {count_noun(len(record.tasks), 'task')} from {record.repository}, {checked}"
-    details = {"agent": record.agent, "crew": record.crew, "verified": origin is not None}
+    text = f"{record.agent} has {count_noun(len(record.tasks), 'task')} from {record.repository}"
+    details = {"agent": record.agent, "crew": record.crew}
     return Result("changed" if is_new else "unchanged", None, None, f"liza agents {record.agent}", details, text)
 
 
@@ -295,22 +289,3 @@ def import_record(crew: Crew, record: ExportedRecord) -> bool:
     atomic.make_directory(crew.paths.root, path.parent)
     atomic.write(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
     return True
-
-
-def find_doubts(crew: Crew, record: ExportedRecord) -> tuple[str, ...]:
-    """Return why ``crew``, the origin of a record, does not prove it, a phrase each; empty if it does.
-
-    The record is derived again from the crew's present tasks: what was closed at the revision of the proof has not
-    changed since. Raises LizaError, OSError.
-    """
-    own = board_history.find_proof(crew.git)
-    if own is None or own.first != record.crew:
-        return ("it was made in another crew",)
-    if not board_history.has_revision(crew.git, record.proof):
-        return (f"the history has no commit {record.proof[:12]}",)
-    now = {task.task: task for task in own_record(crew, crew.board.read(), record.agent).tasks}
-    return tuple(
-        f"{task.task} is not what the crew has"
-        for task in record.tasks
-        if task.outcome is work_record.TaskOutcome.MERGED and now.get(task.task) != task
-    )

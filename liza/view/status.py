@@ -10,7 +10,6 @@ from typing import Any
 from liza.alarms import current_alarms
 from liza.api import api_server
 from liza.board import signals
-from liza.breaker.rules.board_reports import open_anomalies, open_discoveries
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
@@ -25,7 +24,6 @@ from liza.model.model import Agent, State, SupervisorExit
 from liza.model.paths import role_of, run_id, sort_agents
 from liza.model.statuses import AgentStatus, AgentWord, WorkKind
 from liza.model.targets import CommitsAhead
-from liza.model.value_classes import asdict as fields_of
 from liza.programs import liveness
 from liza.programs.rules import model_silence
 from liza.programs.session import run_directory
@@ -40,7 +38,7 @@ from liza.text.quoting import quote_line
 from liza.text.redaction import redact
 from liza.usage import costs
 from liza.view import activity
-from liza.view.rules.picture import alarm_rows, build_picture
+from liza.view.rules.picture import CrewReport, build_picture
 from liza.view.rules.structs import AgentRow, CrewFacts, Picture
 
 WAIT_MARGIN = timedelta(hours=1)
@@ -48,36 +46,15 @@ WAIT_MARGIN = timedelta(hours=1)
 _AT_REST = (AgentStatus.OFFLINE, AgentStatus.WAITING)
 
 
-def status(crew: Crew) -> dict[str, Any]:
-    """Return goal, sprint, signals, tasks, agents, alerts and cost. Raises NoCrew, BoardUnreadable."""
+def status(crew: Crew) -> CrewReport:
+    """Return the facts about the crew now, and the picture of them. Raises NoCrew, BoardUnreadable."""
     facts = gather_facts(crew, crew.board.read())
-    state, picture = facts.state, build_picture(facts)
-    return {
-        "time": facts.now,
-        "revision": state.revision,
-        "goal": fields_of(state.goal),
-        "sprint": fields_of(state.sprint),
-        "integration_branch": state.config.integration_branch,
-        "tests": _tests(facts),
-        "waits": len(picture.waits),
-        "signals": list(facts.signals),
-        "reasons": dict(facts.signals),
-        "tasks": [row.fields() for row in picture.tasks],
-        "archived": {"total": state.archived.total, "by_status": state.archived.counts},
-        "agents": [fields_of(row) for row in facts.agents],
-        "waiting": [row.fields() for row in picture.waits],
-        "alerts": [row.fields() for row in alarm_rows(facts)],
-        "reports": _open_reports(state),
-        "ahead": None if facts.ahead is None else fields_of(facts.ahead),
-        "cost": facts.costs.fields(),
-        "server": facts.server,
-        "up": facts.up,
-    }
+    return CrewReport(facts, build_picture(facts))
 
 
 def look(crew: Crew) -> Picture:
     """Return the picture of the crew now. Raises NoCrew, BoardUnreadable."""
-    return build_picture(gather_facts(crew, crew.board.read()))
+    return status(crew).picture
 
 
 def gather_facts(crew: Crew, state: State) -> CrewFacts:
@@ -97,7 +74,7 @@ def gather_facts(crew: Crew, state: State) -> CrewFacts:
         agents=agents,
         alarms=present,
         waiting=waiting,
-        alarm_times=logged_alarms.find_times(crew.paths, (*present, *waiting)),
+        alarm_times=logged_alarms.find_times(crew.paths, (*present, *waiting)) if crew.paths.alerts.exists() else {},
         missing=missing_parts,
         signals={name: redact(signals.read_reason(crew.paths, name)) for name in signal_names},
         costs=costs.sprint_cost(crew, state),
@@ -108,15 +85,6 @@ def gather_facts(crew: Crew, state: State) -> CrewFacts:
     )
 
 
-def _open_reports(state: State) -> dict[str, list[dict[str, Any]]]:
-    """Return the discoveries and anomalies about which nothing is decided, as fields with their ``id``."""
-    anomalies = open_anomalies(state)
-    return {
-        "discoveries": [fields_of(discovery) for discovery in open_discoveries(state)],
-        "anomalies": [{"id": name, **fields_of(anomaly)} for name, anomaly in anomalies.items()],
-    }
-
-
 def _up_command(crew: Crew, state: State) -> str | None:
     """Return the command that starts supervisors if tasks are open and none runs; null otherwise."""
     if is_crew_done(state, has_planner=False) or not state.tasks or any(map(crew.is_supervised, state.agents)):
@@ -124,24 +92,13 @@ def _up_command(crew: Crew, state: State) -> str | None:
     return up_command_for(state)
 
 
-def _tests(facts: CrewFacts) -> dict[str, Any]:
-    """The test command, and why it is not proved that it tests the worktree it runs in; null if it is proved.
-
-    ``outdated``: which files that define it have changed since the proof; null if none has.
-    """
-    return {
-        "command": facts.state.config.integration_command,
-        "not_proved": test_proof.unproved_reason(facts.state.config),
-        "outdated": facts.outdated_proof,
-    }
-
-
 def _question_alarms(crew: Crew, state: State, rows: Iterable[AgentRow]) -> Iterator[Alarm]:
     """Alarms for the questions that programs show at their terminals."""
     for row in rows:
         question = _question(crew, state, row.id) if row.doing == AgentWord.WAITS_FOR_YOU else None
         if question is not None:
-            yield Alarm(AlarmKind.QUESTION, row.id, f"{row.run} shows {question}", f"liza attach {row.id}", row.since)
+            run = str(row.run)
+            yield AlarmKind.QUESTION.alarm(row.id, run=run, question=question, waiting_since=row.since)
 
 
 def _ahead(crew: Crew, state: State) -> CommitsAhead | None:
@@ -183,7 +140,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
     wait = _read_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None
     if wait is not None:
         shown, why = AgentStatus.WAITING, _describe_wait(wait, agent, holds)
-    doing = activity.activity_row(crew, state, name if shown not in _AT_REST else "")
+    current = activity.find_activity(crew, state, name) if shown not in _AT_REST else None
     return AgentRow(
         id=name,
         role=role_of(name),
@@ -194,13 +151,17 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         program=agent.program,
         why=why,
         **_state_row(crew, state, name, signal_names),
-        **doing,
-        **activity.reported_row(crew, state, name if shown not in _AT_REST else ""),
+        doing=None if current is None else current.label,
+        since=None if current is None else current.since,
+        seconds=None if current is None else current.seconds(crew.clock.now()),
+        phase=None if current is None else current.phase,
+        state_source=None if current is None else current.state_source,
+        reported_by=None if current is None else current.reported_by,
         calls=gauge.calls if gauge else None,
-        denials=current_alarms.count_denials(crew, state, name),
+        denials=current_alarms.count_denials(crew.paths, state, name),
         tokens=gauge.used.tokens if gauge and gauge.used else None,
         unmeasured=costs.unmeasured_reason(crew.paths, state, name) if shown not in _AT_REST else None,
-        context=agent.context_percent or None if doing["doing"] else None,
+        context=agent.context_percent or None if current is not None else None,
         until=None if wait is None else wait.until,
     )
 
@@ -324,7 +285,7 @@ def _describe_wait(wait: run_directory.AgentWait, agent: Agent, holds: str | Non
 def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit | None) -> tuple[str, str]:
     """Status to show for an agent without a supervisor, and the reason."""
     holds, work = picking.occupation(state, name), find_current_work(state, name)
-    if layout.works_unseen(crew.paths, name):
+    if state.agents[name].program and layout.works_unseen(crew.paths, name):
         return state.agents[name].status, f"it still runs, but its lock file was deleted: {deleted_parts.AGAIN}"
     if exit_note is not None:
         return AgentStatus.OFFLINE, f"its supervisor left: {exit_note.reason}"

@@ -156,4 +156,7 @@ def _conversation_row(crew: Crew, task: Task) -> dict[str, Any] | None:
 def _work_row(crew: Crew, state: State, task: Task) -> dict[str, Any]:
     """Agent that works on a task, its activity, and for how long; nulls if no agent works on it."""
     agent = task.reviewing_by or (task.assigned_to if task.status is Status.CLAIMED else None)
-    return {"who": agent, **activity.activity_row(crew, state, agent or "")}
+    current = None if agent is None else activity.find_activity(crew, state, agent)
+    if current is None:
+        return {"who": agent, "doing": None, "since": None, "seconds": None}
+    return {"who": agent, "doing": current.label, "since": current.since, "seconds": current.seconds(crew.clock.now())}

@@ -34,7 +34,7 @@ def answers(crew: Crew) -> bool:
 def wait_served(crew: Crew) -> int:
     """Until the server answers; its pid."""
     crew.wait(lambda _: answers(crew), "the worker API answers")
-    pid = api_server.describe(find_crew(crew.root))["pid"]
+    pid = api_server.describe(find_crew(crew.root)).pid
     assert isinstance(pid, int)
     return pid
 

@@ -58,7 +58,7 @@ CASES = {
 
 def why(scene: Scene) -> str:
     """The reason of the agent in `status`, and its status."""
-    (found,) = [one for one in status.status(find_crew(scene.crew.root))["agents"] if one["id"] == "coder-1"]
+    (found,) = [one for one in status.status(find_crew(scene.crew.root)).fields()["agents"] if one["id"] == "coder-1"]
     return f"{found['status']}: {found['why'] or ''}"
 
 

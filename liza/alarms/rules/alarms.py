@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -20,11 +20,11 @@ from liza.model.configuration import Config
 from liza.model.derived import CurrentWork, current_planner, find_current_work, is_incomplete
 from liza.model.gates import is_untested
 from liza.model.history_events import HistoryEvent
-from liza.model.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
+from liza.model.model import FINAL_STATUSES, PlanningClaim, State, Status, SupervisorExit, Task
+from liza.model.narration import verdict_command
 from liza.model.paths import ROLES
 from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.value_classes import replace
-from liza.recovery.rules import drift_alarms
 from liza.tasks.rules import picking, planning, reviews
 from liza.tasks.rules.picking import (
     Evidence,
@@ -98,35 +98,51 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alarm, ...]:
     """Return all current alarms, in the order in which `status` shows them."""
-    alarms = [*_invalid(state), *drift_alarms.repository_alarms(state, seen.repository, seen.unconfirmed)]
-    alarms += [*breaker_trips.breaker_alarms(state), *_signals(state, seen, now), *_config(seen)]
-    alarms += [
-        *_supervisor_exits(state, seen),
-        *_unsupervised(state, now, seen),
-        *_stopped(seen.stopped),
-        *_stuck(seen),
-        *_guards(seen),
-    ]
-    unclaimable = find_unclaimable(state)
+    alarms = [*_invalid(state), *_repository(state, seen)]
+    alarms += _breaker(state) if state.circuit_breaker.history else ()
+    alarms += [*_signals(state, seen, now), *_config(seen), *_agents(state, now, seen)]
+    unclaimable = find_unclaimable(state) if any(task.depends_on for task in state.tasks) else {}
     for task in state.tasks:
         alarms += _of_task(state, task, now, seen)
         if task.id in unclaimable:
-            alarms.append(
-                Alarm(
-                    AlarmKind.NEVER_CLAIMABLE,
-                    task.id,
-                    f"{task.id} can never be claimed: it depends on {unclaimable[task.id]}",
-                    _unlink_command(task, unclaimable[task.id].partition(",")[0]),
-                )
-            )
-        elif failed_by_every_coder(state, task):
-            message = waits_for_coder_text(task)
-            alarms.append(Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, message, "", starts=(next_coder(state),)))
-    alarms += [*merge_alarms.epic_alarms(state.epics, now), *merge_alarms.red_branch_alarms(state, now)]
-    alarms += [*sprint_alarms(state, now, seen.cost)]
-    alarms += reviews.unreviewed_alarms(state, seen.evidence.offline, seen.exits)
-    alarms += [*_incomplete(state, seen), *_planning(state, now, seen), *_untested(state)]
+            cause = unclaimable[task.id]
+            step = _unlink_command(task, cause.partition(",")[0])
+            alarms.append(AlarmKind.NEVER_CLAIMABLE.alarm(task.id, cause=cause, step=step))
+        elif task.failed_by and failed_by_every_coder(state, task):
+            text, starts = waits_for_coder_text(task), (next_coder(state),)
+            alarms.append(AlarmKind.NEEDS_ANOTHER_CODER.alarm(task.id, text=text, starts=starts))
+    retries = [task.set_aside for task in state.tasks] + [epic.set_aside for epic in state.epics.values()]
+    if any(retries):
+        alarms += [*merge_alarms.epic_alarms(state.epics, now), *merge_alarms.red_branch_alarms(state, now)]
+    alarms += sprint_alarms(state, now, seen.cost)
+    if any(task.status is S.READY_FOR_REVIEW for task in state.tasks):
+        alarms += _unreviewed(state, seen)
+    if any(task.status is S.DRAFT for task in state.tasks):
+        alarms += _incomplete(state, seen)
+    if state.planning != PlanningClaim() or state.discovered:
+        alarms += _planning(state, now, seen)
+    alarms += _untested(state)
     return tuple(_with_start_command(state, alarms, seen.evidence.offline))
+
+
+def _repository(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
+    """Yield alarms about the settings and the repository, which were changed outside of Liza."""
+    for key, reason, step in settings.describe_unconfirmed(seen.unconfirmed):
+        yield AlarmKind.UNCONFIRMED_SETTING.alarm(key, reason=reason, step=step)
+    if seen.repository.moved is not None:
+        branch = state.config.integration_branch
+        step = seen.repository.ways or f"git log --first-parent refs/heads/{shlex.quote(branch)}"
+        yield AlarmKind.INTEGRATION_MOVED.alarm(branch, reason=seen.repository.moved, step=step)
+
+
+def _breaker(state: State) -> Iterator[Alarm]:
+    """Yield an alarm for each open trip of the circuit breaker. One with severity warn stops nothing."""
+    for trip in breaker_trips.open_trips(state):
+        is_stop = trip.severity in breaker_trips.SIGNAL_OF_SEVERITY
+        kind = AlarmKind.BREAKER_TRIPPED if is_stop else AlarmKind.BREAKER_WARNING
+        about = " ".join(filter(None, (trip.trigger, trip.subject)))
+        step = breaker_trips.RESUME_COMMAND if is_stop else breaker_trips.RESOLVE_COMMAND
+        yield kind.alarm(about, text=breaker_trips.describe_trip(trip), step=step, waiting_since=trip.time)
 
 
 def _with_start_command(state: State, alarms: Sequence[Alarm], offline: Container[str]) -> Iterator[Alarm]:
@@ -150,28 +166,28 @@ def _unlink_command(task: Task, dependency: str) -> str:
     return shlex.join(["liza", "task", "edit", task.id, "--depends", others])
 
 
-def _supervisor_exits(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
+def _agents(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
+    """Yield alarms about supervisors, sessions and their guards."""
     for agent, left in seen.exits.items():
-        message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason, 300)}"
-        message += BY_HAND_HINT if left.by_hand else ""
-        yield Alarm(AlarmKind.SUPERVISOR_LEFT, agent, message, left.by_hand or left.next, starts=(agent,))
-
-
-def _stuck(seen: AlarmFacts) -> Iterator[Alarm]:
+        reason = _short(left.reason, 300) + (BY_HAND_HINT if left.by_hand else "")
+        time, step = f"{left.time:%Y-%m-%d %H:%MZ}", left.by_hand or left.next
+        yield AlarmKind.SUPERVISOR_LEFT.alarm(agent, time=time, reason=reason, step=step, starts=(agent,))
+    for agent in sorted(seen.unsupervised - seen.exits.keys()):
+        work = find_current_work(state, agent)
+        if work is not None and not _has_lapsed(state, work, now):
+            yield AlarmKind.SUPERVISOR_GONE.alarm(agent, work=_describe_work(work), starts=(agent,))
+    if seen.stopped.supervisors or seen.stopped.keepers:
+        yield from _stopped(seen.stopped)
     for agent, why in seen.no_progress.items():
-        yield Alarm(AlarmKind.NO_PROGRESS, agent, f"{agent} makes {_short(why)}", f"liza logs {agent}")
+        yield AlarmKind.NO_PROGRESS.alarm(agent, reason=_short(why))
     if seen.unpriced is not None:
-        yield Alarm(AlarmKind.BUDGET_BLIND, "budget", seen.unpriced, "liza edit")
-
-
-def _guards(seen: AlarmFacts) -> Iterator[Alarm]:
+        yield AlarmKind.BUDGET_BLIND.alarm("budget", reason=seen.unpriced)
     for notice, command in seen.guard_notices:
-        yield Alarm(AlarmKind.GUARDS_UNTRUSTED, "guards", notice, command)
+        yield AlarmKind.GUARDS_UNTRUSTED.alarm("guards", reason=notice, step=command)
     for agent, by_rule in seen.denials.items():
         for rule, (count, last) in by_rule.items():
             if count >= DENIALS_ALARM:
-                message = f"the guard rule {rule} denied {agent} a tool {count} times; the last: {_short(last)}"
-                yield Alarm(AlarmKind.GUARD_DENIALS, agent, message, f"liza logs {agent}")
+                yield AlarmKind.GUARD_DENIALS.alarm(agent, rule=rule, count=count, last=_short(last))
 
 
 def restart_hint(state: State, agent: str, first: str) -> str:
@@ -182,30 +198,14 @@ def restart_hint(state: State, agent: str, first: str) -> str:
     return "; ".join(filter(None, (first, up_command_for(state, agent))))
 
 
-def _unsupervised(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
-    for agent in sorted(seen.unsupervised - seen.exits.keys()):
-        work = find_current_work(state, agent)
-        if work is not None and not _has_lapsed(state, work, now):
-            message = f"{agent} holds {_named(work)}, and its supervisor is gone: no process continues that work"
-            yield Alarm(AlarmKind.SUPERVISOR_GONE, agent, message, "", starts=(agent,))
-
-
 def _stopped(stopped: StoppedProcesses) -> Iterator[Alarm]:
     """Yield an alarm for each stopped supervisor, and one for a stopped `up`. One command continues all of them."""
-    pids = sorted({*stopped.supervisors.values(), *stopped.keepers})
-    command = shlex.join(["kill", "-CONT", *map(str, pids)])
+    pids = " ".join(map(str, sorted({*stopped.supervisors.values(), *stopped.keepers})))
     for agent, pid in sorted(stopped.supervisors.items()):
-        message = (
-            f"the supervisor of {agent} (process {pid}) is stopped: its session is not watched, nothing new starts"
-        )
-        yield Alarm(AlarmKind.SUPERVISOR_STOPPED, agent, message, command)
+        yield AlarmKind.SUPERVISOR_STOPPED.alarm(agent, pid=pid, pids=pids)
     if stopped.keepers:
-        which = ", ".join(map(str, stopped.keepers))
         rest = "" if stopped.supervisors else "; the crew goes on, and spends: liza down stops it"
-        message = (
-            f"`liza up` (process {which}) is stopped: it prints nothing and starts no killed supervisor again{rest}"
-        )
-        yield Alarm(AlarmKind.UP_STOPPED, "up", message, command)
+        yield AlarmKind.UP_STOPPED.alarm("up", keepers=", ".join(map(str, stopped.keepers)), rest=rest, pids=pids)
 
 
 def _has_lapsed(state: State, work: CurrentWork, now: datetime) -> bool:
@@ -214,7 +214,7 @@ def _has_lapsed(state: State, work: CurrentWork, now: datetime) -> bool:
     return task is not None and task.lease_expires is not None and task.lease_expires <= now
 
 
-def _named(work: CurrentWork) -> str:
+def _describe_work(work: CurrentWork) -> str:
     if work.task is None:
         return "the planning"
     return f"the review of {work.task}" if work.kind == WorkKind.REVIEW else work.task
@@ -229,20 +229,14 @@ def _of_task(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
         yield from _held_up(task)
     why = merge_rules.status_obstacle(state, task)
     if why is not None:
-        yield Alarm(
-            AlarmKind.UNEXPLAINED_STATUS,
-            task.id,
-            f"{task.id} is {task.status}, and {why}",
-            "liza edit",
-        )
+        yield AlarmKind.UNEXPLAINED_STATUS.alarm(task.id, status=task.status, why=why)
 
 
 def _held_up(task: Task) -> Iterator[Alarm]:
     ends = [event for event in task.history if event.event != E.RESUME]
     row = next((number for number, event in enumerate(reversed(ends)) if event.event != E.HELD_UP), len(ends))
     if row >= MAX_HELD_UP:
-        message = f"{task.id}: {row} sessions in a row were held up; the last: {_short(ends[-1].detail or '')}"
-        yield Alarm(AlarmKind.HELD_UP, task.id, message, "liza doctor")
+        yield AlarmKind.HELD_UP.alarm(task.id, row=row, last=_short(ends[-1].detail or ""))
 
 
 def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -256,21 +250,21 @@ def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterato
         return
     parts = seen.missing_parts.get(task.id, picking.MissingParts((), ""))
     lacks = f" and lacks: {'; '.join(parts.missing)}" if parts.missing else ""
-    message = f"{task.id} is kept a draft{f' since {since:%Y-%m-%d %H:%MZ}' if since else ''}{lacks}"
-    yield Alarm(AlarmKind.STALE_DRAFT, task.id, message, parts.next if parts.missing else f"liza task edit {task.id}")
+    step = parts.next if parts.missing else f"liza task edit {task.id}"
+    when = "" if since is None else f" since {since:%Y-%m-%d %H:%MZ}"
+    yield AlarmKind.STALE_DRAFT.alarm(task.id, since=when, lacks=lacks, step=step)
 
 
 def _incomplete(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
     for parts, ids in picking.group_incomplete(state, seen.missing_parts).items():
-        names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
-        is_single = len(ids) == 1
-        if not parts.missing:
-            message = f"{names} {'is a draft and lacks' if is_single else 'are drafts and lack'} nothing any more"
+        names, is_single, missing = join_names(ids), len(ids) == 1, "; ".join(parts.missing)
+        if not missing:
+            text = f"{names} {'is a draft and lacks' if is_single else 'are drafts and lack'} nothing any more"
         elif is_single:
-            message = f"{names} is a draft and waits for you: {'; '.join(parts.missing)}"
+            text = f"{names} is a draft and waits for you: {missing}"
         else:
-            message = f"{len(ids)} tasks are drafts and wait for you ({names}): {'; '.join(parts.missing)}"
-        yield Alarm(AlarmKind.INCOMPLETE_DRAFT, ids[0], message, parts.next)
+            text = f"{len(ids)} tasks are drafts and wait for you ({names}): {missing}"
+        yield AlarmKind.INCOMPLETE_DRAFT.alarm(ids[0], text=text, step=parts.next)
 
 
 def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -292,76 +286,74 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
     else:
         why = f"{coder} is off, and its session {task.run} is not proved dead"
         step = f"liza task release {task.id}"
-    message = f"{task.id}: the lease of {task.run} ran out at {_at(task.lease_expires)}; {why}"
-    yield Alarm(AlarmKind.EXPIRED_LEASE, task.id, message, step, starts=starts)
+    run, time = str(task.run), _at(task.lease_expires)
+    yield AlarmKind.EXPIRED_LEASE.alarm(task.id, run=run, time=time, why=why, step=step, starts=starts)
 
 
 def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if task.review == "human":
-        yield reviews.verdict_alarm(task)
+        yield _verdict_alarm(task)
         return
-    if task.reviewing_by in seen.unsupervised:
-        return
-    if task.reviewing_by and task.review_lease_expires is not None and task.review_lease_expires <= now:
-        ran_out = _at(task.review_lease_expires)
-        yield Alarm(
-            AlarmKind.EXPIRED_REVIEW_LEASE,
-            task.id,
-            f"{task.id}: the review lease of {task.review_run} ran out at {ran_out}",
-            f"liza logs {task.reviewing_by}",
-        )
+    agent, expires = task.reviewing_by, task.review_lease_expires
+    if agent and agent not in seen.unsupervised and expires is not None and expires <= now:
+        yield AlarmKind.EXPIRED_REVIEW_LEASE.alarm(task.id, run=str(task.review_run), time=_at(expires), agent=agent)
+
+
+def _verdict_alarm(task: Task, why: str = "") -> Alarm:
+    """Return the alarm for a task whose submitted work waits for the verdict of a person."""
+    since = task.history[-1].time if task.history else None
+    step = verdict_command(task.id)
+    return AlarmKind.NEEDS_VERDICT.alarm(task.id, why=why, step=step, waiting_since=since)
+
+
+def _unreviewed(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
+    """Yield alarms for tasks that wait for a review, if the crew has no reviewer.
+
+    If a reviewer was killed while others run, one alarm names the command that starts one. If the crew never had one,
+    or its reviewers were stopped on request, as with `liza up --reviewers 0`, a person reviews: each task has an alarm.
+    """
+    waiting = reviews.find_unreviewed(state, seen.evidence.offline, seen.exits)
+    if waiting and reviews.persons_review(state):
+        why = f", because the crew has no reviewer ({up_command_for(state, f'{REVIEWER}-1')})"
+        yield from (_verdict_alarm(task, why) for task in waiting)
+    elif waiting:
+        names = f"{join_names([task.id for task in waiting])} {'waits' if len(waiting) == 1 else 'wait'}"
+        yield AlarmKind.NEEDS_REVIEWER.alarm(waiting[0].id, names=names, starts=(f"{REVIEWER}-1",))
 
 
 def _blocked(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if len(task.failed_by) >= planning.MAX_FAILED_CODERS and not reviews.asks_for_review(task):
-        yield Alarm(
-            AlarmKind.HYPOTHESIS_EXHAUSTION,
-            task.id,
-            f"{task.id}: {' and '.join(task.failed_by)} failed at it; it needs another plan, yours or a planner's",
-            f'liza answer {task.id} "…"',
-        )
+        yield AlarmKind.HYPOTHESIS_EXHAUSTION.alarm(task.id, coders=" and ".join(task.failed_by))
         return
-    asked = " / ".join(task.blocked_questions) or task.blocked_reason or ""
-    yield Alarm(
-        AlarmKind.BLOCKED,
+    reason = task.blocked_reason or ""
+    yield AlarmKind.BLOCKED.alarm(
         task.id,
-        f"{task.id} is blocked ({_short(task.blocked_reason or '', _MAX_CAUSE)}) and asks: {_short(asked)}",
-        f'liza answer {task.id} "…"',
-        task.history[-1].time if task.history else None,
+        reason=_short(reason, _MAX_CAUSE),
+        question=_short(" / ".join(task.blocked_questions) or reason),
+        waiting_since=task.history[-1].time if task.history else None,
     )
 
 
 def _approved(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if task.merging is not None and task.merging.waiting:
-        yield Alarm(
-            AlarmKind.WAITING_FOR_FILES,
-            task.id,
-            f"{task.id} is tested and waits for files of your checkout: {', '.join(task.merging.waiting)}",
-            f"liza merge {task.id}",
-        )
+        yield AlarmKind.WAITING_FOR_FILES.alarm(task.id, files=", ".join(task.merging.waiting))
     if task.merge_hold is not None:
-        message = f"{task.id} is approved and held: {_short(task.merge_hold)}"
-        yield Alarm(AlarmKind.MERGE_HELD, task.id, message, f"liza queue release {task.id}")
+        yield AlarmKind.MERGE_HELD.alarm(task.id, reason=_short(task.merge_hold))
     yield from merge_alarms.retry_alarms(task, now)
 
 
 def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
-    why = _short(history_events.first_line(history_events.last_failure(task)) or "see its history")
-    message = f"{task.id} does not merge: {why}"
-    for alarm in _coder_offline(state, task, now, seen):
-        yield replace(alarm, message=f"{message}; {task.assigned_to}, which has to fix it, is off")
-    yield Alarm(AlarmKind.INTEGRATION_FAILED, task.id, message, history_events.inspect_command(task))
+    coder, failure = task.assigned_to, history_events.last_failure(task)
+    reason = _short(history_events.first_line(failure) or "see its history")
+    if coder is not None and coder in seen.evidence.offline:
+        yield AlarmKind.ORPHANED_INTEGRATION_FAILED.alarm(task.id, reason=reason, coder=coder, starts=(coder,))
+    yield AlarmKind.INTEGRATION_FAILED.alarm(task.id, reason=reason, step=history_events.inspect_command(task))
 
 
-def _coder_offline(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
-    if task.assigned_to is not None and task.assigned_to in seen.evidence.offline:
-        yield Alarm(
-            AlarmKind[f"ORPHANED_{task.status}"],
-            task.id,
-            f"{task.id} waits for {task.assigned_to}, which has to fix it and is off",
-            "",
-            starts=(task.assigned_to,),
-        )
+def _rejected(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
+    coder = task.assigned_to
+    if coder is not None and coder in seen.evidence.offline:
+        yield AlarmKind.ORPHANED_REJECTED.alarm(task.id, coder=coder, starts=(coder,))
 
 
 _RULES = {
@@ -370,21 +362,21 @@ _RULES = {
     S.READY_FOR_REVIEW: _in_review,
     S.BLOCKED: _blocked,
     S.APPROVED: _approved,
-    S.REJECTED: _coder_offline,
+    S.REJECTED: _rejected,
     S.INTEGRATION_FAILED: _merge_failed,
 }
 
 
 def _near_limits(state: State, task: Task) -> Iterator[Alarm]:
     tries, rounds = task.max_iterations or state.config.max_coder_iterations, state.config.max_review_cycles
-    cycles = task.review_cycles_current
+    cycles, total = task.review_cycles_current, task.review_cycles_total
     if _is_near(task.iteration, tries):
-        yield _near(task, _of_limit("try", task.iteration, tries))
+        yield AlarmKind.APPROACHING_LIMITS.alarm(task.id, limit=_of_limit("try", task.iteration, tries))
     if _is_near(cycles, rounds):
-        yield _near(task, _of_limit("rejection", cycles, rounds))
-    elif task.failed_by and task.review_cycles_total >= CYCLES_AFTER_FAILURE:
-        times = f"was rejected {task.review_cycles_total} times"
-        yield _near(task, f"nears its limit: {task.failed_by[0]} failed it, and it {times}")
+        yield AlarmKind.APPROACHING_LIMITS.alarm(task.id, limit=_of_limit("rejection", cycles, rounds))
+    elif task.failed_by and total >= CYCLES_AFTER_FAILURE:
+        limit = f"nears its limit: {task.failed_by[0]} failed it, and it was rejected {total} times"
+        yield AlarmKind.APPROACHING_LIMITS.alarm(task.id, limit=limit)
 
 
 def _is_near(count: int, most: int) -> bool:
@@ -398,93 +390,71 @@ def _of_limit(what: str, count: int, most: int) -> str:
     return f"{'is at' if count == most else 'nears'} its limit: {what} {count} of at most {most}"
 
 
-def _near(task: Task, what: str) -> Alarm:
-    return Alarm(AlarmKind.APPROACHING_LIMITS, task.id, f"{task.id} {what}", f"liza task show {task.id}")
-
-
-def _invalid(state: State) -> Iterable[Alarm]:
+def _invalid(state: State) -> Iterator[Alarm]:
     for violation in invariants.check_board(state):
-        yield Alarm(AlarmKind.INVALID_STATE, violation.entry, str(violation), "liza validate")
+        yield AlarmKind.INVALID_STATE.alarm(violation.entry, reason=str(violation))
 
 
 def _signals(state: State, seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
     if seen.budget_pause:
         # At once: unlike with a pause of their own, the person does not know of it.
-        message = f"the crew is paused: {_short(seen.budget_pause, 300)}"
-        yield Alarm(AlarmKind.BUDGET_USED, "PAUSE", message, seen.budget_step)
+        yield AlarmKind.BUDGET_USED.alarm("PAUSE", reason=_short(seen.budget_pause, 300), step=seen.budget_step)
     for name, since in seen.signals.items():
-        if name == "PAUSE" and seen.budget_pause:
-            continue
-        if since is not None and now - since >= STALE_SIGNAL:
+        if since is not None and now - since >= STALE_SIGNAL and not (name == "PAUSE" and seen.budget_pause):
             minutes = int((now - since).total_seconds() // 60)
-            message = f"{name} has been set for {minutes} minutes"
-            yield Alarm(AlarmKind[f"STALE_{name}"], name, message, breaker_trips.signal_hint(state))
+            yield AlarmKind[f"STALE_{name}"].alarm(name, minutes=minutes, step=breaker_trips.signal_hint(state))
 
 
 def _config(seen: AlarmFacts) -> Iterator[Alarm]:
     for key in seen.unknown_config:
-        yield Alarm(AlarmKind.UNKNOWN_CONFIG, "config", settings.describe_unknown_key(key), "liza edit")
+        yield AlarmKind.UNKNOWN_CONFIG.alarm("config", reason=settings.describe_unknown_key(key))
     # Of a list one number is enough: the command replaces all of it.
     for name, number, expected in {excess[0]: excess for excess in setting_limits.find_excesses(seen.written)}.values():
-        message = f"config.{name} is {number}, expected {expected}; the default is in effect"
-        yield Alarm(AlarmKind.UNUSABLE_SETTING, name, message, f"liza config set {name} --default")
+        yield AlarmKind.UNUSABLE_SETTING.alarm(name, number=number, expected=expected)
 
 
 def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     plan = state.planning
     planner = current_planner(state)
-    lapsed = plan.lease_expires is not None and plan.lease_expires <= now
     checkpoint = planning.checkpoint_reason(state)
-    if plan.run is not None and plan.lease_expires is not None and lapsed and planner not in seen.unsupervised:
-        message = f"the planning lease of {plan.run} ran out at {_at(plan.lease_expires)}"
-        yield Alarm(AlarmKind.EXPIRED_PLANNING_LEASE, "planning", message, f"liza logs {planner}")
+    if plan.run and plan.lease_expires and plan.lease_expires <= now and planner not in seen.unsupervised:
+        run, time = plan.run, _at(plan.lease_expires)
+        yield AlarmKind.EXPIRED_PLANNING_LEASE.alarm("planning", run=run, time=time, agent=str(planner))
     elif checkpoint is not None:
-        yield Alarm(AlarmKind.PLANNING_ROUNDS, "planning", checkpoint, "liza resume")
+        yield AlarmKind.PLANNING_ROUNDS.alarm("planning", reason=checkpoint)
     elif plan.run is None and plan.count >= planning.MAX_WAKES:
         trigger = planning.next_trigger(state, seen.evidence)
         triggers = planning.find_triggers(state, seen.evidence)
         if isinstance(trigger, str) and triggers and triggers[0].name not in _OWN_ALARMS:
             is_failed = triggers[0].name is WakeTrigger.INTEGRATION_FAILED
             step = "liza task list --status to-fix" if is_failed else "liza task list"
-            yield Alarm(AlarmKind.PLANNING_STALLED, "planning", trigger, step)
+            yield AlarmKind.PLANNING_STALLED.alarm("planning", reason=trigger, step=step)
     for discovery in state.discovered:
         if discovery.is_urgent:
-            yield Alarm(
-                AlarmKind.IMMEDIATE_DISCOVERY,
-                discovery.id,
-                f"{discovery.id} (by {discovery.by or 'unknown'}) cannot wait: {_short(discovery.description)} "
-                f'(if it can: liza report resolve {discovery.id} "why")',
-                f"liza task add --from-discovery {discovery.id} --id fix-{discovery.id}",
-            )
+            by, text = discovery.by or "unknown", _short(discovery.description)
+            yield AlarmKind.IMMEDIATE_DISCOVERY.alarm(discovery.id, by=by, text=text)
 
 
+REVIEWER = reviews.REVIEWER
 _SET_TESTS = 'liza config set integration_command "make test"'
 
 
 def _untested(state: State) -> Iterator[Alarm]:
     where = test_proof.tested_instead(state.config)
     if where is not None:
-        command = state.config.integration_command
-        message = (
-            f"nothing is merged: {command} does not test the worktree it runs in, it uses {where}; "
-            "change config.integration_command or config.sandbox_setup"
-        )
-        yield Alarm(AlarmKind.TESTS_ELSEWHERE, "config", message, "liza edit && liza doctor --tests")
+        yield AlarmKind.TESTS_ELSEWHERE.alarm("config", tests=str(state.config.integration_command), where=where)
     elif (reason := test_proof.untested_reason(state.config)) is not None:
-        message = f"nothing is merged: untested: {reason.text}; {test_proof.FIX_TESTS}, or accept this part for good"
-        yield Alarm(AlarmKind.TESTS_GREEN, "config", message, reason.hint)
+        fix = test_proof.FIX_TESTS
+        yield AlarmKind.TESTS_GREEN.alarm("config", reason=reason.text, fix=fix, step=reason.hint)
     untested = [task.id for task in state.tasks if task.status is S.MERGED and is_untested(task)]
+    has_gates = bool(state.config.all_gates)
     if untested:
-        names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
-        message = f"merged without a test: {names}"
-        if state.config.all_gates:
-            yield Alarm(AlarmKind.UNTESTED_MERGES, "config", message, "liza edit")
-        else:
-            wanted = f"{message}; set config.integration_command"
-            yield Alarm(AlarmKind.UNTESTED_MERGES, "config", wanted, _SET_TESTS)
-    elif not state.config.all_gates:
-        message = "no test command (config.integration_command): merges will be recorded as untested"
-        yield Alarm(AlarmKind.UNTESTED_MERGES, "config", message, _SET_TESTS)
+        text = f"merged without a test: {join_names(untested)}"
+        text, step = (text, "liza edit") if has_gates else (f"{text}; set config.integration_command", _SET_TESTS)
+        yield AlarmKind.UNTESTED_MERGES.alarm("config", text=text, step=step)
+    elif not has_gates:
+        text = "no test command (config.integration_command): merges will be recorded as untested"
+        yield AlarmKind.UNTESTED_MERGES.alarm("config", text=text, step=_SET_TESTS)
 
 
 def _at(when: datetime) -> str:
@@ -507,23 +477,22 @@ def sprint_alarms(state: State, now: datetime, cost: str) -> Iterator[Alarm]:
     deadline = state.sprint.timeline.deadline
     if is_checkpoint_due(state, now):
         due = state.sprint.timeline.checkpoint_at
-        message = f"checkpoint of {state.sprint.id}, due {due:%Y-%m-%d %H:%MZ}: {_summary(state)}; {cost}"
-        yield Alarm(AlarmKind.CHECKPOINT_DUE, f"{state.sprint.id} {due:%Y-%m-%dT%H:%MZ}", message, "liza edit")
+        sprint, time, about = state.sprint.id, f"{due:%Y-%m-%d %H:%MZ}", f"{state.sprint.id} {due:%Y-%m-%dT%H:%MZ}"
+        yield AlarmKind.CHECKPOINT_DUE.alarm(about, sprint=sprint, time=time, summary=_summary(state), cost=cost)
     unfinished = [task.id for task in state.tasks if task.status not in FINAL_STATUSES]
-    if _is_running(state) and deadline is not None and deadline <= now and unfinished:
+    if deadline is not None and deadline <= now and unfinished and state.sprint.status in _RUNNING:
         number = count_noun(len(unfinished), "task")
-        message = f"the deadline of {state.sprint.id} was {deadline:%Y-%m-%d %H:%MZ}, and {number} of it not closed"
-        yield Alarm(AlarmKind.DEADLINE_PASSED, state.sprint.id, f"{message}: {_names(unfinished)}", "liza edit")
+        time, names = f"{deadline:%Y-%m-%d %H:%MZ}", join_names(unfinished, MAX_NAMES)
+        yield AlarmKind.DEADLINE_PASSED.alarm(state.sprint.id, time=time, number=number, names=names)
+
+
+_RUNNING = (SprintStatus.IN_PROGRESS, SprintStatus.CHECKPOINT)
 
 
 def is_checkpoint_due(state: State, now: datetime) -> bool:
     """Return whether the checkpoint of a sprint in progress has passed. It is due until a person changes its time."""
     due = state.sprint.timeline.checkpoint_at
-    return _is_running(state) and due is not None and due <= now
-
-
-def _is_running(state: State) -> bool:
-    return state.sprint.status in (SprintStatus.IN_PROGRESS, SprintStatus.CHECKPOINT)
+    return state.sprint.status in _RUNNING and due is not None and due <= now
 
 
 def _summary(state: State) -> str:
@@ -533,13 +502,14 @@ def _summary(state: State) -> str:
     unfinished = [task.id for task in state.tasks if task.status not in (*FINAL_STATUSES, Status.BLOCKED)]
     archived = state.archived.counts.get(Status.MERGED, 0)
     return ", ".join(
-        f"{len(names) + more} {label}{f' ({_names(names)})' if names else ''}"
+        f"{len(names) + more} {label}{f' ({join_names(names, MAX_NAMES)})' if names else ''}"
         for label, names, more in (("merged", merged, archived), ("open", unfinished, 0), ("blocked", blocked, 0))
     )
 
 
-def _names(names: list[str]) -> str:
-    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
+def join_names(ids: Sequence[str], most: int = 5) -> str:
+    """Return the first ``most`` names, and how many there are more."""
+    return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
 
 
 _WAITING_KINDS = frozenset(
@@ -574,19 +544,13 @@ def waiting_alarms(
     if waiting:
         return waiting
     if not state.tasks and not state.archived.total:
-        message = "there is no task, and no planner that adds one"
-        return (Alarm(AlarmKind.NO_TASKS, "goal", message, "liza task add --help"),)
+        return (AlarmKind.NO_TASKS.alarm("goal"),)
     return (_no_agent(state, roles),)
 
 
 def _no_agent(state: State, roles: frozenset[str]) -> Alarm:
     """Return the alarm for open tasks that need an agent of another role, with the command that starts one."""
     needs = find_missing_roles(state, roles)
-    if not needs:
-        return Alarm(AlarmKind.NO_AGENT, "goal", "no agent of this crew can continue the open tasks", "liza status")
-    waits = "; ".join(
-        f"{', '.join(ids[:5])}{f' and {len(ids) - 5} more' if len(ids) > 5 else ''} {_WAITS[role]}"
-        for role, ids in needs.items()
-    )
-    message = f"no agent of this crew can continue the open tasks: {waits}"
-    return Alarm(AlarmKind.NO_AGENT, "goal", message, up_command_for(state, *(f"{role}-1" for role in needs)))
+    waits = "; ".join(f"{join_names(ids)} {_WAITS[role]}" for role, ids in needs.items())
+    step = up_command_for(state, *(f"{role}-1" for role in needs)) if needs else "liza status"
+    return AlarmKind.NO_AGENT.alarm("goal", waits=f": {waits}" if waits else "", step=step)

@@ -114,8 +114,7 @@ def failure_alarm(record: NoticeRecord, now: datetime) -> Alarm | None:
     if record.failed_at is None or now - record.failed_at >= MAX_FAILURE_AGE:
         return None
     target = '--exec "…"' if record.label == EXEC_LABEL else f"--notify {shlex.quote(record.label)}"
-    message = f"alarms could not be sent to {record.label}: {record.reason}; it is tried again"
-    return Alarm(AlarmKind.NOTICES_FAILED, record.label, message, f"liza watch {target} --try")
+    return AlarmKind.NOTICES_FAILED.alarm(record.label, reason=record.reason, target=target)
 
 
 def build_notice(alarm: Alarm) -> Notice:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
 from liza.breaker.rules.breaker_patterns import BreakerFinding, Judged, severity_of
-from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import Refused, UsageError
 from liza.model.model import BreakerTrip, State
 from liza.model.paths import is_person
@@ -123,14 +122,3 @@ def describe_trip(trip: BreakerTrip) -> str:
 def signal_hint(state: State) -> str:
     """Return the command by which the crew continues while a signal is set."""
     return RESUME_COMMAND if signals_of_trips(state) else "liza resume"
-
-
-def breaker_alarms(state: State) -> Iterator[Alarm]:
-    """Yield an alarm for each open trip. One with severity warn stops nothing."""
-    for trip in open_trips(state):
-        is_stop = trip.severity in SIGNAL_OF_SEVERITY
-        kind, step = (
-            (AlarmKind.BREAKER_TRIPPED, RESUME_COMMAND) if is_stop else (AlarmKind.BREAKER_WARNING, RESOLVE_COMMAND)
-        )
-        about = " ".join(filter(None, (trip.trigger, trip.subject)))
-        yield Alarm(kind, about, describe_trip(trip), step, trip.time)

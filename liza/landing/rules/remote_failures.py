@@ -61,12 +61,17 @@ def sync_alarms(state: State, failure: RemoteFailure | None) -> Iterator[Alarm]:
     request = state.pull_request
     if failure is None or failure.about != f"{request.number}" or not request.is_open or failure.failures < ALARM_AFTER:
         return
-    message = f"pull request #{request.number} was not read {failure.failures} times in a row: {failure.reason}"
-    yield Alarm(AlarmKind.PULL_REQUEST_UNREAD, "pull_request", message, failure.next or "liza sync --pr")
+    yield AlarmKind.PULL_REQUEST_UNREAD.alarm(
+        "pull_request",
+        number=request.number,
+        failures=failure.failures,
+        reason=failure.reason,
+        step=failure.next or "liza sync --pr",
+    )
 
 
 def backup_alarms(state: State, failure: RemoteFailure | None) -> Iterator[Alarm]:
     """Yield the alarm for branches that could not be pushed, if the board wants them pushed."""
     if failure is not None and state.config.push == "auto":
-        message = f"no backup of branches of tasks at origin since {failure.since:%Y-%m-%d %H:%MZ}: {failure.reason}"
-        yield Alarm(AlarmKind.PUSH_FAILED, "origin", message, failure.next)
+        time = f"{failure.since:%Y-%m-%d %H:%MZ}"
+        yield AlarmKind.PUSH_FAILED.alarm("origin", time=time, reason=failure.reason, step=failure.next)

@@ -24,44 +24,49 @@ def retry_alarms(task: Task, now: datetime) -> Iterator[Alarm]:
     retry = task.set_aside
     if retry is None or retry.until is None or retry.branch:
         return
-    times = "once" if retry.tries == 1 else f"{retry.tries} times"
-    reason = " ".join(retry.reason.split())
-    message = f"{task.id} is approved and could not be merged ({times}): {reason[:400]}"
-    next_try = _describe_next_try(retry.until, now)
+    reason = f"{task.id} is approved and could not be merged ({_times(retry)}): {_reason(retry)}"
     again = f"liza merge {task.id}"
     if retry.kind == merge_rules.MergeFailureKind.UNTESTED and _is_simple(retry.hint):
         step = retry.hint  # it is merged by itself afterwards, or by this command
     else:
-        step = f"{retry.hint} && {again}" if _is_simple(retry.hint) and retry.hint != again else again
-    yield Alarm(AlarmKind.MERGE_SET_ASIDE, task.id, message + next_try, step)
+        step = again if retry.hint == again else _then(retry.hint, again)
+    next_try = _describe_next_try(retry.until, now)
+    yield AlarmKind.MERGE_SET_ASIDE.alarm(task.id, reason=reason, next_try=next_try, step=step)
 
 
 def epic_alarms(epics: Mapping[str, Epic], now: datetime) -> Iterator[Alarm]:
     """Yield an alarm for each epic that could not be landed or updated, and whose retry is delayed."""
     for name, epic in epics.items():
         retry = epic.set_aside
-        if retry is None or retry.until is None or retry.branch:
-            continue
-        times = "once" if retry.tries == 1 else f"{retry.tries} times"
-        branch, reason = epic_branch(name), " ".join(retry.reason.split())[:400]
-        message = f"{branch} could not be merged with integration ({times}): {reason}"
-        message += _describe_next_try(retry.until, now)
-        again = f"liza merge {branch}"
-        step = f"{retry.hint} && {again}" if _is_simple(retry.hint) else again
-        yield Alarm(AlarmKind.EPIC_NOT_LANDED, branch, message, step)
+        if retry is not None and retry.until is not None and not retry.branch:
+            branch, next_try = epic_branch(name), _describe_next_try(retry.until, now)
+            step = _then(retry.hint, f"liza merge {branch}")
+            yield AlarmKind.EPIC_NOT_LANDED.alarm(
+                branch, times=_times(retry), reason=_reason(retry), next_try=next_try, step=step
+            )
 
 
 def red_branch_alarms(state: State, now: datetime) -> Iterator[Alarm]:
     """Yield one alarm for each branch into which nothing is merged, because it is red without any task."""
     for branch, retry in merge_rules.find_red_branches(state).items():
-        if retry.until is None:
-            continue
-        subject = next(name for name, record in _find_records(state) if record == retry)
-        message = " ".join(retry.reason.split())[:400]
-        message += _describe_next_try(retry.until, now, f"nothing is merged into {branch} until it is green")
-        again = f"liza merge {subject}"
-        step = f"{retry.hint} && {again}" if _is_simple(retry.hint) else again
-        yield Alarm(AlarmKind.MERGE_SET_ASIDE, subject, message, step)
+        if retry.until is not None:
+            subject = next(name for name, record in _find_records(state) if record == retry)
+            next_try = _describe_next_try(retry.until, now, f"nothing is merged into {branch} until it is green")
+            step = _then(retry.hint, f"liza merge {subject}")
+            yield AlarmKind.MERGE_SET_ASIDE.alarm(subject, reason=_reason(retry), next_try=next_try, step=step)
+
+
+def _reason(retry: MergeRetry) -> str:
+    return " ".join(retry.reason.split())[:400]
+
+
+def _times(retry: MergeRetry) -> str:
+    return "once" if retry.tries == 1 else f"{retry.tries} times"
+
+
+def _then(hint: str, again: str) -> str:
+    """Return the command that tries the merge again, after the hint of its failure if that is one command."""
+    return f"{hint} && {again}" if _is_simple(hint) else again
 
 
 def _find_records(state: State) -> Iterator[tuple[str, MergeRetry | None]]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import NotOwner, Refused, UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Anomaly, LineComment, State, Status, Task
-from liza.model.narration import verdict_command
 from liza.model.paths import agent_of, is_person, role_of
 from liza.model.statuses import AgentStatus, describe_task
 from liza.model.transitions import Invocation, apply_verb, has_done
@@ -18,7 +16,6 @@ from liza.model.value_classes import replace
 from liza.tasks.rules.claims import allocate_run, get_task, lease_expiry
 from liza.tasks.rules.coding import add_failure
 from liza.tasks.rules.picking import Evidence, authors, occupation, review_obstacle
-from liza.tasks.rules.up_command import up_command_for
 from liza.text.formats import count_noun
 
 S = Status
@@ -196,46 +193,29 @@ def _get_task_for_verdict(state: State, task_id: str, by: str, verb: HistoryEven
 REVIEWER = "code-reviewer"
 
 
-def unreviewed_alarms(state: State, offline: Container[str], exits: Collection[str]) -> Iterator[Alarm]:
-    """Yield alarms if tasks wait for a review, and the crew has no reviewer.
+def find_unreviewed(state: State, offline: Container[str], exits: Collection[str]) -> tuple[Task, ...]:
+    """Return the tasks that wait for a review, if the crew has no reviewer; else none.
 
-    If a reviewer was killed while others run, it names the command that starts one. If the crew never had one, or its
-    reviewers were stopped on request, as with `liza up --reviewers 0`, a person reviews: each task has an alarm.
     None for a crew that was stopped as a whole, unless it never had a reviewer, and none for tasks that persons work
     on without a crew. ``exits``: agents whose supervisor exited by itself, which is an alarm of its own.
     """
-    waiting = [
+    waiting = tuple(
         task
         for task in state.tasks
         if task.status is Status.READY_FOR_REVIEW and task.reviewing_by is None and task.review != "human"
-    ]
+    )
     supervised = {name for name, agent in state.agents.items() if agent.program}
     running = {name for name in supervised if name not in offline}
     reviewers = {name for name in (running or supervised) if role_of(name) == REVIEWER}
-    if not waiting or not supervised or reviewers or any(role_of(name) == REVIEWER for name in exits):
-        return
-    step = up_command_for(state, f"{REVIEWER}-1")
-    if persons_review(state):
-        for task in waiting:
-            yield verdict_alarm(task, f", because the crew has no reviewer ({step})")
-        return
-    names = ", ".join(task.id for task in waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
-    verb = "waits" if len(waiting) == 1 else "wait"
-    message = f"{names} {verb} for a review, and no reviewer runs"
-    yield Alarm(AlarmKind.NEEDS_REVIEWER, waiting[0].id, message, "", starts=(f"{REVIEWER}-1",))
+    if not supervised or reviewers or any(role_of(name) == REVIEWER for name in exits):
+        return ()
+    return waiting
 
 
 def persons_review(state: State) -> bool:
     """Return whether the crew never had a reviewer, or each of its reviewers was stopped on request."""
     reviewers = [agent for name, agent in state.agents.items() if agent.program and role_of(name) == REVIEWER]
     return all(agent.status == AgentStatus.OFFLINE for agent in reviewers)
-
-
-def verdict_alarm(task: Task, why: str = "") -> Alarm:
-    """Return the alarm for a task whose submitted work waits for the verdict of a person."""
-    message = f"{task.id} waits for your verdict{why}; its changes: liza diff {task.id}"
-    since = task.history[-1].time if task.history else None
-    return Alarm(AlarmKind.NEEDS_VERDICT, task.id, message, verdict_command(task.id), since)
 
 
 MAX_COMMENTS: Final = 50

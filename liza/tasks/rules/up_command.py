@@ -67,7 +67,8 @@ def _highest_number(role: str, agents: Iterable[str]) -> int:
 
 def _needed_coder(state: State) -> list[str]:
     """Return the coder that a crew of its present size lacks for some task; empty if it lacks none."""
-    return [next_coder(state)] if any(failed_by_every_coder(state, task) for task in state.tasks) else []
+    is_needed = any(task.failed_by and failed_by_every_coder(state, task) for task in state.tasks)
+    return [next_coder(state)] if is_needed else []
 
 
 def next_coder(state: State) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from liza.breaker.rules.board_reports import open_anomalies, open_discoveries
+from liza.config.rules import test_proof
 from liza.merging.rules.merge_queue import QueueRow, queue_rows
 from liza.model import history_events
 from liza.model.agent_states import AgentState
 from liza.model.alarm_kinds import CONTAINED_NOTICES, Alarm, AlarmKind, AlarmRow
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.statuses import TASK_WORDS, AgentWord, TaskWord, agent_word
+from liza.model.value_classes import Value, asdict
 from liza.tasks.rules import picking
 from liza.tasks.rules.picking import MissingParts
 from liza.text.formats import count_noun
@@ -21,7 +24,6 @@ from liza.view.rules.structs import (
     CrewFacts,
     Picture,
     ReportRow,
-    SessionRow,
     TaskRow,
 )
 
@@ -30,19 +32,65 @@ _OTHER_WORK = ("set-up", "planning")
 _CONTAINED: Mapping[str, str] = {str(kind): str(notice) for kind, notice in CONTAINED_NOTICES.items()}
 
 
+class CrewReport(Value):
+    """A crew at one moment: the facts, and the picture of them."""
+
+    facts: CrewFacts
+    picture: Picture
+
+    def fields(self) -> dict[str, Any]:
+        """Return the crew as `status --json` prints it.
+
+        ``not_proved``: why it is not proved that the tests test the worktree they run in. ``outdated``: which files
+        that define them have changed since the proof.
+        """
+        facts, picture, state = self.facts, self.picture, self.facts.state
+        anomalies = open_anomalies(state)
+        return {
+            "time": facts.now,
+            "revision": state.revision,
+            "goal": asdict(state.goal),
+            "sprint": asdict(state.sprint),
+            "integration_branch": state.config.integration_branch,
+            "tests": {
+                "command": state.config.integration_command,
+                "not_proved": test_proof.unproved_reason(state.config),
+                "outdated": facts.outdated_proof,
+            },
+            "waits": len(picture.waits),
+            "signals": list(facts.signals),
+            "reasons": dict(facts.signals),
+            "tasks": [row.fields() for row in picture.tasks],
+            "archived": {"total": state.archived.total, "by_status": state.archived.counts},
+            "agents": [asdict(row) for row in facts.agents],
+            "waiting": [row.fields() for row in picture.waits],
+            "alerts": [row.fields() for row in alarm_rows(facts)],
+            "reports": {
+                "discoveries": [asdict(discovery) for discovery in open_discoveries(state)],
+                "anomalies": [{"id": name, **asdict(anomaly)} for name, anomaly in anomalies.items()],
+            },
+            "ahead": facts.ahead,
+            "cost": facts.costs.fields(),
+            "server": facts.server,
+            "up": facts.up,
+        }
+
+
 def build_picture(facts: CrewFacts) -> Picture:
     """Return the picture of a crew."""
     state = facts.state
     waits = tuple(_alarm_row(facts, alarm) for alarm in facts.waiting)
     agents = tuple(agent_line(row, facts.signals) for row in facts.agents)
     off = frozenset(line.row.id for line in agents if line.word is AgentWord.OFF)
-    queue = queue_rows(state, facts.now)
+    queue = queue_rows(state, facts.now) if any(task.status is Status.APPROVED for task in state.tasks) else ()
     tasks = tuple(task_rows(state, state.tasks, facts.missing, off, queue))
     counts = Counter(row.word for row in tasks)
     for status, number in state.archived.counts.items():
         if status in Status.__members__:
             counts[TASK_WORDS[Status(status)]] += number
     notes = state.goal.alignment_history
+    discoveries = open_discoveries(state) if state.discovered else ()
+    anomalies = open_anomalies(state) if state.anomalies else {}
     return Picture(
         time=facts.now,
         revision=state.revision,
@@ -60,14 +108,11 @@ def build_picture(facts: CrewFacts) -> Picture:
         is_off=bool(agents) and len(off) == len(agents),
         queue=queue,
         costs=facts.costs,
-        sessions=tuple(_session_rows(facts.agents)),
         signals={name: why for name, why in facts.signals.items() if not _has_reason_alarm(facts, name)},
-        discoveries=tuple(
-            ReportRow(entry.id, entry.urgency, entry.by, entry.description) for entry in open_discoveries(state)
-        ),
+        discoveries=tuple(ReportRow(entry.id, entry.urgency, entry.by, entry.description) for entry in discoveries),
         anomalies=tuple(
             ReportRow(name, entry.type, entry.reporter, str(entry.details.get("text", "")))
-            for name, entry in open_anomalies(state).items()
+            for name, entry in anomalies.items()
         ),
         ahead=facts.ahead,
         up=facts.up,
@@ -187,33 +232,16 @@ def _approved_reason(row: QueueRow | None) -> str:
     return f"approved, {row.why}" if row.why else f"approved, number {row.position} to be merged"
 
 
-def _session_rows(agents: Iterable[AgentRow]) -> Iterator[SessionRow]:
-    for row in agents:
-        if row.run is not None and row.doing is not None:
-            yield SessionRow(
-                run=row.run,
-                agent=row.id,
-                task=row.current_task,
-                program=row.program,
-                doing=row.doing,
-                since=row.since,
-                seconds=row.seconds,
-                calls=row.calls,
-                tokens=row.tokens,
-                context=row.context,
-            )
-
-
 def _server_failure(facts: CrewFacts) -> str | None:
     """Return why the worker API is not served, with a command; None if it is, or if no supervisor expects it."""
     server = facts.server
-    if server is None or not server["expected"] or server["running"]:
+    if server is None or not server.expected or server.running:
         return None
-    failure = server["failure"]
+    failure = server.failure
     if failure is None:
         return "the worker API is not served now, work continues: less .liza/logs/server.log"
-    times = count_noun(failure["count"], "start")
-    return f"the worker API is not served, {times} failed, work continues: {failure['reason']}: {failure['next']}"
+    times = count_noun(failure.count, "start")
+    return f"the worker API is not served, {times} failed, work continues: {failure.reason}: {failure.next}"
 
 
 def _one_line(text: str) -> str:

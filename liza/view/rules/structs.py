@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from liza.api.api_server import ServerReport
 from liza.merging.rules.merge_queue import QueueRow
 from liza.model.alarm_kinds import Alarm, AlarmRow
 from liza.model.model import AlignmentNote, State, Task
@@ -66,7 +67,7 @@ class CrewFacts(Value, kw_only=True):
     signals: Mapping[str, str] = {}
     costs: Costs = Costs()
     ahead: CommitsAhead | None = None
-    server: Mapping[str, Any] | None = None
+    server: ServerReport | None = None
     up: str | None = None
     outdated_proof: str | None = None
 
@@ -97,21 +98,6 @@ class AgentLine(Value):
     row: AgentRow
     word: AgentWord
     reason: str = ""
-
-
-class SessionRow(Value):
-    """The session of an agent at work: what it does, since when, and what it has used so far."""
-
-    run: str
-    agent: str
-    task: str | None
-    program: str | None
-    doing: str
-    since: datetime | None
-    seconds: int | None
-    calls: int | None
-    tokens: int | None
-    context: int | None
 
 
 class ReportRow(Value):
@@ -148,7 +134,6 @@ class Picture(Value, kw_only=True):
     is_off: bool
     queue: tuple[QueueRow, ...]
     costs: Costs
-    sessions: tuple[SessionRow, ...]
     signals: Mapping[str, str]
     discoveries: tuple[ReportRow, ...]
     anomalies: tuple[ReportRow, ...]

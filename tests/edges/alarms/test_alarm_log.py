@@ -95,7 +95,7 @@ def test_a_task_waits_for_another_coder_a_while_before_that_is_reported_and_is_r
     crew: Crew, clock: FakeClock
 ) -> None:
     _fail_task(crew)
-    assert AlarmKind.NEEDS_ANOTHER_CODER in {row["kind"] for row in status(crew)["alerts"]}
+    assert AlarmKind.NEEDS_ANOTHER_CODER in {row["kind"] for row in status(crew).fields()["alerts"]}
     assert _check(crew) == []
     for _ in range(3):
         assert check_alarms(crew, crew.board.read(), NEVER).next_check == alarm_log.MIN_INTERVAL

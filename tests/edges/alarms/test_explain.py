@@ -23,26 +23,27 @@ def crew(repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Crew:
 
 def test_without_a_name_the_present_alarms_are_explained_and_then_everything(crew: Crew) -> None:
     quiet = explain(())
-    assert (quiet["alarms"], len(quiet["entries"])) == ([], len(read_entries()))
+    assert (quiet.alarms, len(quiet.entries)) == ((), len(read_entries()))
     text = crew.paths.state.read_text()
     crew.paths.state.write_text(text.replace("config:", "config:\n  poll_intervall: 3", 1))
     shown = explain(())
-    assert [(row["kind"], row["next"]) for row in shown["alarms"]] == [("unknown_config", "liza edit")]
-    assert [row["name"] for row in shown["entries"]] == ["unknown_config"]
+    assert [(row.kind, row.next) for row in shown.alarms] == [("unknown_config", "liza edit")]
+    assert [row.name for row in shown.entries] == ["unknown_config"]
 
 
 def test_a_board_that_cannot_be_read_is_the_alarm(crew: Crew) -> None:
     crew.paths.state.write_text("tasks: [\n")
     shown = explain(())
-    assert [row["kind"] for row in shown["alarms"]] == ["board-unreadable"]
-    assert [row["name"] for row in shown["entries"]] == ["board-unreadable"]
-    assert shown["alarms"][0]["next"].startswith("liza ")
+    assert [row.kind for row in shown.alarms] == ["board-unreadable"]
+    assert [row.name for row in shown.entries] == ["board-unreadable"]
+    assert shown.alarms[0].next.startswith("liza ")
 
 
 def test_outside_a_crew_all_entries_are_listed_and_each_is_found_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert explain(())["entries"] == [row for entry in read_entries() for row in explain([entry.name])["entries"]]
+    entries = [row for entry in read_entries() for row in explain([entry.name]).entries]
+    assert list(explain(()).entries) == entries
     with pytest.raises(UnknownId, match="did you mean expired_lease"):
         explain(["expired-leese"])

@@ -760,7 +760,7 @@ def two_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
 
 
 def archive_alarms(root: Path) -> list[dict[str, object]]:
-    return [row for row in status_verb.status(crew_of(root))["alerts"] if row["kind"] == "archive_damaged"]
+    return [row for row in status_verb.status(crew_of(root)).fields()["alerts"] if row["kind"] == "archive_damaged"]
 
 
 def test_archive_files_that_a_person_renames_or_joins_are_not_missing(

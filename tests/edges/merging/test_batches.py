@@ -133,7 +133,7 @@ def test_a_red_gate_that_passes_again_is_merged_reported_as_flaky_and_repeated_m
     assert crew.merge() == ""
     assert (crew.status("a"), runs(crew)) == ("MERGED", [GateOutcome.RED, GateOutcome.GREEN])
     assert "flaky_gate  tests failed and then passed" in crew.alerts()
-    assert queue_verbs.show_queue(crew.crew)["gates"][0]["flaky"] == 1
+    assert queue_verbs.show_queue(crew.crew).gates[0].flaky == 1
     crew.tests("exit 1")
     crew.approved("b")
     crew.merge()
@@ -285,7 +285,7 @@ def test_the_queue_shows_positions_batches_and_the_gate_that_runs(crew: Merges, 
     queue_verbs.hold(crew.crew, "b", "after the release")
     queue_verbs.move(crew.crew, "c", 1)
     shown = queue_verbs.show_queue(crew.crew)
-    assert [(row["position"], row["id"], row["batch"], row["why"]) for row in shown["queue"]] == [
+    assert [(row.position, row.id, row.batch, row.why) for row in shown.queue] == [
         (1, "c", 1, None),
         (2, "a", 1, None),
         (3, "b", None, "held: after the release"),
@@ -296,7 +296,7 @@ def test_the_queue_shows_positions_batches_and_the_gate_that_runs(crew: Merges, 
     times = {"tests": 10.0, "lint": 100.0}.items()
     now = crew.crew.clock.now()
     gate_log.append_runs(crew.crew.paths, [GateRun(time=now, gate=gate, seconds=time, **green) for gate, time in times])
-    assert [row["estimate"] for row in queue_verbs.show_queue(crew.crew)["queue"]] == [10.0, 20.0, None]
+    assert [row.estimate for row in queue_verbs.show_queue(crew.crew).queue] == [10.0, 20.0, None]
     crew.configure(gates=(), queue=QueueSettings())
     said = tmp_path / "said.json"
     crew.tests(f'cd "$HERE" && env -u LIZA_RUN {shutil.which("liza")} queue --json > {said}')

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from liza.landing.sync import sync
 from liza.merging import epics as epic_verbs
+from liza.merging.epics import EpicReport
 from liza.merging.merge import merge
 from liza.merging.merge_recovery import recover_if_dead
 from liza.model.configuration import Gate
@@ -63,8 +64,8 @@ class EpicCrew(Merges):
     def branches(self) -> list[str]:
         return git(self.root, "for-each-ref", "--format=%(refname:short)", "refs/heads/epic/").split()
 
-    def epic(self, name: str = "shop") -> dict[str, object]:
-        (row,) = [row for row in epic_verbs.list_epics(self.crew) if row["name"] == name]
+    def epic(self, name: str = "shop") -> EpicReport:
+        (row,) = [row for row in epic_verbs.list_epics(self.crew) if row.name == name]
         return row
 
 
@@ -83,16 +84,16 @@ def test_an_epic_lands_as_one_commit_with_the_list_of_its_tasks_when_all_of_them
         crew.work(task)
     assert crew.merge() == ""
     assert (crew.status("a"), crew.status("b"), crew.tip()) == ("MERGED", "MERGED", before)
-    assert (crew.files("epic/shop"), crew.epic()["state"]) == ({"a.txt", "b.txt"}, "open")
+    assert (crew.files("epic/shop"), crew.epic().state) == ({"a.txt", "b.txt"}, "open")
     drop(crew.crew, "c", "not wanted", None, recover_if_dead)
-    assert crew.epic()["state"] == "to land"
+    assert crew.epic().state == "to land"
     assert crew.merge() == ""
     assert crew.subjects() == ["Land the epic shop: 2 tasks"]
     message = git(crew.root, "log", "-1", "--format=%b", "integration")
     assert [line.partition(":")[0] for line in message.split("\n") if line] == ["- a", "- b"]
     assert (crew.task("a").landed, crew.task("b").landed) == (crew.tip(), crew.tip())
     assert git(crew.root, "rev-parse", "integration^1").strip() == before
-    assert (crew.files("integration"), crew.branches(), crew.epic()["state"]) == ({"a.txt", "b.txt"}, [], "landed")
+    assert (crew.files("integration"), crew.branches(), crew.epic().state) == ({"a.txt", "b.txt"}, [], "landed")
     assert git(crew.root, "for-each-ref", "refs/liza/targets/", "refs/liza/candidates/", "refs/liza/tested/") == ""
     assert crew.alarms().keys() <= {"supervisor_gone", "untested_merges"}
 
@@ -264,7 +265,7 @@ def test_an_epic_begins_again_after_it_has_landed(crew: EpicCrew) -> None:
         crew.work(task)
         assert (crew.merge(), crew.merge()) == ("", "")
     assert crew.subjects() == ["Land the epic shop: 1 task"] * 2
-    assert (crew.files("integration"), len(crew.epic()["landed"])) == ({"a.txt", "b.txt"}, 2)
+    assert (crew.files("integration"), len(crew.epic().landed)) == ({"a.txt", "b.txt"}, 2)
 
 
 def test_tasks_that_would_wait_for_each_other_through_an_epic_are_refused(crew: EpicCrew) -> None:

@@ -98,7 +98,7 @@ def test_tests_that_fail_with_the_sources_of_their_own_worktree_are_proved_and_n
     assert facts["proof"] == "the tests fail when the sources of their own worktree fail"
     crew = find_crew(package)
     assert proof(crew) == ("proved", "")
-    assert status(crew)["tests"]["not_proved"] is None
+    assert status(crew).fields()["tests"]["not_proved"] is None
     assert not crew.worktrees.exists("proof")
     assert not crew.paths.slot("proof").exists()
     assert (git(package, "status", "--porcelain"), git(package, "for-each-ref", "refs/liza/salvage")) == before
@@ -267,7 +267,7 @@ def test_tests_that_name_the_persons_checkout_are_refused_in_any_language(repo: 
 def test_tests_without_a_proof_are_accepted_and_shown_in_status(package: Path) -> None:
     venv = environment(package / ".venv", f"{package}/src")
     begun(package, f"{venv}/bin/python -m unittest discover -s tests -q", no_proof=True)
-    assert status(find_crew(package))["tests"]["not_proved"] == "the proof was turned off (--no-proof)"
+    assert status(find_crew(package)).fields()["tests"]["not_proved"] == "the proof was turned off (--no-proof)"
 
 
 @pytest.mark.campaign
@@ -448,7 +448,7 @@ def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_anoth
     assert (proof(crew)[0], git(package, "rev-parse", "integration")) == ("elsewhere", before)
     assert merge_rules.next_to_merge(state, crew.clock.now()) is None
     assert state.task("a").status is Status.APPROVED  # type: ignore[union-attr]
-    (alarm,) = [one for one in status(crew)["alerts"] if one["kind"] == "tests_elsewhere"]
+    (alarm,) = [one for one in status(crew).fields()["alerts"] if one["kind"] == "tests_elsewhere"]
     assert alarm["message"].startswith("nothing is merged: ")
     assert alarm["message"].endswith("change config.integration_command or config.sandbox_setup")
 
@@ -461,7 +461,7 @@ def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_anoth
     # What the merger of an agent saw counts, though no person confirms it.
     assert merge(crew, "a", supervisor="coder-1").details["tested"] is True
     assert proof(crew) == ("proved", "")
-    assert not [one for one in status(crew)["alerts"] if "config.proof" in one["message"]]
+    assert not [one for one in status(crew).fields()["alerts"] if "config.proof" in one["message"]]
     assert about(package, "proof").text == "the tests fail when the sources of their own worktree fail"
 
 
@@ -553,7 +553,7 @@ def test_merges_wait_for_a_person_while_a_part_is_untested(scripts: Path) -> Non
     with pytest.raises(Refused, match=f"nothing is merged: {re.escape(reason)}"):
         merge(crew, "a")
     assert merge_rules.next_to_merge(crew.board.read(), crew.clock.now()) is None
-    (alarm,) = [one for one in status(crew)["alerts"] if one["kind"] == "tests_green"]
+    (alarm,) = [one for one in status(crew).fields()["alerts"] if one["kind"] == "tests_green"]
     assert (reason in alarm["message"], alarm["next"]) == (True, accepting("python3 -c pass"))
     assert about(scripts, "proof").hint == accepting("python3 -c pass")
 
@@ -567,7 +567,7 @@ def test_merges_wait_for_a_person_while_a_part_is_untested(scripts: Path) -> Non
     task = crew.board.read().task("b")
     assert task is not None
     assert (task.status, task.tested, task.remarks) == (Status.MERGED, False, (reason,))
-    assert not [one for one in status(crew)["alerts"] if one["kind"] == "tests_green"]
+    assert not [one for one in status(crew).fields()["alerts"] if one["kind"] == "tests_green"]
 
 
 @pytest.mark.campaign
@@ -604,7 +604,7 @@ def test_tests_of_the_last_commit_are_found_and_candidates_merged_one_by_one(
     state = crew.board.read()
     batch = merge_queue.choose_batch(state, state.tasks[0], crew.clock.now())
     assert len(batch) == (1 if is_last else 2)
-    assert {row["batch"] for row in show_queue(crew)["queue"]} == ({1, 2} if is_last else {1})
+    assert {row.batch for row in show_queue(crew).queue} == ({1, 2} if is_last else {1})
 
 
 def test_sources_that_no_test_examines_are_named(scripts: Path) -> None:
@@ -643,13 +643,13 @@ def test_a_merge_that_changes_what_tests_mean_makes_the_proof_old(scripts: Path)
     write(scripts, "t", "#!/bin/sh\nsh tests/a.sh\n")
     begun(scripts, "./t")
     crew = find_crew(scripts)
-    assert status(crew)["tests"]["outdated"] is None
+    assert status(crew).fields()["tests"]["outdated"] is None
     approved(crew, "a", {"t": "#!/bin/sh\nsh tests/a.sh || true\n"})
     merge(crew, "a")
-    assert status(crew)["tests"]["outdated"] == "the proof is of before t changed"
+    assert status(crew).fields()["tests"]["outdated"] == "the proof is of before t changed"
     approved(crew, "b")
     merge(crew, "b")  # a merge does not wait for the proof
-    assert status(crew)["tests"]["outdated"] == "the proof is of before t changed"
+    assert status(crew).fields()["tests"]["outdated"] == "the proof is of before t changed"
     doctor(scripts, tests=True)
-    assert status(crew)["tests"]["outdated"] is None
+    assert status(crew).fields()["tests"]["outdated"] is None
     assert crew.board.read().config.proof.green_parts == ("./t",)

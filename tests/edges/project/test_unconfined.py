@@ -42,7 +42,7 @@ def alarms(repo: Path) -> list[str]:
 def start(repo: Path) -> None:
     """What a supervisor does first."""
     crew = find_crew(repo)
-    confinement.check_support(crew, crew.board.read().config)
+    confinement.check_support(crew.paths, crew.board.read().config)
 
 
 def test_status_names_the_cause_after_a_start_until_a_person_chooses_otherwise(repo: Path) -> None:

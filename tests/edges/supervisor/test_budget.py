@@ -152,7 +152,7 @@ def test_an_unmeasurable_session_goes_on_with_one_warning(
     (directory.path / "session.json").write_bytes(msgspec.json.encode(living))
     crew.paths.locks.mkdir(exist_ok=True)
     with Lock(crew.paths.supervisor_lock("coder-1")):
-        (row,) = [one for one in status(crew)["agents"] if one["id"] == "coder-1"]
+        (row,) = [one for one in status(crew).fields()["agents"] if one["id"] == "coder-1"]
     assert row["why"].startswith("its calls and tokens cannot be measured: ")
     metering.measure()
     assert directory.read_gauge() == Gauge()
@@ -221,14 +221,14 @@ def test_a_note_of_a_person_starts_planning_rounds_anew(crew: Crew, clock: FakeC
     memory = Memory(ClockWatch(clock.now(), clock.monotonic()))
     steps = ActionRunner("planner-1", launcher, memory, lambda event: None, lambda text: None)
     steps.carry_out(actions.SetCheckpoint(reason))
-    assert status(crew)["reasons"] == {"CHECKPOINT": f"{reason}; then: liza resume"}
+    assert status(crew).fields()["reasons"] == {"CHECKPOINT": f"{reason}; then: liza resume"}
     assert resume(crew).details["cleared"] == ["CHECKPOINT"]
     with crew.change("planner-1", "handoff") as tx:
         assert tx.state.planning.rounds == 0
         tx.state = replace(tx.state, planning=replace(tx.state.planning, rounds=3))
     send_note(crew, "go on")
     steps.carry_out(actions.SetCheckpoint(reason))
-    assert status(crew)["signals"] == []
+    assert status(crew).fields()["signals"] == []
 
 
 def test_resume_works_while_money_is_left_for_unfinished_work(crew: Crew) -> None:

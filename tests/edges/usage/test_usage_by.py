@@ -17,6 +17,7 @@ from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import Gauge, RunRecord
 from liza.system import atomic, processes
 from liza.usage import ledger
+from liza.usage.costs import ToolUsage
 from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
 from liza.usage.run_account import RunAccount, write_run_account
 from liza.usage.telemetry_log import TelemetryLog
@@ -68,22 +69,22 @@ def ended(clock: FakeClock, run: str = RUN) -> LedgerEntry:
 
 def test_a_session_counts_once_before_and_after_its_end(crew: Crew, clock: FakeClock) -> None:
     live(crew, clock)
-    before = usage_by(crew, USAGE_GROUPS)
+    before = usage_by(crew, USAGE_GROUPS).fields()
     ledger.append_entry(crew.paths, ended(clock))
-    after = usage_by(crew, USAGE_GROUPS)
+    after = usage_by(crew, USAGE_GROUPS).fields()
     for group in ("agent", "program", "account", "model", "tool", "day"):
         assert before[f"by_{group}"] == after[f"by_{group}"] != {}, group
     assert before["by_outcome"] == {"living": after["by_outcome"]["finished"]}
     (row,) = after["by_model"].values()
-    assert (row["tokens"], row["input"], row["cached"], row["output"], row["money"]) == (
+    assert (row.tokens, row.input, row.cached, row.output, row.money) == (
         1_200_300,
         1_200_000,
         200,
         300,
         0.5,
     )
-    assert after["by_account"]["modelled/a"]["sessions"] == 1
-    assert after["by_tool"] == {"shell": {"calls": 2, "failures": 1, "seconds": 1.5}}
+    assert after["by_account"]["modelled/a"].sessions == 1
+    assert after["by_tool"] == {"shell": ToolUsage(2, 1, 1.5)}
 
 
 def test_a_session_counts_for_each_account_with_its_own_part(crew: Crew, clock: FakeClock) -> None:
@@ -92,8 +93,8 @@ def test_a_session_counts_for_each_account_with_its_own_part(crew: Crew, clock: 
         ended(clock), account="modelled/b", accounts={"modelled/a": first, "modelled/b": second}
     )
     ledger.append_entry(crew.paths, entry)
-    rows = usage_by(crew, ("account",))["by_account"]
-    assert {name: row["tokens"] for name, row in rows.items()} == {"modelled/a": 1_000_300, "modelled/b": 200_000}
+    rows = usage_by(crew, ("account",)).usage.by_account
+    assert {name: row.tokens for name, row in rows.items()} == {"modelled/a": 1_000_300, "modelled/b": 200_000}
 
 
 def test_a_living_session_is_in_the_figures_by_model_before_its_end(crew: Crew, clock: FakeClock) -> None:
@@ -101,7 +102,7 @@ def test_a_living_session_is_in_the_figures_by_model_before_its_end(crew: Crew, 
     directory = crew.run_dir(RUN)
     (directory.path / "telemetry.jsonl").unlink()
     directory.write_gauge(Gauge(calls=1, used=USED, models={"m-2": USED}))
-    assert usage_by(crew, ("model",))["by_model"]["m-2"]["tokens"] == USED.tokens
+    assert usage_by(crew, ("model",)).usage.by_model["m-2"].tokens == USED.tokens
 
 
 def test_only_the_groups_that_are_asked_for_are_returned(crew: Crew, clock: FakeClock) -> None:
@@ -109,8 +110,8 @@ def test_only_the_groups_that_are_asked_for_are_returned(crew: Crew, clock: Fake
     clock.advance(timedelta(days=1).total_seconds())
     ledger.append_entry(crew.paths, ended(clock, "coder-2.1"))
     result = usage_by(crew, ("day", "tool"))
-    assert list(result) == ["sprint", "by_day", "by_tool"]
-    assert list(result["by_day"]) == ["2026-01-01", "2026-01-02"]
+    assert list(result.fields()) == ["sprint", "by_day", "by_tool"]
+    assert list(result.usage.by_day) == ["2026-01-01", "2026-01-02"]
     lines = format_usage(result).splitlines()
     assert lines[0].split() == ["day", "sessions", "time", "tokens", "money"]
     assert lines[-1].split() == ["shell", "4", "2", "3", "s"]

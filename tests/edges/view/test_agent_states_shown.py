@@ -61,7 +61,7 @@ def session(crew: Crew, *, lives: bool = True) -> RunDir:
 
 def shown(crew: Crew) -> tuple[Any, ...]:
     """State, evidence and since when: the same in `status`, in `agents`, and over the API."""
-    (row,) = status(crew)["agents"]
+    (row,) = status(crew).fields()["agents"]
     assert asdict(list_agents(crew)[0].row) == row
     (listed,) = list_states(crew).agents
     found = (row["state"], row["evidence"], row["state_since"])
@@ -100,7 +100,7 @@ def test_status_agents_and_the_api_show_the_state_of_an_agent(crew: Crew) -> Non
 def test_a_state_that_cannot_be_read_is_unknown_with_the_reason(crew: Crew) -> None:
     claim(crew)
     (session(crew).path / "session.json").write_text("{no")
-    (row,) = status(crew)["agents"]
+    (row,) = status(crew).fields()["agents"]
     assert (row["state"], row["evidence"], row["state_since"]) == (None, None, None)
     (listed,) = list_states(crew).agents
     assert listed.state is None

@@ -76,12 +76,12 @@ def edit(crew: Crew, old: str, new: str) -> None:
 
 
 def alerts(crew: Crew) -> list[tuple[str, str]]:
-    return [(one["kind"], one["next"]) for one in status(crew)["alerts"]]
+    return [(one["kind"], one["next"]) for one in status(crew).fields()["alerts"]]
 
 
 def row(crew: Crew) -> tuple[str, str | None]:
     (found,) = list_agents(crew)
-    assert asdict(found.row) == status(crew)["agents"][0]
+    assert asdict(found.row) == status(crew).fields()["agents"][0]
     return found.row.status, found.row.why
 
 
@@ -184,12 +184,12 @@ def test_a_working_agent_shows_activity_duration_and_first_its_question(crew: Cr
         (begun.path / "session.json").write_bytes(msgspec.json.encode(living))
         clock.advance(240)
         assert does() == ("working", 240)
-        assert status(crew)["waiting"] == []
+        assert status(crew).fields()["waiting"] == []
         begun.write_question("Allow it? (y/n)")
         asked = clock.now().timestamp() - 720
         os.utime(begun.path / "asks", (asked, asked))
         assert does() == ("waits for you", 720)
-        (first,) = status(crew)["waiting"]
+        (first,) = status(crew).fields()["waiting"]
         assert (first["kind"], first["seconds"], first["next"]) == ("question", 720, "liza attach coder-1")
         assert first["message"] == "coder-1.1 shows Allow it? (y/n)"
     assert does() == (None, None)
@@ -198,7 +198,7 @@ def test_a_working_agent_shows_activity_duration_and_first_its_question(crew: Cr
 def test_agents_of_status_are_sorted_by_role(crew: Crew) -> None:
     for name in ("code-reviewer-1", "coder-10", "planner-1", "coder-2"):
         change(crew, lambda state, name=name: claims.ensure_agent(state, name))
-    ids = [one["id"] for one in status(crew)["agents"]]
+    ids = [one["id"] for one in status(crew).fields()["agents"]]
     assert ids == ["planner-1", "coder-1", "coder-2", "coder-10", "code-reviewer-1"]
     assert [one.row.id for one in list_agents(crew)] == ids
 
@@ -279,7 +279,7 @@ def test_session_with_unreadable_files_is_not_over(crew: Crew, name: str) -> Non
     state = crew.board.read()
     assert state.tasks[0].run not in gather_evidence(crew, state).dead
     assert "coder-1" in gather_evidence(crew, state).offline
-    (row,) = status(crew)["agents"]
+    (row,) = status(crew).fields()["agents"]
     assert row["status"] == "OFFLINE"
 
 
@@ -336,12 +336,12 @@ def test_a_working_agent_whose_program_reports_no_figures_is_unmeasured(
     if gauge is not None:
         run.write_gauge(gauge)
     with Lock(crew.paths.supervisor_lock("coder-1")):
-        (found,) = status(crew)["agents"]
+        (found,) = status(crew).fields()["agents"]
         shown = render_task.format_agent({**found, "notes": [], "work": [], "record": NO_RECORD}, colour=False)
         assert "unmeasured" not in render_crew.format_agents(list_agents(crew), colour=False)
     assert (found["unmeasured"] is None) is measured
     assert ("unmeasured" in shown) is not measured
-    assert status(crew)["agents"][0]["unmeasured"] is None, "nobody supervises it now"
+    assert status(crew).fields()["agents"][0]["unmeasured"] is None, "nobody supervises it now"
 
 
 def test_an_agents_state_is_marked_as_reported_or_observed(crew: Crew, clock: FakeClock) -> None:
@@ -353,7 +353,7 @@ def test_an_agents_state_is_marked_as_reported_or_observed(crew: Crew, clock: Fa
 
     def shown() -> tuple[str | None, str | None, str | None]:
         with Lock(crew.paths.supervisor_lock("coder-1")):
-            (row,) = status(crew)["agents"]
+            (row,) = status(crew).fields()["agents"]
         return row["phase"], row["state_source"], row["reported_by"]
 
     assert shown() == (None, None, None)
@@ -403,16 +403,16 @@ def test_json_has_since_class_and_waits_of_alarms_and_context(crew: Crew, clock:
     begun = clock.now()
     (raised,) = log_new_alarms(crew, crew.board.read())
     clock.advance(90)
-    found = status(crew)
+    found = status(crew).fields()
     (alarm,) = found["alerts"]
     assert (alarm["kind"], alarm["since"], alarm["seconds"]) == (raised.kind, begun, 90)
     assert alarm["class"] == alarm_class(raised.kind)
     assert found["waits"] == len(found["waiting"]) == 1
     agent = crew.board.read().agents["coder-1"]
     change(crew, lambda state: state.with_agent("coder-1", replace(agent, context_percent=61)))
-    assert status(crew)["agents"][0]["context"] is None, "no session runs"
+    assert status(crew).fields()["agents"][0]["context"] is None, "no session runs"
     living = RunningSession(shim=identify_self(), child=identify_self(), time=clock.now())
     (run.path / "session.json").write_bytes(msgspec.json.encode(living))
     with Lock(crew.paths.supervisor_lock("coder-1")):
-        assert status(crew)["agents"][0]["context"] == 61
+        assert status(crew).fields()["agents"][0]["context"] == 61
         assert "working 0 s, context 61%" in render_crew.format_agents(list_agents(crew), colour=False)

@@ -15,8 +15,7 @@ from liza.commands.explain import format_explanations, format_names
 from liza.model.alarm_kinds import AlarmKind
 from liza.model.errors import UnknownId
 from liza.model.statuses import Pattern
-from liza.model.value_classes import asdict
-from liza.view.explain import read_entries
+from liza.view.explain import AlarmText, read_entries
 from tests.unit.house.test_typed_commands import complaint
 from tests.unit.sources import module_nodes
 
@@ -130,12 +129,12 @@ def test_the_entries_of_alarms_come_once_in_the_order_of_the_alarms() -> None:
 
 def test_alarms_are_shown_above_their_entry_and_those_without_one_alone() -> None:
     alarms = [
-        {"kind": "no_crew", "about": "x", "message": "gone", "next": "liza init"},
-        {"kind": "new_kind", "about": "y", "message": "odd", "next": ""},
+        AlarmText("no_crew", "x", "gone", "liza init"),
+        AlarmText("new_kind", "y", "odd", ""),
     ]
-    text = format_explanations(alarms, [asdict(OTHER)], colour=False)
+    text = format_explanations(alarms, [OTHER], colour=False)
     assert text == (
         "! odd\n\n! gone\n    liza init\nno-crew  Starting\n  means  No crew\n  Liza   Nothing\n  you    `liza init`"
     )
-    assert "`" not in format_explanations((), [asdict(OTHER)], colour=True)
+    assert "`" not in format_explanations((), [OTHER], colour=True)
     assert format_names([ENTRY, OTHER], colour=False) == ("Claiming\n  expired_lease\nStarting\n  no-crew")

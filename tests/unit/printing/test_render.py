@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
+from liza.briefs.inbox import DeliveryStatistics
 from liza.cli.app import command_names, list_headings
 from liza.cli.reference import build_reference as reference
 from liza.commands._declare import parse_details, parse_duration, split_names
@@ -40,6 +41,8 @@ from liza.printing.render_metrics import format_metrics, format_summary
 from liza.tasks.diff import TaskDiff
 from liza.tasks.rules.picking import MissingParts
 from liza.text.formats import format_duration, format_time
+from liza.usage.costs import ToolUsage, UsageBreakdown, UsageRow
+from liza.view.metrics import SprintMetrics, TimedTask
 from liza.view.rules.picture import agent_line, alarm_rows, build_picture
 from liza.view.rules.structs import AgentRow, CrewFacts
 from tests.unit.contrast import contrast, terminal_colour
@@ -121,47 +124,33 @@ def test_the_short_line_shows_no_cost_that_is_not_known(costs: Costs, text: str)
 
 
 def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_and_an_outcome() -> None:
-    told = {"sessions": 2, "seconds": 1234, "tokens": 5600, "estimated": 100, "money": 0.755}
-    silent = {"sessions": 12, "seconds": 7, "tokens": None, "estimated": 0, "money": None}
-    found = {
-        "sprint": "sprint-1",
-        "goal_status": "IN_PROGRESS",
-        "goal_seconds": 7500,
-        "waiting_seconds": 720,
-        "total": 6,
-        "merged": 3,
-        "approved": 3,
-        "rejected": 1,
-        "by_status": {"CLAIMED": 1, "MERGED": 3, "READY_FOR_REVIEW": 2},
-        "approval_rate": 0.75,
-        "untested_merges": 1,
-        "archived": 0,
-        "tasks": [
-            {"id": "invoice-model", "status": "MERGED", "seconds": 240, "tries": 2, "waiting_seconds": 0},
-            {"id": "x", "status": "BLOCKED", "seconds": 90, "tries": 1, "waiting_seconds": 720},
-            {"id": "y", "status": "UNCLAIMED", "seconds": None, "tries": 0, "waiting_seconds": 0},
-        ],
-        "anomalies": {"spec_gap": 2},
-        "by_task": {"invoice-model": told, "planning": silent},
-        "by_agent": {},
-        "by_program": {"script:/bin/a.sh -x": told},
-        "by_outcome": {"finished": silent},
-        "messages": {
-            "attempted": 1,
-            "first_try": 1,
-            "after_retry": 0,
-            "escalated_to_brief": 0,
-            "failed": 0,
-            "waiting": 0,
-            "unreadable": [],
-            "average_attempts": 1.0,
-            "average_seconds": 2.5,
-            "median_seconds": 1.25,
-        },
-        "warnings": ["look"],
-    }
-    lines = format_metrics(found).splitlines()
-    archived = format_metrics({**found, "archived": 67}).splitlines()
+    told = UsageRow(sessions=2, seconds=1234, tokens=5600, estimated=100, money=0.755)
+    silent = UsageRow(sessions=12, seconds=7)
+    metrics = SprintMetrics(
+        sprint="sprint-1",
+        goal_status="IN_PROGRESS",
+        goal_seconds=7500,
+        waiting_seconds=720,
+        counts={"total": 6, "merged": 3, "approved": 3, "rejected": 1},
+        by_status={"CLAIMED": 1, "MERGED": 3, "READY_FOR_REVIEW": 2},
+        approval_rate=0.75,
+        untested_merges=1,
+        tasks=(
+            TimedTask("invoice-model", "MERGED", 240, 2, 0),
+            TimedTask("x", "BLOCKED", 90, 1, 720),
+            TimedTask("y", "UNCLAIMED", None, 0, 0),
+        ),
+        anomalies={"spec_gap": 2},
+        usage=UsageBreakdown(
+            by_task={"invoice-model": told, "planning": silent},
+            by_program={"script:/bin/a.sh -x": told},
+            by_outcome={"finished": silent},
+        ),
+        messages=DeliveryStatistics(1, 1, 0, 0, 0, 0, (), 1.0, 2.5, 1.25),
+        warnings=("look",),
+    )
+    lines = format_metrics(metrics).splitlines()
+    archived = format_metrics(replace(metrics, archived=67)).splitlines()
     assert [line for line in archived if line not in lines] == ["without 67 archived tasks: liza task list --archived"]
     assert lines == [
         "sprint-1: 3 of 6 tasks merged (3 merged · 1 working · 2 in review)",
@@ -188,9 +177,9 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         "outcome   sessions  time",
         "finished  12        7 s",
     ]
-    used = {"sessions": 1, "seconds": 60, "tokens": 120, "estimated": 0, "money": 0.25}
-    reported = {"by_model": {"m-1": used}, "by_tool": {"shell": {"calls": 3, "failures": 1, "seconds": 90}}}
-    more = [line for line in format_metrics({**found, **reported}).splitlines() if line not in lines]
+    used = UsageRow(sessions=1, seconds=60, tokens=120, money=0.25)
+    reported = replace(metrics.usage, by_model={"m-1": used}, by_tool={"shell": ToolUsage(3, 1, 90)})
+    more = [line for line in format_metrics(replace(metrics, usage=reported)).splitlines() if line not in lines]
     assert more == [
         "model  sessions  time  tokens  money",
         "m-1    1         60 s  120     $0.25",
@@ -200,25 +189,18 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
 
 
 def test_a_summary_of_metrics_has_the_longest_tasks_and_no_empty_columns() -> None:
-    silent = {"sessions": 12, "seconds": 7, "tokens": None, "estimated": 0, "money": None}
-    tasks = [
-        {"id": f"t{n}", "status": "MERGED", "seconds": 10 * n or None, "tries": 1, "waiting_seconds": 0}
-        for n in range(9)
-    ]
-    found = {
-        "goal_seconds": None,
-        "total": 9,
-        "merged": 8,
-        "approval_rate": None,
-        "untested_merges": 0,
-        "warnings": [],
-        "tasks": tasks,
-        "by_task": {"t8": {**silent, "money": 2.5}},
-        "by_agent": {f"coder-{n}": {**silent, "seconds": n} for n in range(9)},
-        "by_outcome": {"finished": silent, "crashed": {**silent, "tokens": 5600, "money": 0.5}},
-    }
+    silent = UsageRow(sessions=12, seconds=7)
+    metrics = SprintMetrics(
+        counts={"total": 9, "merged": 8},
+        tasks=tuple(TimedTask(f"t{n}", "MERGED", 10 * n or None, 1, 0) for n in range(9)),
+        usage=UsageBreakdown(
+            by_task={"t8": replace(silent, money=2.5)},
+            by_agent={f"coder-{n}": replace(silent, seconds=n) for n in range(9)},
+            by_outcome={"finished": silent, "crashed": replace(silent, tokens=5600, money=0.5)},
+        ),
+    )
     last = "all tasks, programs, models and days: liza metrics --all"
-    lines = format_summary(found).splitlines()
+    lines = format_summary(metrics).splitlines()
     assert lines == [
         "8 of 9 tasks merged",
         "24 sessions ran 14 s in all · 5,600 tokens · $0.50",
@@ -232,8 +214,11 @@ def test_a_summary_of_metrics_has_the_longest_tasks_and_no_empty_columns() -> No
         "",
         last,
     ]
-    nothing = {**found, "tasks": [], "by_task": {}, "by_agent": {}, "by_outcome": {}, "total": 0, "merged": 0}
-    assert format_summary(nothing).splitlines() == ["0 of 0 tasks merged", "", last]
+    assert format_summary(SprintMetrics(counts={"total": 0, "merged": 0})).splitlines() == [
+        "0 of 0 tasks merged",
+        "",
+        last,
+    ]
 
 
 def test_a_task_whose_agent_is_off_is_counted_as_stopped() -> None:

@@ -12,7 +12,7 @@ import pytest
 from liza.model.paths import Paths
 from liza.model.spending import TokenUsage
 from liza.model.value_classes import replace
-from liza.printing.render_session import SessionStyle, format_followed, format_markdown, format_session
+from liza.printing.render_session import SessionStyle, format_followed, format_session
 from liza.programs import event_readers
 from liza.programs.event_readers import READERS, UnknownObject
 from liza.programs.presets import preset_table
@@ -373,7 +373,7 @@ SECRET = "ghp_" + "a1B2" * 9
     ],
 )
 def test_no_row_shows_a_secret_or_a_part_of_one(event: SessionEvent) -> None:
-    shown = "\n".join([*format_session(logged([event]), SessionStyle(None)), format_markdown(logged([event]))])
+    shown = "\n".join(format_session(logged([event]), SessionStyle(None)))
     assert SECRET[:12] not in shown
 
 
