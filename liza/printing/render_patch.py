@@ -10,6 +10,7 @@ from liza.model.narration import LIZA, NewsItem
 from liza.model.paths import PERSON_PREFIX
 from liza.printing.columns import format_day, format_local_time, paint, shorten_line
 from liza.tasks.diff import TaskDiff
+from liza.view.history import RevisionRow
 
 Row = Mapping[str, Any]
 
@@ -36,14 +37,14 @@ class EventList:
         return "\n".join(lines)
 
 
-def format_history(entries: Iterable[Row], colour: bool) -> str:
+def format_history(entries: Iterable[RevisionRow], colour: bool) -> str:
     """Return one line per revision, with its patch if there is one."""
     lines = []
     for entry in entries:
-        lines.append(f"{entry['revision']:>6}  {format_local_time(entry['time'])}  {entry['subject']}")
-        lines += [paint(f"        ! {alert}", "red", colour) for alert in entry["alerts"]]
-        if entry["patch"]:
-            lines += [_paint_patch_line(row, colour) for row in entry["patch"].splitlines()]
+        lines.append(f"{entry.revision:>6}  {format_local_time(entry.time)}  {entry.subject}")
+        lines += [paint(f"        ! {alert}", "red", colour) for alert in entry.alerts]
+        if entry.patch:
+            lines += [_paint_patch_line(row, colour) for row in entry.patch.splitlines()]
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ from liza.git import board_history, git_refs
 from liza.model.derived import find_current_work
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.model.model import State, Task
-from liza.model.paths import parse_agent_id, role_of, run_id, sort_agents
+from liza.model.paths import Paths, parse_agent_id, role_of, run_id, sort_agents
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import FrozenStruct, Value, decodable, replace
 from liza.model.value_classes import asdict as fields_of
@@ -119,7 +119,7 @@ def _record_row(crew: Crew, state: State, name: str) -> dict[str, Any]:
                 "reviews": fields_of(record.reviews),
                 "tasks": [fields_of(task) for task in record.tasks],
             }
-            for record in read_imported(crew, name)
+            for record in read_imported(crew.paths, name)
         ],
     }
 
@@ -189,7 +189,7 @@ class OwnRecord(Value):
 
 def own_record(crew: Crew, state: State, agent: str) -> OwnRecord:
     """Return what an agent did in this crew. Raises LizaError, OSError."""
-    archived, unreadable = _read_archived(crew, state)
+    archived, unreadable = _read_archived(crew.paths, state)
     tasks = [*state.tasks, *archived]
     entries = costs.read_usage(crew, state)
     records = [record for task in tasks if (record := work_record.task_record(task, agent, entries)) is not None]
@@ -202,10 +202,10 @@ def own_record(crew: Crew, state: State, agent: str) -> OwnRecord:
     )
 
 
-def _read_archived(crew: Crew, state: State) -> tuple[list[Task], tuple[str, ...]]:
+def _read_archived(paths: Paths, state: State) -> tuple[list[Task], tuple[str, ...]]:
     """Return the tasks of the archive that are not on the board, and the ids of those that cannot be read."""
-    ids = {task_id for task_id in archive_files.list_ids(crew.paths) if state.task(task_id) is None}
-    entries = archive_files.find_entries(crew.paths, ids)
+    ids = {task_id for task_id in archive_files.list_ids(paths) if state.task(task_id) is None}
+    entries = archive_files.find_entries(paths, ids)
     tasks = [entry.task for entry in entries.values() if entry.task is not None]
     return tasks, tuple(task_id for task_id, entry in entries.items() if entry.task is None)
 
@@ -258,12 +258,12 @@ def _is_commit(text: str) -> bool:
     return len(text) in (40, 64) and set(text) <= set("0123456789abcdef")
 
 
-def read_imported(crew: Crew, agent: str) -> tuple[ExportedRecord, ...]:
+def read_imported(paths: Paths, agent: str) -> tuple[ExportedRecord, ...]:
     """Return the records of an agent that were imported, in the order of their crews. Raises LizaError."""
-    directory = crew.paths.records / agent
-    paths = sorted(directory.glob("*.json")) if directory.is_dir() else []
+    directory = paths.records / agent
+    files = sorted(directory.glob("*.json")) if directory.is_dir() else []
     records = []
-    for path in paths:
+    for path in files:
         try:
             records.append(parse_record(untrusted_files.read(path, MAX_BYTES)))
         except (UsageError, OSError) as error:
@@ -280,7 +280,7 @@ def import_record(crew: Crew, record: ExportedRecord) -> bool:
     if own is not None and own.first == record.crew:
         raise Refused(f"{record.agent} made this record in this crew", f"liza agents {record.agent}")
     path = crew.paths.records / record.agent / f"{record.crew[:16]}.json"
-    kept = {earlier.crew: earlier for earlier in read_imported(crew, record.agent)}.get(record.crew)
+    kept = {earlier.crew: earlier for earlier in read_imported(crew.paths, record.agent)}.get(record.crew)
     if kept is not None and kept.revision == record.revision and kept != record:
         message = f"{path} has another record of {record.agent} at revision {record.revision} of the same crew"
         raise Refused(message, f"cat {shlex.quote(str(path))}")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
-from typing import Any
+from itertools import takewhile
 
 from liza.board import revision_journal, revision_texts
 from liza.board.events import watch_changes
 from liza.board.outside_edits import diff_texts
-from liza.board.revision_journal import RevisionRecord
 from liza.board.store import format_subject as subject
 from liza.crew.crew import Crew
 from liza.crew.recorder import read_conflict, record_if_unsupervised
 from liza.git import board_history as recorded
+from liza.git.runner import Git
 from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.narration import NewsItem, find_news, recall_news
+from liza.model.paths import Paths
 from liza.model.paths import check_task_id as checked_id
 from liza.model.value_classes import Value, replace
 from liza.tasks import archive
@@ -56,7 +56,19 @@ def _only(state: State, task_id: str) -> State:
     return replace(state, tasks=tasks, human_notes=notes, goal=replace(state.goal, alignment_history=()))
 
 
-def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) -> list[dict[str, Any]]:
+class RevisionRow(Value):
+    """A revision of the board as `history --json` prints it. ``commit``: None if git does not have it yet."""
+
+    revision: int
+    time: str
+    subject: str
+    by: str
+    commit: str | None = None
+    patch: str | None = None
+    alerts: tuple[str, ...] = ()
+
+
+def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) -> list[RevisionRow]:
     """Return the newest ``limit`` revisions of one task or of all, newest first.
 
     Revisions that are not recorded in git yet come from the journal. Raises UnknownId, HistoryConflict, GitFailed.
@@ -70,90 +82,51 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
         raise conflict  # the newest revisions in the history are not those of this board
     entries = recorded.list_revisions(crew.git, task_id, limit)
     newest = recorded.list_revisions(crew.git, None, 1)
-    tip = newest[0].revision if newest else 0
-    unrecorded_rows = _journal_rows(crew, _newer_records(crew, task_id, tip), patch)
-    recorded_rows = [_recorded_row(crew, entry, patch) for entry in entries]
-    return list(islice((*unrecorded_rows, *recorded_rows), limit))
+    unrecorded = _journal_rows(crew.paths, task_id, newest[0].revision if newest else 0, patch)
+    return [*unrecorded, *(_recorded_row(crew.git, entry, patch) for entry in entries)][:limit]
 
 
 def follow_history(
-    crew: Crew, task_id: str | None, shown: Sequence[dict[str, Any]], patch: bool = False
-) -> Iterator[dict[str, Any]]:
+    crew: Crew, task_id: str | None, shown: Sequence[RevisionRow], patch: bool = False
+) -> Iterator[RevisionRow]:
     """Yield the known revisions, oldest first, then each new one."""
     yield from reversed(shown)
-    last_revision = shown[0]["revision"] if shown else 0
+    last_revision = shown[0].revision if shown else 0
     for _ in watch_changes(crew.paths, crew.board):
-        rows = _journal_rows(crew, _newer_records(crew, task_id, last_revision), patch)
-        for row in reversed(rows):
-            last_revision = row["revision"]
+        for row in reversed(_journal_rows(crew.paths, task_id, last_revision, patch)):
+            last_revision = row.revision
             yield row
 
 
-def _newer_records(crew: Crew, task_id: str | None, revision: int) -> list[RevisionRecord]:
-    """Journal records after ``revision``, newest first."""
-    records = []
-    for record in revision_journal.iter_newest_first(crew.paths.journal):
-        if record.revision <= revision:
-            break
-        if task_id is None or record.task == task_id:
-            records.append(record)
-    return records
+def _journal_rows(paths: Paths, task_id: str | None, revision: int, patch: bool) -> list[RevisionRow]:
+    """Return the revisions of the journal after ``revision``, newest first. ``patch``: with their changes."""
+    newer = takewhile(lambda record: record.revision > revision, revision_journal.iter_newest_first(paths.journal))
+    records = [record for record in newer if task_id is None or record.task == task_id]
+    patches = _unrecorded_patches(paths, frozenset(record.revision for record in records)) if patch and records else {}
+    return [
+        RevisionRow(
+            revision=record.revision,
+            time=record.time,
+            subject=subject(record),
+            by=record.actor,
+            patch=patches.get(record.revision),
+            alerts=record.alerts,
+        )
+        for record in records
+    ]
 
 
-def _journal_rows(crew: Crew, records: Sequence[RevisionRecord], patch: bool) -> list[dict[str, Any]]:
-    """Return a row for each record of the journal. ``patch``: with its changes, unless its text is lost."""
-    if not patch or not records:
-        return [_unrecorded_row(record) for record in records]
-    patches = _unrecorded_patches(crew, frozenset(record.revision for record in records))
-    missing = {record.revision for record in records} - patches.keys()
-    if missing:
-        # The journal loses its beginning, which is recorded.
-        for entry in recorded.list_revisions(crew.git, None, _revision_count(crew, min(missing))):
-            if entry.revision in missing:
-                patches[entry.revision] = _read_patch(crew, entry.commit)
-    return [{**_unrecorded_row(record), "patch": patches.get(record.revision)} for record in records]
-
-
-def _unrecorded_patches(crew: Crew, revisions: frozenset[int]) -> dict[int, str]:
+def _unrecorded_patches(paths: Paths, revisions: frozenset[int]) -> dict[int, str]:
     """Return the changes of those of ``revisions`` that the journal has, without the times of leases."""
     patches: dict[int, str] = {}
     before = None
-    for line, text in revision_texts.rebuild_texts(crew.paths.journal, min(revisions) - 1):
+    for line, text in revision_texts.rebuild_texts(paths.journal, min(revisions) - 1):
         if before is not None and line.revision in revisions:
             patches[line.revision] = diff_texts(before, text)
         before = text
     return patches
 
 
-def _revision_count(crew: Crew, oldest: int) -> int:
-    """Return how many of the newest recorded revisions reach back to ``oldest``; at least 1."""
-    newest = recorded.list_revisions(crew.git, None, 1)
-    return max(1, newest[0].revision - oldest + 1) if newest else 1
-
-
-def _read_patch(crew: Crew, commit: str) -> str:
-    return crew.git.out("show", "--no-color", "--no-ext-diff", "--format=", commit)
-
-
-def _unrecorded_row(record: RevisionRecord) -> dict[str, Any]:
-    return {
-        "revision": record.revision,
-        "time": record.time,
-        "subject": subject(record),
-        "by": record.actor,
-        "commit": None,
-        "patch": None,
-        "alerts": list(record.alerts),
-    }
-
-
-def _recorded_row(crew: Crew, entry: recorded.Revision, patch: bool) -> dict[str, Any]:
-    return {
-        "revision": entry.revision,
-        "time": format_time(entry.time),
-        "subject": entry.subject,
-        "by": entry.author,
-        "commit": entry.commit,
-        "patch": _read_patch(crew, entry.commit) if patch else None,
-        "alerts": [],
-    }
+def _recorded_row(git: Git, entry: recorded.Revision, patch: bool) -> RevisionRow:
+    changes = git.out("show", "--no-color", "--no-ext-diff", "--format=", entry.commit) if patch else None
+    return RevisionRow(entry.revision, format_time(entry.time), entry.subject, entry.author, entry.commit, changes)

@@ -21,7 +21,7 @@ from liza.model.derived import CurrentWork, find_current_work
 from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Agent, State, SupervisorExit
-from liza.model.paths import role_of, run_id, sort_agents
+from liza.model.paths import Paths, role_of, run_id, sort_agents
 from liza.model.statuses import AgentStatus, AgentWord, WorkKind
 from liza.model.targets import CommitsAhead
 from liza.programs import liveness
@@ -125,15 +125,15 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
     why: str | None
     if exit_note is not None or not crew.is_supervised(name):
         shown, why = _why_offline(crew, state, name, exit_note)
-    elif (stopped := _stopped_reason(crew, name)) is not None:
+    elif (stopped := _stopped_reason(crew.paths, name)) is not None:
         why = stopped
     elif holds:
         why = (
             _question_hint(crew, state, name)
-            or _stopped_tmux_reason(crew, name, agent)
+            or _stopped_tmux_reason(crew.paths, name, agent)
             or _model_silence_reason(crew, state, name)
         )
-        why = why or _unmeasured(crew, state, name)
+        why = why or _unmeasured(crew.paths, state, name)
     else:
         why = _why_idle(crew, state, name, evidence, signal_names)
     gauge = costs.read_gauge(crew.paths, state, name)
@@ -198,14 +198,14 @@ def _question(crew: Crew, state: State, name: str) -> str | None:
     return None if question is None else redact(quote_line(question, 160))
 
 
-def _stopped_tmux_reason(crew: Crew, name: str, agent: Agent) -> str | None:
+def _stopped_tmux_reason(paths: Paths, name: str, agent: Agent) -> str | None:
     """Reason if the tmux server of the agent's terminal is stopped; None if it is not, or if that is unknown."""
     run = run_id(name, agent.runs)
     try:
-        if not agent.runs or not os.path.lexists(crew.paths.run(run) / run_directory.PANE_FILE):
+        if not agent.runs or not os.path.lexists(paths.run(run) / run_directory.PANE_FILE):
             return None
 
-        server = tmux.find_stopped_server(crew.paths.root, run)
+        server = tmux.find_stopped_server(paths.root, run)
     except LizaError:
         return None
     return None if server is None else f"the tmux server of its terminal is stopped: kill -CONT {server}"
@@ -233,9 +233,9 @@ def _model_silence_reason(crew: Crew, state: State, name: str) -> str | None:
     return None if previous is None else f"tried again after: {redact(quote_line(previous, 200))}"
 
 
-def _unmeasured(crew: Crew, state: State, name: str) -> str | None:
+def _unmeasured(paths: Paths, state: State, name: str) -> str | None:
     """Why loops of a working agent cannot be detected and its budget cannot be enforced; None if they can."""
-    gauge = costs.read_gauge(crew.paths, state, name)
+    gauge = costs.read_gauge(paths, state, name)
     if gauge is None or gauge.unmeasured is None:
         return None
     return f"its calls and tokens cannot be measured: {redact(quote_line(gauge.unmeasured, 200))}"
@@ -296,9 +296,9 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
     return AgentStatus.OFFLINE, f"it holds {holds}, and no supervisor runs: {up_command_for(state, name)}"
 
 
-def _stopped_reason(crew: Crew, name: str) -> str | None:
+def _stopped_reason(paths: Paths, name: str) -> str | None:
     """Return that the agent's supervisor is stopped, with the command that continues it; None if it is not."""
-    pid = find_stopped(crew.paths, [name]).supervisors.get(name)
+    pid = find_stopped(paths, [name]).supervisors.get(name)
     return None if pid is None else f"its supervisor (process {pid}) is stopped: kill -CONT {pid}"
 
 

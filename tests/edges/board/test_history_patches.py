@@ -34,17 +34,17 @@ def write_note(crew: Crew, text: str) -> None:
 def test_new_revisions_have_their_patch_before_and_after_a_supervisor_records_them(crew: Crew) -> None:
     shown = history.history(crew, None, 50, patch=True)
     rows = history.follow_history(crew, None, shown, patch=True)
-    assert [next(rows)["revision"] for _ in shown] == [row["revision"] for row in reversed(shown)]
+    assert [next(rows).revision for _ in shown] == [row.revision for row in reversed(shown)]
     write_note(crew, "from the journal")
     first = next(rows)
-    assert (first["commit"], "+" in first["patch"], "from the journal" in first["patch"]) == (None, True, True)
+    assert (first.commit, "+" in (first.patch or ""), "from the journal" in (first.patch or "")) == (None, True, True)
     write_note(crew, "from git")
     write_note(crew, "from git, too")
     assert record_history(crew) == 3
     for text in ("from git", "from git, too"):
         row = next(rows)
-        added = [line for line in row["patch"].splitlines() if line.startswith("+") and text in line]
-        assert (row["revision"], len(added)) == (first["revision"] + (1 if text == "from git" else 2), 1)
+        added = [line for line in (row.patch or "").splitlines() if line.startswith("+") and text in line]
+        assert (row.revision, len(added)) == (first.revision + (1 if text == "from git" else 2), 1)
     rows.close()
 
 
@@ -54,4 +54,4 @@ def test_revisions_that_are_not_recorded_yet_have_a_patch_only_if_it_is_wanted(c
     assert recording.try_acquire()
     with_patch, without = (history.history(crew, None, 1, patch=wanted)[0] for wanted in (True, False))
     recording.release()
-    assert (with_patch["commit"], "look here" in with_patch["patch"], without["patch"]) == (None, True, None)
+    assert (with_patch.commit, "look here" in (with_patch.patch or ""), without.patch) == (None, True, None)
