@@ -17,7 +17,8 @@ from liza.merging.merge import merge
 from liza.model.configuration import QueueSettings
 from liza.model.errors import Refused
 from liza.model.gates import GateOutcome
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from tests.conftest import git
 from tests.edges.merge_crew import Merges
 

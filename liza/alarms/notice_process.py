@@ -14,7 +14,6 @@ import queue
 import re
 import select
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -36,6 +35,7 @@ from liza.model.model import State
 from liza.model.setting_limits import DESKTOP, parse_quiet_hours
 from liza.model.value_classes import decodable, replace
 from liza.system import atomic, crash_points
+from liza.system.limited_program import run_limited
 from liza.system.locks import try_lock_path
 from liza.tasks.evidence import gather_evidence
 
@@ -240,26 +240,13 @@ def _run_command(command: str, notice: Notice, root: Path) -> str | None:
 
 def _run(what: str, words: list[str], data: bytes, limit: float, cwd: Path, environ: Any) -> str | None:
     """Run a program, at most ``limit`` seconds, and end what is left of its process group. Raises OSError."""
-    process = subprocess.Popen(
-        words,
-        cwd=cwd,
-        env=environ,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
     try:
-        _, errors = process.communicate(data, limit)
-    except subprocess.TimeoutExpired:
+        process = run_limited(words, limit, directory=cwd, environ=environ, data=data)
+    except TimeoutError:
         return f"{what} took longer than {limit:g} s and was ended"
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     if process.returncode == 0:
         return None
-    last = clean_text(errors.decode("utf-8", "replace").strip().rpartition("\n")[2], MAX_REASON)
+    last = clean_text(process.stderr.strip().rpartition("\n")[2], MAX_REASON)
     code = process.returncode
     cause = f"failed with exit status {code}" if code > 0 else f"was ended by signal {-code}"
     return f"{what} {cause}" + (f": {last}" if last else "")

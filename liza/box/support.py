@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from liza.model.configuration import Config, Confinement
 from liza.model.errors import Missing
 from liza.model.value_classes import Value
 from liza.system import installation, program_path
+from liza.system.limited_program import run_limited
 
 SYSTEM_PROGRAM: Final = "/usr/bin/bwrap"
 """The only path that Ubuntu's AppArmor profile allows to make user namespaces."""
@@ -89,11 +89,8 @@ def probe(program: str) -> Support:
     words = Box(program, mounts, Path("/"), has_network=False).wrap(["/bin/sh", "-c", ":"])
     try:
         # The words of the system are compared, so they must not be translated.
-        result = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=_PROBE_LIMIT, check=False,
-            stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
+        result = run_limited(words, _PROBE_LIMIT, environ={**os.environ, "LC_ALL": "C"})
+    except TimeoutError:
         return Support(program, f"{program} did not make a box within {_PROBE_LIMIT:.0f} s", is_load=True)
     except OSError as error:
         if error.errno in _LOAD_ERRORS:

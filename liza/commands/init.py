@@ -17,7 +17,7 @@ from liza.model.errors import HINT_LABEL, UsageError
 from liza.model.setting_limits import BYPASS, PROMPTS, VALUES, read_permissions
 from liza.printing import printing
 from liza.project import listeners
-from liza.project.init import InitOptions
+from liza.project.baseline import InitOptions
 from liza.project.init import init as verb
 from liza.project.programs import find_crew_faults
 

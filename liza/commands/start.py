@@ -15,7 +15,7 @@ from liza.crew.crew import find_crew, find_crew_or_none
 from liza.landing.remotes import record_first_origin
 from liza.model.value_classes import replace
 from liza.printing import printing
-from liza.project.init import InitOptions
+from liza.project.baseline import InitOptions
 from liza.project.init import init as init_crew
 from liza.supervisor import start as crews
 from liza.tasks.rules.backlog import check_sentence

@@ -14,7 +14,7 @@ from typing import Any
 
 from liza.crew.crew import Crew, open_crew
 from liza.crew.layout import find_texts
-from liza.demo import checks, demo_crew, shop_project
+from liza.demo import demo_crew
 from liza.model.errors import Missing, Refused
 from liza.printing import columns, printing
 from liza.system import installation
@@ -34,10 +34,10 @@ def run_native_demo(directory: Path | None) -> int:
     """
     start = time.monotonic()
     worker = worker_path()
-    root = shop_project.choose_directory(directory)
+    root = demo_crew.choose_directory(directory)
     env = demo_crew.demo_environment()
     printing.print_now(f"A small shop in {root}; the agents run {worker}\n\n")
-    shop_project.create_project(root, FILES)
+    demo_crew.create_project(root, FILES)
     program = f"script:{shlex.join([sys.executable, str(worker)])}"
     _run(["init", GOAL, "--spec", SPEC, "--program", program], root, env)
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
@@ -88,7 +88,7 @@ def _report_end(crew: Crew, env: Mapping[str, str], worker: Path, seconds: float
     """Print the board, and what the workers reported; return 0. Raises Refused if a check fails."""
     root = crew.paths.root
     printing.print_now(f"\n{_run(['status'], root, env)}\n")
-    failures = checks.find_failures(crew, env)
+    failures = demo_crew.find_failures(crew, env)
     if failures:
         raise Refused("; ".join(failures), _status_command(root))
     state, metrics = crew.board.read(), json.loads(_run(["metrics", "--json"], root, env))
@@ -122,7 +122,7 @@ GOAL = "Every directory has a list of its files"
 SPEC = "docs/lists.md"
 DIRECTORIES = ("docs", "shop", "tests", "data")
 FILES = {
-    **shop_project.FILES,
+    **demo_crew.FILES,
     SPEC: """\
 # Every directory has a list of its files
 

@@ -12,7 +12,7 @@ from typing import Any
 from liza.board import events
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew, open_crew
-from liza.demo import checks, demo_crew, shop_project
+from liza.demo import demo_crew
 from liza.demo.demo_crew import DemoCrew, SupervisorEnded
 from liza.git.runner import Git
 from liza.model.errors import Refused
@@ -39,10 +39,10 @@ def run_demo(directory: Path | None) -> int:
     Raises UsageError if the directory is not empty, Missing without git, Refused if the demo fails.
     """
     start = time.monotonic()
-    root = shop_project.choose_directory(directory)
+    root = demo_crew.choose_directory(directory)
     env = demo_crew.demo_environment()
     _print_line("project", f"a small shop in {root}")
-    shop_project.create_project(root)
+    demo_crew.create_project(root)
     _init(root, env)
     crew = open_crew(root)
     _shorten_delays(crew)
@@ -56,7 +56,7 @@ def run_demo(directory: Path | None) -> int:
 
 
 def _init(root: Path, env: Mapping[str, str]) -> None:
-    words = ["init", shop_project.GOAL, "--spec", shop_project.SPEC, "--program", demo_crew.scripted_program("coder-1")]
+    words = ["init", demo_crew.GOAL, "--spec", demo_crew.SPEC, "--program", demo_crew.scripted_program("coder-1")]
     done = demo_crew.run_liza(words, root, env)
     if done.returncode != 0:
         raise Refused(f"liza init exited with {done.returncode}: {done.stderr.strip()}", "liza doctor")
@@ -160,7 +160,7 @@ def _report_end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
     git, branch = Git(root), state.config.integration_branch
     merged = git.out("log", "--first-parent", "--format=  %h %s", branch)
     printing.print_now(f"\nMerged (git log --first-parent {branch}):\n{merged}\n")
-    failures = checks.find_failures(crew, env)
+    failures = demo_crew.find_failures(crew, env)
     if failures:
         raise Refused("; ".join(failures), _log_hint(crew))
     printing.print_now(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +25,7 @@ from liza.git.runner import Git
 from liza.model.errors import GitFailed, Missing
 from liza.model.value_classes import Value, replace
 from liza.system import program_path
+from liza.system.limited_program import run_limited
 
 _READING: Final = {"check-attr", "check-ignore", "diff", "diff-files", "diff-index", "ls-files", "status"}
 """Commands that may run git in a repository below the slot. The others start no program but filters."""
@@ -185,12 +185,9 @@ def _gpg_mounts(environ: Mapping[str, str], home: Path) -> Iterator[Mount]:
     directory = Path(environ.get("GNUPGHOME") or home / ".gnupg")
     for name in _PUBLIC_FILES:
         yield Mount(MountKind.READ_ONLY, directory / name)
-    with suppress(Missing, OSError, subprocess.TimeoutExpired):
+    with suppress(Missing, OSError):
         for words in (("--launch", "gpg-agent"), ("--list-dirs", "agent-socket")):
-            command = [program_path.find_program("gpgconf"), *words]
-            result = subprocess.run(
-                command, capture_output=True, text=True, timeout=_AGENT_LIMIT, check=False, env=dict(environ)
-            )
+            result = run_limited([program_path.find_program("gpgconf"), *words], _AGENT_LIMIT, environ=environ)
         if result.returncode == 0 and result.stdout.startswith("/"):
             yield Mount(MountKind.READ_ONLY, directory / "S.gpg-agent", Path(unquote(result.stdout.strip())))
 

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -25,6 +23,7 @@ from liza.model.errors import ForgeSlow, LoginMissing, Missing
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import Value, decodable
 from liza.system import crash_points, program_path
+from liza.system.limited_program import kill_group, run_limited
 from liza.text.quoting import sanitize
 
 FORGE_LIMIT = 60.0
@@ -95,9 +94,9 @@ def call_forge(repository: RemoteRepository, verb: str, *, size: int | None = No
     # As input: a long text does not fit on a command line.
     data = msgspec.json.encode({name: values[key] for name, key in call.send.items() if values[key] is not None})
     if size is None:
-        return _run(forge, command, data if call.send else None, subprocess.PIPE).decode("utf-8", "replace")
+        return _run(forge, command, data if call.send else b"", subprocess.PIPE)
     with tempfile.TemporaryFile() as output:
-        _run(forge, command, None, output.fileno())
+        _run(forge, command, b"", output.fileno())
         output.seek(max(0, output.seek(0, os.SEEK_END) - size))
         return output.read(size).decode("utf-8", "replace")
 
@@ -188,45 +187,32 @@ def _make_command(repository: RemoteRepository, call: ForgeCall, values: Mapping
 def kill_running() -> None:
     """Kill the calls of this process that are under way, with their children: they fail."""
     for process in tuple(_running):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process)
 
 
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def _run(forge: Forge, args: Sequence[str], data: bytes | None, stdout: int) -> bytes:
-    command = [program_path.find_program(forge), *args]
+def _run(forge: Forge, args: Sequence[str], data: bytes, output: int) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "LIZA_"))}
-    process = subprocess.Popen(
-        command,
-        # Not in the repository: what these programs do does not depend on its configuration.
-        cwd=Path("/"),
-        env=kept | _ENVIRONMENT,
-        stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        # A session of its own has no terminal: /dev/tty cannot be opened.
-        start_new_session=True,
-    )
     what = f"{forge} {args[0]} {args[1].partition('?')[0]}"
-    _running.add(process)
     try:
-        out, errors = process.communicate(data, FORGE_LIMIT)
-    except BaseException as error:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if isinstance(error, subprocess.TimeoutExpired):
-            message = f"{what} took longer than {FORGE_LIMIT:g} s and was killed"
-            raise ForgeSlow(message, f"{forge} auth status") from None
-        raise
-    finally:
-        _running.discard(process)
+        result = run_limited(
+            [program_path.find_program(forge), *args],
+            FORGE_LIMIT,
+            # Not in the repository: what these programs do does not depend on its configuration.
+            directory=Path("/"),
+            environ=kept | _ENVIRONMENT,
+            data=data,
+            output=output,
+            running=_running,
+        )
+    except TimeoutError:
+        raise ForgeSlow(f"{what} took longer than {FORGE_LIMIT:g} s and was killed", f"{forge} auth status") from None
     crash_points.point("forge", args[1].partition("?")[0])
-    if process.returncode != 0:
-        raise _explain(forge, what, process.returncode, errors.decode("utf-8", "replace"))
-    return out or b""
+    if result.returncode != 0:
+        raise _explain(forge, what, result.returncode, result.stderr)
+    return result.stdout
 
 
 def _explain(forge: Forge, what: str, code: int, errors: str) -> Missing:

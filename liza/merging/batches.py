@@ -27,7 +27,7 @@ from liza.model.paths import is_person
 from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
 from liza.project import commands, listeners
-from liza.project.rules.box_needs import BoxNeeds
+from liza.project.rules.output_causes import BoxNeeds
 from liza.system import crash_points
 
 

@@ -27,7 +27,7 @@ from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
 from liza.project import commands, installed_packages, listeners, proof, tree_snapshot
 from liza.project.commands import CommandBox
-from liza.project.rules import command_parts, package_records, project_kinds, test_definitions, tree_changes
+from liza.project.rules import command_parts, output_causes, package_records, tree_changes
 from liza.project.tree_snapshot import TreeSnapshot
 
 
@@ -342,7 +342,7 @@ def _run_gate(
     is_late = result.exit_status is None
     why = "did not end in time" if is_late else f"exit {result.exit_status}"
     script = result.find_crlf_script()
-    crlf = () if script is None else (project_kinds.describe_crlf(script),)
+    crlf = () if script is None else (output_causes.describe_crlf(script),)
     summary = "; ".join((f"{gate.command}: {why} on the merge with {job.branch}", *crlf, *reds))
     failure = history_events.format_failure(summary, where, result.tail(12))
     outcome = GateOutcome.TIMEOUT if is_late else GateOutcome.RED
@@ -377,7 +377,7 @@ def _check_that_tests_ran(crew: Crew, job: GateJob, gate: Gate, log: Path) -> tu
 
     commands_run = (gate.command, config.sandbox_setup or "")
     texts = (*commands_run, *proof.read_definitions(crew.git, job.commit, commands_run).values())
-    if test_definitions.examines_changes(texts) or "LIZA_BASE" in "".join(texts):
+    if command_parts.examines_changes(texts) or "LIZA_BASE" in "".join(texts):
         return ()  # a candidate without sources has no test then
     return (GateFinding(GateFindingKind.RED, "the command runs no test"),)
 
@@ -465,7 +465,7 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
     )
     if not result.passed:
         script = result.find_crlf_script()
-        why = f"exit {result.exit_status}" if script is None else project_kinds.describe_crlf(script)
+        why = f"exit {result.exit_status}" if script is None else output_causes.describe_crlf(script)
         summary = f"set-up failed: {config.sandbox_setup}: {why}"
         return history_events.format_failure(summary, _display_path(crew.paths, log), result.tail(12))
     commands.end_set_up(crew.paths, slot_git, config)

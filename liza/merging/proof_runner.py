@@ -16,7 +16,7 @@ from liza.model.value_classes import replace
 from liza.project import commands, installed_packages, listeners, proof
 from liza.project.broken_runs import ProofPlan
 from liza.project.proof import ProofResult
-from liza.project.rules import package_records, project_kinds, test_definitions, tree_changes
+from liza.project.rules import command_parts, output_causes, tree_changes
 
 PROOF_HINT = "liza edit && liza doctor --tests"
 
@@ -61,14 +61,10 @@ def _is_proof_due(crew: Crew, config: Config) -> bool:
     """Return whether the proof is due. If that is because packages of ``config.environment`` changed, report it: the
     person, or an agent that a guard did not stop, changed them. Raises OSError."""
     environment = config.environment
-    digest = (
-        "" if environment is None else package_records.packages_digest(installed_packages.list_packages(environment))
-    )
-    is_confined = commands.is_confined(config)
-    is_due = test_proof.is_proof_due(config, digest, is_confined=is_confined)
+    digest = installed_packages.digest_packages(environment)
+    is_due = test_proof.is_proof_due(config, digest, is_confined=commands.is_confined(config))
     if is_due and environment is not None and config.proof.environment not in ("", digest):
-        difference = installed_packages.describe_changes(environment, crew.paths.logs, config.proof.environment)
-        text = f"packages of {environment} changed since the last proof{f': {difference}' if difference else ''}"
+        text = f"packages of {environment} changed since the last proof"
         crew.append_alert_log([f"packages_changed  {text}; the tests are proved again. Next: liza doctor --tests"])
     return is_due
 
@@ -103,7 +99,7 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
     proof_entry = replace(
         proof_entry,
         writes=tree_changes.allowable_names(result.changes),
-        environment=installed_packages.record_packages(config.environment, crew.paths.logs),
+        environment=installed_packages.digest_packages(config.environment),
         boxed=commands.is_confined(plan.config),
     )
     _write_proof(crew, by, proof_entry)
@@ -126,9 +122,9 @@ def note_changed_definitions(crew: Crew, by: str, before: str) -> None:
     texts = (config.integration_command or "", config.sandbox_setup or "", *config.proof.gates)
     definitions = proof.read_definitions(crew.git, tip, texts)
     changed: tuple[str, ...] = ()
-    if test_definitions.digest_definitions(definitions) != config.proof.meaning:
+    if command_parts.digest_definitions(definitions) != config.proof.meaning:
         earlier = proof.read_definitions(crew.git, before, texts)
-        names = {*config.proof.changed, *test_definitions.changed_definitions(earlier, definitions)}
+        names = {*config.proof.changed, *command_parts.changed_definitions(earlier, definitions)}
         changed = tuple(sorted(names))
     if changed != config.proof.changed:
         _write_proof(crew, by, replace(config.proof, changed=changed))
@@ -158,10 +154,10 @@ def _proof_outcome(crew: Crew, result: ProofResult) -> ProofOutcome:
     ):
         if outcome is not None and not outcome.passed:
             script = outcome.find_crlf_script()
-            missing = project_kinds.missing_runner(command or "", outcome.exit_status, outcome.tail())
-            module = project_kinds.missing_module(outcome.tail(commands.SEARCHED_LINES))
+            missing = output_causes.missing_runner(command or "", outcome.exit_status, outcome.tail())
+            module = output_causes.missing_module(outcome.tail(commands.SEARCHED_LINES))
             problem = (
-                f"fail: {project_kinds.describe_crlf(script)}"
+                f"fail: {output_causes.describe_crlf(script)}"
                 if script
                 else f"do not start: {missing} is missing"
                 if missing

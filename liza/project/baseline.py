@@ -14,7 +14,7 @@ from liza.git import local_files
 from liza.git.runner import Git
 from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import clean_environment
-from liza.model.configuration import FULL_CHECKOUT, Config, TestProof
+from liza.model.configuration import FULL_CHECKOUT, Config, Confinement, TestProof
 from liza.model.errors import Finding, GitFailed, Missing, Refused
 from liza.model.gates import GateFindingKind
 from liza.model.value_classes import Value, replace
@@ -22,7 +22,7 @@ from liza.programs.presets.preset import Preset
 from liza.project import commands, detect, installed_packages, listeners, proof
 from liza.project.broken_runs import ProofPlan, ProofReport, ProofStep
 from liza.project.project_report import find_hook_gaps, find_worktree_gaps
-from liza.project.rules import box_needs, package_records, project_kinds, tree_changes
+from liza.project.rules import output_causes, package_records, project_kinds, tree_changes
 from liza.project.rules.package_records import ChangedPackageFile
 from liza.project.rules.project_kinds import (
     INIT,
@@ -40,21 +40,57 @@ BASELINE_LIMIT = 1800.0
 """Seconds for the set-up, and for the tests."""
 
 
-class BaselineOptions(Value):
-    """Options about the tests; None means that the commands are detected.
+class InitOptions(Value):
+    """Options of `liza init`; None means that init finds the value.
 
-    ``presets``: the programs whose brief the tests may see, first the crew's.
+    An ``integration_branch`` that is named may exist already: then it is taken over.
     """
 
+    goal: str | None = None
+    spec: str | None = None
     test: str | None = None
     setup: str | None = None
     no_test: bool = False
-    no_proof: bool = False
     accept_red: bool = False
+    budget: float | None = None
+    permissions: str | None = None
+    confinement: Confinement | None = None
+    program: str | None = None
+    integration_branch: str | None = None
+    worktrees: Path | None = None
+    no_proof: bool = False
     copied_files: tuple[str, ...] = ()
     checkout: str = FULL_CHECKOUT
-    presets: tuple[Preset, ...] = ()
-    config: Config = Config()
+    shared: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> Config:
+        """The settings of the new crew that decide how agents are confined."""
+        return Config(
+            permissions=self.permissions, confinement=self.confinement or Config().confinement, shared=self.shared
+        )
+
+    def typed(self) -> list[tuple[str, ...]]:
+        """Options as words of a command line. Defaults are left out."""
+        texts = {
+            "--spec": self.spec,
+            "--test": self.test,
+            "--setup": self.setup,
+            "--budget": None if self.budget is None else f"{self.budget:g}",
+            "--permissions": self.permissions,
+            "--confinement": self.confinement,
+            "--program": self.program,
+            "--integration-branch": self.integration_branch,
+            "--checkout": None if self.checkout == FULL_CHECKOUT else self.checkout,
+            "--worktrees": None if self.worktrees is None else str(self.worktrees),
+        }
+        flags = {"--no-test": self.no_test, "--accept-red": self.accept_red, "--no-proof": self.no_proof}
+        return [
+            *((name, text) for name, text in texts.items() if text is not None),
+            *((name,) for name, is_set in flags.items() if is_set),
+            *(("--copy", name) for name in self.copied_files),
+            *((listeners.SHARE, path) for path in self.shared),
+        ]
 
 
 class Baseline(Value):
@@ -68,8 +104,12 @@ class Baseline(Value):
     gate_environment: tuple[str, ...] | None = None
 
 
-def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip: str, say: ReportFact) -> Baseline:
+def run_baseline(
+    crew: Crew, worktrees: Worktrees, options: InitOptions, presets: Sequence[Preset], tip: str, say: ReportFact
+) -> Baseline:
     """Find the commands, run them once at ``tip``, and prove what they test. ``say`` is called with each fact.
+
+    ``presets``: the programs whose brief the tests may see, first the crew's.
 
     Raises Refused if the tests are red or test another checkout, Missing if a runner is not installed.
     """
@@ -106,15 +146,15 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
         limit=BASELINE_LIMIT,
         hint=suggest_init_command(project, command) if command else "",
         may_drop_variables=True,
-        presets=options.presets,
-        config=options.config,
+        presets=tuple(presets),
+        config=options.settings,
         compares_boxes=not options.accept_red,
     )
 
     def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
         if outcome.passes_outside:
             what = "the set-up fails" if step is ProofStep.SET_UP else "the tests are red"
-            raise listeners.describe_failure(what, outcome, worktrees.paths, options.config.shared)
+            raise listeners.describe_failure(what, outcome, worktrees.paths, options.settings.shared)
         if step is ProofStep.SET_UP:
             _report_setup(outcome, plan, say)
             slot = worktrees.paths.slot(PROOF_SLOT)
@@ -122,9 +162,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
             return
         lacking, red_hint = _suspect_files(crew.git, options)
         notes = "".join(f"\n{note}" for note in (why_not, lacking) if note)
-        example = project_kinds.suggest_package_install(outcome.tail(commands.SEARCHED_LINES))
-        hint = suggest_init_command(project, plan.command, example) if example else plan.hint
-        _report_tests(outcome, replace(plan, hint=hint, red_hint=red_hint), notes, options.accept_red, say)
+        _report_tests(outcome, replace(plan, red_hint=red_hint), notes, options.accept_red, say)
 
     report = ProofReport(lambda step: say(*_describe_step(step, plan)), end)
     try:
@@ -156,7 +194,7 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     recorded = replace(
         recorded,
         writes=tree_changes.allowable_names(result.changes),
-        environment=installed_packages.record_packages(keep, crew.paths.logs),
+        environment=installed_packages.digest_packages(keep),
         boxed=commands.is_confined(plan.config),
     )
     caches = _find_caches(crew.git, say)
@@ -203,7 +241,7 @@ def _describe_step(step: ProofStep, plan: ProofPlan) -> tuple[str, str]:
             return "proof", f"running {plan.command} again, with sources that fail"
 
 
-def _suspect_files(git: Git, options: BaselineOptions) -> tuple[str, str]:
+def _suspect_files(git: Git, options: InitOptions) -> tuple[str, str]:
     """Return a note and the commands for red tests: a file that the worktree lacks is the first suspect."""
     lacking = local_files.find_local_files(git, options.copied_files)
     accept = 'liza init "…" --accept-red'
@@ -232,22 +270,22 @@ def _report_environment(root: Path, keep: str | None, why_not: str, say: ReportF
         say("left out", f"from the environment of tests and sessions: {detect.describe_removed(removed)}")
 
 
-def _refuse_crlf_script(what: str, outcome: commands.CommandOutcome) -> None:
+def _refuse_unstarted(subject: str, outcome: commands.CommandOutcome, hint: str, notes: str = "") -> None:
+    """Raise Refused for a script with CRLF line ends, Missing for a missing program. ``subject``: with "do"."""
     script = outcome.find_crlf_script()
     if script is not None:
-        text = f"{what}: {project_kinds.describe_crlf(script)}: {outcome.command}"
-        raise Refused(text, project_kinds.crlf_remedy(script))
+        text = f"{subject} not start: {output_causes.describe_crlf(script)}: {outcome.command}"
+        raise Refused(text, output_causes.crlf_remedy(script))
+    missing = output_causes.missing_runner(outcome.command, outcome.exit_status, outcome.tail())
+    if missing:
+        raise Missing(f"{subject} not start: {missing} is missing: {outcome.command}\n{outcome.tail(3)}{notes}", hint)
 
 
 def _report_setup(outcome: commands.CommandOutcome, plan: ProofPlan, say: ReportFact) -> None:
     setup = plan.setup or ""
     if not outcome.passed:
-        _refuse_crlf_script("the set-up fails", outcome)
-        missing = project_kinds.missing_runner(setup, outcome.exit_status, outcome.tail())
-        if missing:
-            text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup}"
-            raise Missing(text, setup_hint())
-        other = box_needs.suggest_setup(setup, outcome.tail())
+        _refuse_unstarted("the set-up does", outcome, setup_hint())
+        other = output_causes.suggest_setup(setup, outcome.tail())
         hint = f"{INIT} --setup {quote_option(other)}" if other else setup_hint()
         raise Refused(f"set-up fails on integration: {setup}\n{outcome.tail()}", hint)
     say("set-up", f"{setup}: {outcome.seconds:.0f} s ok")
@@ -269,25 +307,18 @@ def _report_tests(
 ) -> None:
     """Report the tests. ``notes``: lines for an error. Raises Missing, Refused."""
     if not outcome.passed:
-        _refuse_crlf_script("the tests fail", outcome)
-        missing = project_kinds.missing_runner(plan.command, outcome.exit_status, outcome.tail())
-        if missing:
-            raise Missing(
-                f"the tests do not start: {missing} is missing: {plan.command}\n{outcome.tail(3)}{notes}", plan.hint
-            )
-        module = project_kinds.missing_module(outcome.tail(commands.SEARCHED_LINES))
-        if module and not accept_red:
-            text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
-            raise Refused(f"{text}\n{outcome.tail()}{notes}", plan.hint)
-        other = box_needs.suggest_setup(plan.setup or "", outcome.tail())
-        if other and not accept_red:
-            text = f"the tests are red in a worktree of integration: {plan.command}\n{outcome.tail()}{notes}"
-            raise Refused(text, f"{INIT} --setup {quote_option(other)}")
-        if not accept_red:
-            text = (
-                f"the tests are red on integration: {plan.command}\n{outcome.tail()}{notes}\nFix them, or accept them"
-            )
-            raise Refused(text, plan.red_hint)
+        _refuse_unstarted("the tests do", outcome, plan.hint, notes)
+    if not (outcome.passed or accept_red):
+        output = f"{plan.command}\n{outcome.tail()}{notes}"
+        module = output_causes.missing_module(outcome.tail(commands.SEARCHED_LINES))
+        if module:
+            text = f"the tests need the module {module}, which is not installed where they run: {output}"
+            raise Refused(text, plan.hint)
+        setup = output_causes.suggest_setup(plan.setup or "", outcome.tail())
+        if setup:
+            hint = f"{INIT} --setup {quote_option(setup)}"
+            raise Refused(f"the tests are red in a worktree of integration: {output}", hint)
+        raise Refused(f"the tests are red on integration: {output}\nFix them, or accept them", plan.red_hint)
     say("baseline", f"{plan.command}: {'ok' if outcome.passed else 'red, accepted'}, {outcome.seconds:.0f} s")
 
 

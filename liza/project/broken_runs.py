@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
-from liza.config.rules import breakage
+from liza.config.rules import breakage, test_proof
 from liza.config.rules.test_proof import GreenPart, ProofDetails
 from liza.git import git_refs, leftovers
 from liza.git.runner import Git
@@ -24,9 +24,8 @@ from liza.model.paths import Paths
 from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset
 from liza.programs.session import log_file
-from liza.project import commands, import_traces
-from liza.project.import_traces import ProofSite
-from liza.project.rules import command_parts, test_definitions, tree_changes
+from liza.project import commands
+from liza.project.rules import command_parts, tree_changes
 from liza.project.rules.command_parts import Connector, PartContext, Statement
 
 _CHECKOUT_LIMIT = 600.0  # seconds for git to put the slot at another commit
@@ -86,8 +85,7 @@ NO_REPORT = ProofReport()
 
 class ProofSlot(Value):
     """The slot of a proof: at ``commit``, with its ``tracked`` files and their modes as ``git ls-files -s`` lists them,
-    and the ``texts`` of the commands and of the files that define what they do. ``traces``: the directory in which its
-    interpreters log what they load.
+    and the ``texts`` of the commands and of the files that define what they do.
     """
 
     paths: Paths
@@ -97,7 +95,6 @@ class ProofSlot(Value):
     definitions: Mapping[str, str]
     plan: ProofPlan
     logs: Path
-    traces: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -132,8 +129,8 @@ class ProofSlot(Value):
         box = commands.open_box(self.paths, self.git, self.plan.config)
         if box is not None and network is not None:
             box = box.with_network(network)
-        for directory in filter(None, (self.traces, written)):
-            box = None if box is None else box.with_writable(directory)
+        if box is not None and written is not None:
+            box = box.with_writable(written)
         seconds = self.plan.limit if limit is None else limit
         return commands.run_command(
             command, self.path, self.logs / log, seconds, self.root, self.plan.environment, variables, box=box
@@ -189,11 +186,10 @@ class BrokenRuns:
         self,
         slot: ProofSlot,
         broken: Mapping[str, str],
-        site: ProofSite,
         variables: Mapping[str, str],
         report: ProofReport,
     ) -> None:
-        self.slot, self.broken, self.site, self.variables, self.report = slot, broken, site, variables, report
+        self.slot, self.broken, self.variables, self.report = slot, broken, variables, report
         self.files_before = _untracked(slot.git)
         self.runs_left = slot.plan.runs
         self.setup_builds = False
@@ -229,26 +225,25 @@ class BrokenRuns:
         self.setup_builds |= any(first.status != part.status for first, part in zip(parts, merged, strict=True))
         return tuple(merged) if self.setup_builds else tuple(parts)
 
-    def examine_range(self, details: ProofDetails, whole: WholeRun) -> ProofDetails:
+    def examine_range(self, details: ProofDetails, exit_status: int | None) -> ProofDetails:
         """Make one half of the sources fail at a time, and return the details with what the tests examine.
 
-        The failing half is followed by a commit that touches the other half: tests of the last commit stay green.
-        Raises GitFailed, OSError.
+        ``exit_status``: that of the tests when all sources fail. The failing half is followed by a commit that touches
+        the other half: tests of the last commit stay green. Raises GitFailed, OSError.
         """
-        if test_definitions.names_last_commit(self.slot.texts):
+        if command_parts.names_last_commit(self.slot.texts):
             return replace(details, reads_last_commit=True)
         halves = breakage.split_sources(tuple(self.broken))
-        if whole.exit_status != 1 or not halves.second:
+        if exit_status != 1 or not halves.second:
             return details
-        halves = breakage.order_halves(halves, self._read_sources(tuple(self.broken)))
         # A second commit would change the keys of a cache: it would hide that they leave out the failing half.
-        is_cached = test_definitions.uses_cache(self.slot.texts)
+        is_cached = command_parts.uses_cache(self.slot.texts)
         unexamined: list[str] = []
         for half, other in ((halves.first, halves.second), (halves.second, halves.first)):
             parts = self._run_half(half, () if is_cached else other)
             if parts is None or any(part.is_red for part in parts):
                 continue
-            if not is_cached and (unexamined or test_definitions.examines_changes(self.slot.texts)):
+            if not is_cached and (unexamined or command_parts.examines_changes(self.slot.texts)):
                 # All sources together are red, and the other half alone is not.
                 return replace(details, reads_last_commit=True)
             alone = None if is_cached else self._run_half(half, ())
@@ -256,6 +251,14 @@ class BrokenRuns:
                 return replace(details, reads_last_commit=True)
             unexamined.append(self._describe_unexamined(half, other, parts))
         return replace(details, unexamined="; ".join(unexamined))
+
+    def notices(self, names: Sequence[str]) -> bool | None:
+        """Return whether a test is red when only these sources fail; None if no run is left.
+
+        Raises GitFailed, OSError.
+        """
+        parts = self._run_half(names, ())
+        return None if parts is None else any(part.is_red for part in parts)
 
     def _describe_unexamined(self, half: Sequence[str], other: Sequence[str], parts: Sequence[PartRun]) -> str:
         shapes = [command_parts.find_shape(PartContext("", output=part.output)) for part in parts]
@@ -275,9 +278,6 @@ class BrokenRuns:
             self.runs_left -= 1
             return (PartRun(self.slot.plan.setup or "", 1, False, ""),)
         return self._run_commands()
-
-    def _read_sources(self, names: Sequence[str]) -> dict[str, str]:
-        return git_refs.read_files(self.slot.git, self.slot.commit, names)
 
     def _commit(self, texts: Mapping[str, str], parent: str | None = None) -> str:
         return git_refs.commit_files(self.slot.git, parent or self.slot.commit, texts, breakage.BREAKAGE_MARK)
@@ -362,7 +362,10 @@ class BrokenRuns:
         if parts & _CACHES:
             return False
         # Of what is installed, only a copy of the project counts.
-        return not parts & _INSTALLED or import_traces.matching_suffix(Path(name), self.site.suffixes) is not None
+        if not parts & _INSTALLED:
+            return True
+        suffixes = test_proof.installed_suffixes(self.broken, self.slot.names)
+        return any(name.endswith(f"/{suffix}") for suffix in suffixes)
 
 
 def _untracked(git: Git) -> frozenset[str]:

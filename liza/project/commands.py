@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from liza.box import box_environment, slot_directories, support, surroundings, terminal_filter
-from liza.box.box import Box, Mount, MountKind
+from liza.box import slot_directories, support, surroundings
+from liza.box.box import Box, Mount, MountKind, open_filter
 from liza.box.run_mounts import build_slot_box
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -33,7 +33,7 @@ from liza.model.value_classes import Value, replace
 from liza.programs.presets import preset_table
 from liza.programs.session import log_file, session_process
 from liza.programs.session.program_faults import list_logins
-from liza.project.rules import project_kinds
+from liza.project.rules import output_causes
 from liza.system import ancestors, crash_points, processes, untrusted_files
 from liza.text.redaction import redact
 
@@ -64,9 +64,9 @@ class CommandOutcome(Value):
         if self.passed:
             return None
         output = log_file.read_tail(self.log)
-        script = find_crlf_script(project_kinds.list_missing_programs(output), self.directory)
-        if script is None and (self.exit_status in (126, 127) or project_kinds.suggests_crlf(output)):
-            script = find_crlf_script(project_kinds.list_words(self.command), self.directory)
+        script = find_crlf_script(output_causes.list_missing_programs(output), self.directory)
+        if script is None and (self.exit_status in (126, 127) or output_causes.suggests_crlf(output)):
+            script = find_crlf_script(output_causes.list_words(self.command), self.directory)
         return script
 
 
@@ -235,7 +235,7 @@ class CommandBox(Value):
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a command in the box, whose environment outside would be ``environ``."""
-        return box_environment.make_box_environment(environ, self.own, self.home, self.shared)
+        return slot_directories.make_box_environment(environ, self.own, self.home, self.shared)
 
     def with_network(self, network: Network) -> CommandBox:
         """Return the box with the network on or off. It has a loopback interface in any case."""
@@ -277,10 +277,10 @@ def open_box(paths: Paths, git: Git, config: Config) -> CommandBox | None:
 def build_box(paths: Paths, git: Git, shared: Sequence[str], use: BoxUse) -> CommandBox:
     """Return a box in the slot of ``git``, whose directories exist. ``shared``: ``config.shared``. Raises OSError."""
     slot = git.directory.name
-    own, shares = paths.box(slot), box_environment.resolve_shared(shared)
-    box_environment.fill_cache(own, use.environ, use.home)
+    own, shares = paths.box(slot), slot_directories.resolve_shared(shared)
+    slot_directories.fill_cache(own, use.environ, use.home)
     stores = (Mount(MountKind.READ_ONLY, store) for store in find_stores(git_dirs(git)[1]))
-    mounts = (*stores, *use.mounts, *box_environment.share_mounts(own, use.environ, use.home, shares))
+    mounts = (*stores, *use.mounts, *slot_directories.share_mounts(own, use.environ, use.home, shares))
     logins = list_logins(preset_table.load_presets(paths).rows.values(), {**os.environ, **use.environ})
     around = surroundings.read_surroundings(use.program, paths, use.environ, use.executables, logins)
     return CommandBox(build_slot_box(around, slot, socket=use.socket, shared=mounts), own, use.home, shares)
@@ -348,7 +348,7 @@ def confine(crew: Crew, words: Sequence[str], directory: Path, shell: str) -> Bo
     # Liza imports commits of sessions only, and a person must not hold a lock of git that a session needs.
     git = Mount(MountKind.READ_ONLY, box.own.git)
     # What an agent wrote must not type into the person's terminal.
-    descriptor = None if support.forbids_typing() else terminal_filter.open_filter()
+    descriptor = None if support.forbids_typing() else open_filter()
     box = replace(box, box=replace(box.box, mounts=(*box.box.mounts, git), filter_descriptor=descriptor))
     outside = command_environment(crew.paths.root, state.config.environment)
     # It is a person's: a merger that looks for orphans of tests must not end it.

@@ -6,32 +6,30 @@ import json
 import shlex
 from typing import Any
 
+from liza.board.store import Board
 from liza.config import confirmed_settings
 from liza.config.rules import setting_values, settings
+from liza.config.rules.setting_values import SettingValue
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.model.errors import Refused
+from liza.model.value_classes import Value
 from liza.text.redaction import describe_secrets
 
 
-def get_settings(crew: Crew, name: str | None) -> dict[str, Any]:
-    """Return ``{"settings": [{name, value, default}]}``, of all settings or of one. Raises UsageError.
+class Settings(Value):
+    """Values of settings. One whose value on the board is not in effect is ``unconfirmed``."""
 
-    A setting whose value on the board is not in effect also has ``on_board`` and ``unconfirmed``.
-    """
-    in_effect, written = crew.board.read().config, crew.board.read_as_written().config
-    rows = (
-        setting_values.list_settings(in_effect, written)
-        if name is None
-        else (setting_values.get_setting(in_effect, written, name),)
-    )
-    return {"settings": [_row(row) for row in rows]}
+    settings: tuple[SettingValue, ...]
 
 
-def _row(setting: setting_values.SettingValue) -> dict[str, Any]:
-    row = {"name": setting.name, "value": setting.value, "default": setting.default}
-    return {**row, "on_board": setting.on_board, "unconfirmed": True} if setting.unconfirmed else row
+def get_settings(board: Board, name: str | None) -> Settings:
+    """Return all settings, or one. Raises UsageError."""
+    in_effect, written = board.read().config, board.read_as_written().config
+    if name is None:
+        return Settings(tuple(setting_values.list_settings(in_effect, written)))
+    return Settings((setting_values.get_setting(in_effect, written, name),))
 
 
 def set_setting(crew: Crew, name: str, text: str | None) -> Result:

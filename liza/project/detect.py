@@ -8,15 +8,17 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from liza.config.rules import test_proof
 from liza.git.runner import Git
 from liza.model import clean_environment
 from liza.model.clean_environment import RemovedVariable
 from liza.model.errors import LizaError
+from liza.model.value_classes import Value, replace
 from liza.project.rules import project_kinds
 from liza.project.rules.project_kinds import REQUIREMENT_FILES, Project, ProjectCommand, ProjectFiles
 
@@ -111,23 +113,87 @@ def _read_pyproject(path: Path) -> Mapping[str, Any]:
         raise LizaError(f"{path.name} cannot be read: {error}", f"python3 -m tomllib {path.name}") from error
 
 
+_NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 _MAX_BYTES = 1 << 20  # bytes of a file that are searched for a path
 
 
-def find_checkout_links(environment: Path, root: Path) -> tuple[str, ...]:
+class OtherCopy(Value):
+    """Files outside of a worktree that tests there may load instead of its sources.
+
+    ``text`` says where they are. ``directory``: the directory of the checkout that they are, or were made from.
+    ``sources``: the sources that have a copy; empty for all below ``directory``.
+    """
+
+    text: str
+    directory: Path
+    sources: tuple[str, ...] = ()
+
+    def choose_sources(self, names: Iterable[str], root: Path) -> frozenset[str]:
+        """Return those of the sources of the checkout ``root`` that have a copy here."""
+        return frozenset(self.sources or (name for name in names if (root / name).is_relative_to(self.directory)))
+
+
+def find_checkout_links(environment: Path, root: Path) -> tuple[OtherCopy, ...]:
     """Find the files of an environment that make Python import from ``root`` or from an installed copy of it.
 
-    Each line names the file and the directory that it leads to. Without any line, the environment holds only
-    dependencies.
+    Without any, the environment holds only dependencies.
     """
     root_path = root.resolve()
     links = []
-    for site in sorted(environment.glob("lib*/python3*/*-packages")):
+    for site in _find_sites(environment):
         for name, target in _import_targets(site):
             real = Path(os.path.realpath(site / target))
             if real.is_relative_to(root_path) and not real.is_relative_to(environment.resolve()):
-                links.append(f"{name} leads to {real}")
+                links.append(OtherCopy(f"{name} leads to {real}", real))
     return tuple(dict.fromkeys(links))
+
+
+def find_other_copies(
+    slot: Path, root: Path, programs: Iterable[Path], sources: Collection[str], tracked: Iterable[str]
+) -> tuple[OtherCopy, ...]:
+    """Return what tests in a slot may load instead of its ``sources``, by the environments of ``programs`` and by the
+    packages of Node above the slot. An environment in the slot is the work of its set-up.
+
+    The slot has the sources as they are.
+    """
+    slot, root = slot.resolve(), root.resolve()
+    suffixes = test_proof.installed_suffixes(sources, tracked)
+    prefixes = dict.fromkeys(program.parent.parent for program in programs if program.parent.name == "bin")
+    copies: list[OtherCopy] = []
+    for prefix in prefixes:
+        if prefix.resolve().is_relative_to(slot):
+            continue
+        links = find_checkout_links(prefix, root)
+        copies += [
+            replace(link, text=f"{prefix}: {link.text}") for link in links if not link.directory.is_relative_to(slot)
+        ]
+        for site in _find_sites(prefix):
+            installed = sorted(suffix for suffix in suffixes if (site / suffix).is_file())
+            copied = {name: site / end for end in installed for name in sources if f"/{name}".endswith(f"/{end}")}
+            # Another package can have the name of one of the project, but none of its files.
+            if any(_is_same(slot / name, file) for name, file in copied.items()):
+                copies.append(OtherCopy(f"the installed {next(iter(copied.values()))}", root, tuple(copied)))
+    modules = tuple(name for name in sources if name.endswith(_NODE_SUFFIXES))
+    return (*copies, *(_find_linked_packages(slot, root, modules) if modules else ()))
+
+
+def _find_linked_packages(slot: Path, root: Path, modules: Sequence[str]) -> Iterator[OtherCopy]:
+    for directory in (slot, *slot.parents):
+        packages = directory / "node_modules"
+        for link in sorted((*packages.glob("*"), *packages.glob("@*/*"))):
+            real = link.resolve()
+            if real.is_relative_to(root) and not real.is_relative_to(slot) and "node_modules" not in real.parts:
+                below = tuple(name for name in modules if (root / name).is_relative_to(real))
+                yield OtherCopy(f"{link} leads to {real}", real, below)
+
+
+def _is_same(source: Path, file: Path) -> bool:
+    text = _read_start(source)
+    return bool(text.strip()) and _read_start(file) == text
+
+
+def _find_sites(environment: Path) -> list[Path]:
+    return sorted(environment.glob("lib*/python3*/*-packages"))
 
 
 def _import_targets(site: Path) -> Iterator[tuple[str, str]]:
@@ -195,5 +261,5 @@ def usable_environment(root: Path, setup: ProjectCommand | None) -> tuple[str | 
         return None, f"{active} is activated but not used: the set-up creates the environment"
     links = find_checkout_links(Path(active), root)
     if links:
-        return None, f"{active} is activated but not used: it has this checkout installed ({links[0]})"
+        return None, f"{active} is activated but not used: it has this checkout installed ({links[0].text})"
     return active, ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,22 +33,10 @@ _COMMIT_HOOKS = (
     "post-merge", "post-rewrite", "pre-rebase",
 )  # fmt: skip
 _MAX_SIZE = 1 << 16  # bytes of a script that is read
-_MAX_SCRIPTS = 50
-# Each expansion that may name a directory is replaced by _MARK. The hook's directory and the top are tried for it.
-_EXPANSION = re.compile(
-    r"\$\(\s*(?:dirname|cd|pwd|realpath|readlink|git\s+rev-parse)\b(?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
-    r"|`\s*(?:dirname|pwd|git\s+rev-parse)\b[^`]*`|\$\{[^}]*\}|\$\w+|\\\n"
-)
-_MARK = "\x01"
-_TOKEN = re.compile(r"""(?<!\S)#[^\n]*|\$\(|[;&|(){}!`\n]|(?:"[^"]*"|'[^']*'|[^\s;&|(){}`"'])+""")
-_BEFORE_COMMAND = re.compile(
-    r"then|do|else|elif|if|while|until|exec|command|time|env|eval|sudo|source|\.|-\S*|\w+=.*"
-    r"|(?:ba|z|da|k)?sh|(?:\S*/)?(?:bash|sh|env|node|deno|ruby|perl|php|python[\d.]*)"
-)
-_OTHER_DIRECTORY = re.compile(r"""(?<!\S)(?:cd|--prefix|--cwd|--dir|-C)[\s=]+(?:["']?\x01["']?/)?["']?([\w./-]+)""")
-_JAVASCRIPT_RUNNERS = ("npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx")
+# Words with a slash; variables and substitutions before the slash are left out.
+_PATH = re.compile(r"[\w@.+-]*(?:/[\w@.+-]+)+")
+_NODE_RUNNER = re.compile(r"(?<![\w./-])(?:npx|npm|pnpm|pnpx|yarn|bun|bunx)(?![\w-])")
 _MODULES = "node_modules"
-_READ_NOTHING = ("[", "[[", "test", "rm", "mkdir", "touch", "cp", "mv", "ln", "echo", "printf", "grep", "git", "cd")
 # Configuration files of managers of hooks. The key is a word in the hook scripts that the manager writes.
 _MANAGERS = {
     "lefthook": tuple(f"{dot}lefthook.{end}" for dot in ("", ".") for end in ("yml", "yaml", "toml", "json")),
@@ -82,97 +69,33 @@ def find_needs(git: Git) -> tuple[HookNeed, ...]:
     for name in _COMMIT_HOOKS:
         scripts = [directory / name for directory in directories if (root / directory / name).is_file()]
         if scripts and os.access(root / scripts[0], os.X_OK):
-            needs += [HookNeed(name, path) for path in _follow(root, scripts)]
+            needs += [HookNeed(name, path) for script in scripts for path in _find_files(root, script)]
     return tuple(dict.fromkeys(needs))
 
 
-def _follow(root: Path, scripts: list[Path]) -> Iterator[str]:
-    """Yield the paths in ``root`` of these scripts, and of what they run and read, directly or through scripts."""
-    pending, seen = list(scripts), set(scripts)
-    while pending and len(seen) <= _MAX_SCRIPTS:
-        script = pending.pop(0)
-        name = _own_path(root, root / script)
-        if name is not None and not script.is_absolute():
-            yield name
-        if name is not None and not set(local_files.DEPENDENCY_DIRECTORIES).isdisjoint(Path(name).parts):
-            continue
-        for path in _find_references(root, script):
-            if Path(path) not in seen:
-                seen.add(Path(path))
-                pending.append(Path(path))
-
-
-def _find_references(root: Path, script: Path) -> Iterator[str]:
-    """Yield the paths in ``root`` of the files that a script runs or reads. A file of dependencies is one directory."""
+def _find_files(root: Path, script: Path) -> Iterator[str]:
+    """Yield the paths in ``root`` of a script and of the files there that it names: dependencies as one directory."""
+    if not script.is_absolute():
+        yield str(script)
     text = _read_script(root, root / script)
-    shebang = text.partition("\n")[0]
-    is_shell = not shebang.startswith("#!") or re.search(r"sh\b", shebang) is not None
-    text = _EXPANSION.sub(lambda match: " " if match[0] == "\\\n" else _MARK, text)
-    others = [root / name for name in _OTHER_DIRECTORY.findall(text)]
-    commands, arguments = _find_words(text) if is_shell else ([], re.findall(r"""["']([\w@.+/-]+)["']""", text))
-    for word in (*commands, *arguments):
-        if set("/.").isdisjoint(word) or word[0] in "/~":
-            continue
-        beside = root / script.parent
-        tried = (beside, *others, root) if word[0] == _MARK else (*others, root, beside)
-        directory = next((path for path in tried if _is_file(path / word.lstrip(f"{_MARK}/"))), None)
-        file = None if directory is None else directory / word.lstrip(f"{_MARK}/")
-        name = None if file is None else _own_path(root, file)
-        if directory == beside and script.is_absolute():
-            yield os.path.normpath(str(file))  # all worktrees share it
-        elif name is not None:
+    for word in _PATH.findall(text):
+        # A path after a variable or a substitution is one beside the script.
+        path = next((path for path in (root / script.parent / word.lstrip("/"), root / word) if _is_file(path)), None)
+        name = None if path is None else _own_path(root, path)
+        if name is not None:
             yield local_files.shorten(name)
-    bin_directory = root / _MODULES / ".bin"  # on the PATH of a hook of husky
-    if any(
-        word in _JAVASCRIPT_RUNNERS or (_is_file(bin_directory / word) and not shutil.which(word)) for word in commands
-    ):
-        names = [_own_path(root, path / _MODULES) for path in (*others, root)]
-        yield from (name for name in names if name is not None and (root / name).is_dir())
+    if _NODE_RUNNER.search(text) and (root / _MODULES).is_dir():
+        yield _MODULES
 
 
 def _read_script(root: Path, path: Path) -> str:
-    """Return the text of a script, with the commands that a hook manager reads from its own file. "" if too large."""
+    """Return the text of a script without comments, or that of the configuration of its manager. "" if too large."""
     if not path.is_file() or path.stat().st_size > _MAX_SIZE:
         return ""
     text = path.read_text(errors="replace")
-    for manager, names in _MANAGERS.items():
-        if manager in text:
-            files = [root / name for name in names if (root / name).is_file()]
-            commands = [re.sub(r"\b(run|entry):", "\n", file.read_text(errors="replace")) for file in files]
-            # The script itself only searches for the manager, which is usually installed for all worktrees.
-            is_shared = shutil.which(manager) or any(
-                _is_file(Path(path)) for path in re.findall(r"(?<!\S)/[\w./-]+", text)
-            )
-            return "\n".join(["" if is_shared else text, *commands])
-    return text
-
-
-def _find_words(text: str) -> tuple[list[str], list[str]]:
-    """Return the words of a shell script that are run, or read by ``.``, and their arguments. Variables are replaced by
-    a mark."""
-    commands: list[str] = []
-    arguments: list[str] = []
-    is_expected, is_read = True, True
-    for token in _TOKEN.findall(text):
-        word = token.replace('"', "").replace("'", "")
-        if token[0] in ";&|(){}!`\n" or token == "$(":
-            is_expected = is_read = True
-        elif token[0] == "#" or not word:
-            continue
-        elif re.search(r"\s", word):  # sh -c "…"
-            inner = _find_words(word)
-            commands += inner[0]
-            arguments += inner[1]
-        elif is_expected:
-            is_expected = _BEFORE_COMMAND.fullmatch(word) is not None
-            is_read = word not in _READ_NOTHING
-            if not is_expected or "/" in word:
-                commands.append(word)
-        elif ">" in word:
-            is_read = False
-        elif is_read:
-            arguments += [word.lstrip("<"), word.partition("=")[2]]
-    return commands, [word for word in arguments if word]
+    files = [root / name for manager, names in _MANAGERS.items() if manager in text for name in names]
+    text = "\n".join(file.read_text(errors="replace") for file in files if file.is_file()) or text
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
 
 
 def _is_file(path: Path) -> bool:
@@ -236,16 +159,15 @@ def inspect_signing(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         failure += f" ({_BOX_REMARK})"
     text = f"sessions cannot sign their commits, as your git does: {failure}"
     usual = [name for name in _USUAL_VARIABLES if name in trial.left_out]
-    others = [name for name in trial.left_out if name not in usual]
-    names = next((names for names in (usual, [*usual, *others]) if names and trial.find_failure(names) is None), None)
+    choices = [*((name,) for name in usual), tuple(usual)] if usual else []
+    names = next((names for names in choices if trial.find_failure(names) is None), None)
     if names is None:
         yield Finding(
             "signing", f"{text}; in a terminal the signing program can ask you for it", False, unlock_command(git)
         )
         return
-    needed = trial.find_needed((), names)
-    hint = shlex.join(["liza", "config", "set", "env_allow", ",".join((*config.env_allow, *needed))])
-    yield Finding("signing", f"{text}; they can with {' and '.join(needed)} of this terminal", False, hint)
+    hint = shlex.join(["liza", "config", "set", "env_allow", ",".join((*config.env_allow, *names))])
+    yield Finding("signing", f"{text}; they can with {' and '.join(names)} of this terminal", False, hint)
 
 
 class _TrialBox(Value):
@@ -298,15 +220,3 @@ class _Trial:
         around = read_surroundings(self._program, self._paths, environ)
         keys = signing_mounts(self._git, environ, Path.home())
         return _TrialBox(build_reading_box(around, (*keys, Mount(MountKind.WRITABLE, objects))))
-
-    def find_needed(self, given: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-        """Return those of ``names`` without which git does not sign. With ``given`` and all of them it does."""
-        if len(names) == 1:
-            return tuple(names)
-        half = len(names) // 2
-        first, second = names[:half], names[half:]
-        for part in (first, second):
-            if self.find_failure((*given, *part)) is None:
-                return self.find_needed(given, part)
-        needed = self.find_needed((*given, *second), first)
-        return (*needed, *self.find_needed((*given, *needed), second))

@@ -36,10 +36,10 @@ from liza.model import targets
 from liza.model.configuration import FULL_CHECKOUT, Config, Confinement
 from liza.model.errors import LizaError, LockTimeout, Missing, Refused, UsageError
 from liza.model.paths import HISTORY_REF, Paths, branch_of
-from liza.model.value_classes import Value, replace
+from liza.model.value_classes import replace
 from liza.programs.presets import preset_table
-from liza.project import commands, hook_files, listeners, project_report
-from liza.project.baseline import Baseline, BaselineOptions, run_baseline
+from liza.project import commands, hook_files, project_report
+from liza.project.baseline import Baseline, InitOptions, ReportFact, run_baseline
 from liza.project.project_report import suggest_directory
 from liza.project.rules.project_kinds import INIT, complete_init_commands, join_commands
 from liza.system import files
@@ -49,7 +49,6 @@ from liza.text.formats import count_noun, format_time
 from liza.text.redaction import describe_secrets
 from liza.text.undecoded import escape_undecoded
 
-ReportFact = Callable[[str, str], None]
 AskPermissions = Callable[[str], str]
 RecordOrigin = Callable[[Crew, str | None], tuple[str, str] | None]
 """Ask the person whether this program may skip its permission prompts; return the permissions."""
@@ -57,59 +56,6 @@ _DIRECTORY_HINT = '--worktrees "…"'
 _NAMED_COMMITS = 3
 _NO_OTHER_COMMITS = "it has no commit that yours lacks"
 _LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
-
-
-class InitOptions(Value):
-    """Options of `liza init`; None means that init finds the value.
-
-    An ``integration_branch`` that is named may exist already: then it is taken over.
-    """
-
-    goal: str | None = None
-    spec: str | None = None
-    test: str | None = None
-    setup: str | None = None
-    no_test: bool = False
-    accept_red: bool = False
-    budget: float | None = None
-    permissions: str | None = None
-    confinement: Confinement | None = None
-    program: str | None = None
-    integration_branch: str | None = None
-    worktrees: Path | None = None
-    no_proof: bool = False
-    copied_files: tuple[str, ...] = ()
-    checkout: str = FULL_CHECKOUT
-    shared: tuple[str, ...] = ()
-
-    @property
-    def settings(self) -> Config:
-        """The settings of the new crew that decide how agents are confined."""
-        return Config(
-            permissions=self.permissions, confinement=self.confinement or Config().confinement, shared=self.shared
-        )
-
-    def typed(self) -> list[tuple[str, ...]]:
-        """Options as words of a command line. Defaults are left out."""
-        texts = {
-            "--spec": self.spec,
-            "--test": self.test,
-            "--setup": self.setup,
-            "--budget": None if self.budget is None else f"{self.budget:g}",
-            "--permissions": self.permissions,
-            "--confinement": self.confinement,
-            "--program": self.program,
-            "--integration-branch": self.integration_branch,
-            "--checkout": None if self.checkout == FULL_CHECKOUT else self.checkout,
-            "--worktrees": None if self.worktrees is None else str(self.worktrees),
-        }
-        flags = {"--no-test": self.no_test, "--accept-red": self.accept_red, "--no-proof": self.no_proof}
-        return [
-            *((name, text) for name, text in texts.items() if text is not None),
-            *((name,) for name, is_set in flags.items() if is_set),
-            *(("--copy", name) for name in self.copied_files),
-            *((listeners.SHARE, path) for path in self.shared),
-        ]
 
 
 def init(
@@ -131,11 +77,11 @@ def init(
     surveyed, errors = check_repository(directory)
     crew = None if surveyed is None else Crew(Paths(surveyed.root), SystemClock())
     if crew is not None and surveyed is not None:
-        _refuse_second(crew)
+        _refuse_second(crew.paths)
         errors += find_obstacles(crew, surveyed, options)
         errors += _collect_errors(
             lambda: _goal(crew.git, options),
-            lambda: _program(crew, options),
+            lambda: _program(crew.paths, options),
             lambda: support.choose_box_program(options.settings.confinement),
             lambda: slots_directory.choose_directory(surveyed.root, options.worktrees, os.environ),
         )
@@ -162,15 +108,15 @@ def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | No
     """Return the options with the person's answer. The question comes before the lock: an answer can take long."""
     if ask is None or options.permissions is not None or support.choose_box_program(options.settings.confinement):
         return options
-    program = _program(crew, options)
+    program = _program(crew.paths, options)
     preset = preset_table.load_presets(crew.paths).resolve(program)
     return options if preset.permissions.none else replace(options, permissions=ask(program))
 
 
-def _refuse_second(crew: Crew) -> None:
-    if crew.paths.state.exists():
-        deleted_parts.refuse_foreign(crew.paths, slots_directory.read_record(crew.paths))
-        raise Refused(f"{crew.paths.root} has a crew already", "liza status")
+def _refuse_second(paths: Paths) -> None:
+    if paths.state.exists():
+        deleted_parts.refuse_foreign(paths, slots_directory.read_record(paths))
+        raise Refused(f"{paths.root} has a crew already", "liza status")
 
 
 def _complete_hint(hint: str, root: Path, options: InitOptions) -> str:
@@ -182,14 +128,14 @@ def _complete_hint(hint: str, root: Path, options: InitOptions) -> str:
 
 
 def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, record_origin: RecordOrigin) -> Result:
-    _refuse_second(crew)
+    _refuse_second(crew.paths)
     if _is_interrupted_init(crew):
         commands.kill_orphan_commands(crew.paths.root)
         slots_record = slots_directory.read_record(crew.paths)
         undo_init(crew if slots_record is None else _with_slots(crew, slots_record.directory), surveyed)
         say("left", "files of an init that was killed; removed")
     table = preset_table.load_presets(crew.paths)
-    program = _program(crew, options)  # Before the tests: a mistyped name must not cost them.
+    program = _program(crew.paths, options)  # Before the tests: a mistyped name must not cost them.
     _refuse_foreign(crew)
     layout.refuse_survivors(crew.paths)
     goal, spec = _goal(crew.git, options)
@@ -201,7 +147,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, r
     crew = _with_slots(crew, slots_record.directory)
     crew.paths.liza.mkdir(exist_ok=True)  # it is empty: a mount point cannot be removed
     try:
-        _init_marker(crew).touch()
+        _init_marker(crew.paths).touch()
         slots_directory.write_record(crew.paths, slots_record)
         _prepare_repository(crew, surveyed, branch, tip, say, record_origin)
         if surveyed.dirty_count:
@@ -212,21 +158,10 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, r
             (crew.paths.root / spec).write_text(layout.default_goal_text(goal))
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
         options = _with_included_files(crew.git, options, say)
-        baseline_options = BaselineOptions(
-            options.test,
-            options.setup,
-            options.no_test,
-            options.no_proof,
-            options.accept_red,
-            options.copied_files,
-            options.checkout,
-            (table.rows[program.partition(":")[0].strip()], *table.rows.values()),
-            options.settings,
-        )
+        presets = (table.rows[program.partition(":")[0].strip()], *table.rows.values())
         before = git_config.describe_setup(crew.git)
-        baseline = run_baseline(
-            crew, crew.worktrees_onto(branch, options.settings.confinement), baseline_options, tip, say
-        )
+        worktrees = crew.worktrees_onto(branch, options.settings.confinement)
+        baseline = run_baseline(crew, worktrees, options, presets, tip, say)
         for message in sorted(git_config.describe_setup(crew.git) - before):
             say("changed", f"{message}: by the set-up or the tests, in your checkout too")
         say("programs", f"{program} for all roles, permissions {support.session_permissions(options.settings)}")
@@ -237,7 +172,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, r
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
         crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
         confirmed_settings.confirm_all_settings(crew.paths, crew.board.read_as_written())
-        _init_marker(crew).unlink()
+        _init_marker(crew.paths).unlink()
         if newest:
             say(
                 "history",
@@ -380,9 +315,9 @@ def _join_errors(errors: Sequence[LizaError], root: Path, options: InitOptions) 
     return error
 
 
-def _program(crew: Crew, options: InitOptions) -> str:
+def _program(paths: Paths, options: InitOptions) -> str:
     """Return the program that the crew will run; a preset without a command is allowed here. Raises UsageError."""
-    table = preset_table.load_presets(crew.paths)
+    table = preset_table.load_presets(paths)
     if options.program in table.rows:
         return str(options.program)
     return preset_table.choose_program(options.program, os.environ, "coder", Config(), table).spec
@@ -474,8 +409,8 @@ def _describe_commits(git: Git, head: str, tip: str) -> str:
     return f"it has {count_noun(count, 'commit')} that yours lacks: {named}{more}" if count else _NO_OTHER_COMMITS
 
 
-def _init_marker(crew: Crew) -> Path:
-    return crew.paths.liza / "init"
+def _init_marker(paths: Paths) -> Path:
+    return paths.liza / "init"
 
 
 def _is_interrupted_init(crew: Crew) -> bool:
@@ -486,7 +421,7 @@ def _is_interrupted_init(crew: Crew) -> bool:
     if crew.paths.liza.is_symlink() or not crew.paths.liza.is_dir():
         return False
     revisions = crew.paths.journal.read_bytes().count(b"\n") if crew.paths.journal.is_file() else 0
-    return not any(crew.paths.liza.iterdir()) or (_init_marker(crew).is_file() and revisions <= 1)
+    return not any(crew.paths.liza.iterdir()) or (_init_marker(crew.paths).is_file() and revisions <= 1)
 
 
 def _prepare_repository(
@@ -553,27 +488,24 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
         f"  integration_branch: {json.dumps(options.integration_branch or Config().integration_branch)}",
         f"  integration_command: {json.dumps(baseline.command, ensure_ascii=False)}",
     ]
-    if options.permissions is not None:
-        lines.append(f"  permissions: {options.permissions}")
-    if options.confinement is not None:
-        lines.append(f"  confinement: {json.dumps(options.confinement)}")
-    if baseline.setup is not None:
-        lines.append(f"  sandbox_setup: {json.dumps(baseline.setup.text, ensure_ascii=False)}")
-        lines.append(f"  sandbox_setup_files: {json.dumps(list(baseline.setup.source_files))}")
-    if options.checkout != FULL_CHECKOUT:
-        lines.append(f"  checkout: {options.checkout}")
-    if options.copied_files:
-        lines.append(f"  sandbox_copy: {json.dumps(list(options.copied_files), ensure_ascii=False)}")
-    if options.shared:
-        lines.append(f"  shared: {json.dumps(list(options.shared), ensure_ascii=False)}")
-    if baseline.caches:
-        lines.append(f"  sandbox_keep: {json.dumps(list(baseline.caches))}    # caches that merges keep between tests")
-    if baseline.gate_environment is not None:
-        lines.append(
-            f"  gate_environment: {json.dumps(list(baseline.gate_environment))}    # the tests are red with CI=true"
-        )
-    if baseline.environment is not None:
-        lines.append(f"  environment: {json.dumps(baseline.environment, ensure_ascii=False)}    # first on PATH")
+    setup = baseline.setup
+    settings: tuple[tuple[str, object, str], ...] = (
+        ("permissions", options.permissions, ""),
+        ("confinement", options.confinement, ""),
+        ("sandbox_setup", None if setup is None else setup.text, ""),
+        ("sandbox_setup_files", None if setup is None else list(setup.source_files), ""),
+        ("checkout", None if options.checkout == FULL_CHECKOUT else options.checkout, ""),
+        ("sandbox_copy", list(options.copied_files) or None, ""),
+        ("shared", list(options.shared) or None, ""),
+        ("sandbox_keep", list(baseline.caches) or None, "    # caches that merges keep between tests"),
+        ("gate_environment", baseline.gate_environment, "    # the tests are red with CI=true"),
+        ("environment", baseline.environment, "    # first on PATH"),
+    )
+    lines += [
+        f"  {name}: {json.dumps(value, ensure_ascii=False)}{note}"
+        for name, value, note in settings
+        if value is not None
+    ]
     if baseline.proof.outcome:
         lines.append("  proof:    # whether the tests test the worktree they run in; again: liza doctor --tests")
         fields = msgspec.structs.asdict(baseline.proof)

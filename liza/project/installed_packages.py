@@ -10,22 +10,16 @@ import base64
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from liza.git.runner import Git
 from liza.model.value_classes import Value
 from liza.project.rules import package_records
 from liza.project.rules.package_records import ChangedPackageFile, InstalledPackage
-from liza.system import atomic
 
 _MARKER = "pyvenv.cfg"
 _ALGORITHMS = frozenset(("sha256", "sha384", "sha512"))
-_THREADS = 2  # hashing releases the GIL, opening small files does not: more threads are not faster
-_PARALLEL_FILES = 200  # with fewer files threads cost more than they save
-PACKAGES_LOG = "baseline-packages.log"
-"""Names in ``site-packages`` of ``config.environment`` at the last proof."""
 
 
 class _Recorded(Value):
@@ -50,7 +44,7 @@ def find_changed_files(git: Git, environment: str | None) -> tuple[ChangedPackag
         recorded += _read_environment(path, str(real if is_shared else path.relative_to(git.directory)), is_shared)
     if environment is not None:
         recorded += _read_environment(Path(environment), environment, True)
-    return tuple(sorted(_compare_all(recorded), key=lambda file: file.name))
+    return tuple(sorted(_compare(recorded), key=lambda file: file.name))
 
 
 def list_packages(environment: str) -> tuple[str, ...]:
@@ -59,31 +53,9 @@ def list_packages(environment: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name != "__pycache__" and not name.startswith("~")))
 
 
-def record_packages(environment: str | None, logs: Path) -> str:
-    """Write the list of packages of ``config.environment`` to a log and return its digest; empty without one.
-
-    Raises OSError.
-    """
-    if environment is None:
-        return ""
-    entries = list_packages(environment)
-    logs.mkdir(mode=0o700, exist_ok=True)
-    atomic.write(logs / PACKAGES_LOG, "\n".join(entries).encode("utf-8", "surrogateescape"), sync=False)
-    return package_records.packages_digest(entries)
-
-
-def describe_changes(environment: str, logs: Path, digest: str) -> str:
-    """Return which packages changed since the list with ``digest`` was recorded; empty if that is not known.
-
-    Raises OSError.
-    """
-    try:
-        before = (logs / PACKAGES_LOG).read_bytes().decode("utf-8", "surrogateescape").splitlines()
-    except FileNotFoundError:
-        return ""
-    if package_records.packages_digest(before) != digest:
-        return ""
-    return package_records.describe_difference(before, list_packages(environment))
+def digest_packages(environment: str | None) -> str:
+    """Return a digest of the packages in ``config.environment``; empty without one. Raises OSError."""
+    return "" if environment is None else package_records.packages_digest(list_packages(environment))
 
 
 def _find_environments(git: Git) -> Iterator[Path]:
@@ -129,18 +101,6 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return ""
-
-
-def _compare_all(recorded: Sequence[_Recorded]) -> Iterable[ChangedPackageFile]:
-    if len(recorded) < _PARALLEL_FILES:
-        return _compare(recorded)
-
-    with ThreadPoolExecutor(_THREADS, "digests") as pool:
-        return [
-            file
-            for part in pool.map(_compare, (recorded[start::_THREADS] for start in range(_THREADS)))
-            for file in part
-        ]
 
 
 def _compare(recorded: Sequence[_Recorded]) -> list[ChangedPackageFile]:

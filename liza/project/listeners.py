@@ -20,9 +20,9 @@ from liza.model.errors import FailsInBox
 from liza.model.gates import GateFinding
 from liza.model.paths import Paths
 from liza.project import commands
-from liza.project.rules import box_needs, foreign_servers
-from liza.project.rules.box_needs import BoxNeeds, PathKind
+from liza.project.rules import foreign_servers, output_causes
 from liza.project.rules.foreign_servers import CheckoutTrees, ListeningProcess
+from liza.project.rules.output_causes import BoxNeeds, PathKind
 from liza.project.rules.project_kinds import INIT
 from liza.system import ancestors, locks, peers, processes
 
@@ -71,7 +71,7 @@ def _iter_listening(crew: Crew, trees: CheckoutTrees) -> Iterator[ListeningProce
             words,
             tuple(_iter_files(words, directory)),
             tuple(addresses),
-            _is_of_tests(crew, pid),
+            _is_of_tests(crew.paths.root, pid),
         )
 
 
@@ -83,10 +83,10 @@ def _iter_files(words: Sequence[str], directory: Path) -> Iterator[str]:
             yield path
 
 
-def _is_of_tests(crew: Crew, pid: int) -> bool:
+def _is_of_tests(root: Path, pid: int) -> bool:
     environment = next(ancestors.process_environments(pid), {})
-    run, root = environment.get("LIZA_RUN"), environment.get("LIZA_ROOT")
-    return run == ancestors.PROJECT_COMMAND_RUN and root == str(crew.paths.root)
+    is_command = environment.get("LIZA_RUN") == ancestors.PROJECT_COMMAND_RUN
+    return is_command and environment.get("LIZA_ROOT") == str(root)
 
 
 def _is_in_files(git: Git, address: str) -> bool:
@@ -102,25 +102,25 @@ def describe_failure(what: str, outcome: commands.CommandOutcome, paths: Paths, 
     """Return the error for a command that fails in a box and passes without one. ``shared``: what is shared already."""
     needs = find_needs(outcome.tail(commands.SEARCHED_LINES), paths)
     text = f"{what} only in a box: {outcome.command}\n{outcome.tail()}"
-    if not needs.shares:
+    if not needs.paths:
         text += f"\nIt needs {needs.text}" if needs.text else "\nIt passes without a box"
         return FailsInBox(text, _WITHOUT)
-    create = f"{shlex.join(['mkdir', '-p', *needs.absent])} && " if needs.absent else ""
-    options = " ".join(shlex.join([SHARE, path]) for path in dict.fromkeys((*shared, *needs.shares)))
+    absent = [path for path in needs.paths if not Path(path).exists()]
+    create = f"{shlex.join(['mkdir', '-p', *absent])} && " if absent else ""
+    options = " ".join(shlex.join([SHARE, path]) for path in dict.fromkeys((*shared, *needs.paths)))
     return FailsInBox(f"{text}\nIt needs {needs.text}", f"{create}{INIT} {options}, or: {_WITHOUT}")
 
 
 def share_command(needs: BoxNeeds, shared: Sequence[str]) -> str:
     """Return the command that shares what commands of a crew need, besides what is shared; empty if that is nothing."""
-    paths = dict.fromkeys((*shared, *needs.shares))
-    return shlex.join(["liza", "config", "set", "shared", ",".join(paths)]) if needs.shares else ""
+    paths = dict.fromkeys((*shared, *needs.paths))
+    return shlex.join(["liza", "config", "set", "shared", ",".join(paths)]) if needs.paths else ""
 
 
 def find_needs(output: str, paths: Paths) -> BoxNeeds:
     """Return what an output of a command that failed in a box says that it needs."""
-    listening = sorted(path for path in peers.list_listening().values() if path.startswith("/"))
     home = os.path.realpath(Path.home())
-    return box_needs.find_needs(output, listening, _examine, home, (str(paths.slots), str(paths.liza)))
+    return output_causes.find_needs(output, _examine, home, (str(paths.slots), str(paths.liza)))
 
 
 def _examine(path: str) -> tuple[PathKind, str]:

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,11 +21,10 @@ from liza.model.errors import Finding, LizaError, Refused
 from liza.model.paths import BOXES, TASK_LINKS, Paths
 from liza.model.value_classes import replace
 from liza.project import commands, detect, hook_files
-from liza.project.rules import project_kinds
+from liza.project.rules import output_causes, project_kinds
 from liza.project.rules.project_kinds import INIT, SUBMODULE_COMMAND, setup_hint, suggest_init_command
 from liza.text.formats import count_noun, format_bytes
 
-_PROBE_TIMEOUT = 20.0  # seconds for an interpreter to check whether it has a module
 _NO_TEST_COMMAND = "config.integration_command is empty: merges are not tested"
 _MAX_COPIED_SIBLINGS = 50  # entries of a directory that is proposed for a copy because of one file
 _SHELL_SYNTAX = set("|&;<>()`\n")
@@ -100,12 +98,12 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
             setup, setup_origin = project.setup.text, ", ".join(project.setup.source_files)
     env = commands.command_environment(root, config.environment)
     if test:
-        obstacle = find_start_obstacle(test, root, env, set_up=bool(setup))
+        obstacle = find_missing_program(test, env)
         text = f"{test} ({origin})"
-        script = commands.find_crlf_script(project_kinds.list_words(test), root)
+        script = commands.find_crlf_script(output_causes.list_words(test), root)
         if script:
-            crlf = f"{text}: {project_kinds.describe_crlf(script)}"
-            yield Finding("tests", crlf, False, project_kinds.crlf_remedy(script))
+            crlf = f"{text}: {output_causes.describe_crlf(script)}"
+            yield Finding("tests", crlf, False, output_causes.crlf_remedy(script))
         elif obstacle:
             project = detect.read_project(root, git)
             hint = "liza edit" if config.integration_command else suggest_init_command(project, test)
@@ -114,7 +112,7 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
             yield Finding("tests", text)
     yield from _check_proof(root, git, config)
     if setup:
-        obstacle = find_start_obstacle(setup, root, env, set_up=False)
+        obstacle = find_missing_program(setup, env)
         text = f"{setup} ({setup_origin})"
         hint = "liza edit" if config.sandbox_setup else setup_hint()
         not_starting = f"{text}: it does not start: {obstacle} is missing; install it, or use another set-up"
@@ -153,11 +151,10 @@ def _check_proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
         yield Finding("set-up", test_proof.SETUP_BUILDS_TEXT)
 
 
-def find_start_obstacle(command: str, root: Path, env: Mapping[str, str], *, set_up: bool) -> str | None:
-    """Return what is missing for a command to start, judged by its first words; None if nothing is known to be.
+def find_missing_program(command: str, env: Mapping[str, str]) -> str | None:
+    """Return the program that is missing for a command to start, judged by its first words; None without evidence.
 
-    With ``set_up``, a missing module is no obstacle: the set-up may install it. Commands with shell syntax, or with a
-    program in the worktree, are not checked.
+    Commands with shell syntax, or with a program in the worktree, are not checked.
     """
     first = re.split(r"&&|\|\||;", command, maxsplit=1)[0].strip().lstrip("(")
     if _SHELL_SYNTAX & set(first):
@@ -168,25 +165,7 @@ def find_start_obstacle(command: str, root: Path, env: Mapping[str, str], *, set
         return None
     if not words or "/" in words[0] or words[0] in ("cd", "test", "[", "export", "set", ".", "true", "false", ":"):
         return None
-    program = shutil.which(words[0], path=env.get("PATH", clean_environment.DEFAULT_PATH))
-    if program is None:
-        return words[0]
-    module = re.fullmatch(r"python[\d.]*", words[0]) and len(words) > 2 and words[1] == "-m" and words[2]
-    if not module or set_up:
-        return None
-    return f"the module {module}" if _is_module_missing(program, str(module), root, env) else None
-
-
-def _is_module_missing(program: str, module: str, root: Path, env: Mapping[str, str]) -> bool:
-    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-    argv = [program, "-I", "-c", code, module.split(".")[0]]
-    try:
-        process = subprocess.run(
-            argv, cwd=root, env=dict(env), capture_output=True, check=False, timeout=_PROBE_TIMEOUT
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return process.returncode == 1 and not (root / module.split(".")[0]).exists()
+    return None if shutil.which(words[0], path=env.get("PATH", clean_environment.DEFAULT_PATH)) else words[0]
 
 
 def _check_environment(root: Path, config: Config) -> Iterator[Finding]:
@@ -195,9 +174,8 @@ def _check_environment(root: Path, config: Config) -> Iterator[Finding]:
     if keep is not None:
         links = detect.find_checkout_links(Path(keep), root)
         if links:
-            text = (
-                f"{keep} (config.environment) has this checkout installed ({links[0]}): tests may import it from there"
-            )
+            where = f"{keep} (config.environment) has this checkout installed ({links[0].text})"
+            text = f"{where}: tests may import it from there"
             yield Finding("python", text, False, "liza edit")
         elif not (Path(keep) / "bin").is_dir():
             yield Finding("python", f"{keep} (config.environment) does not exist", False, "liza edit")

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from liza.briefs import instructions_file
 from liza.config.rules import breakage, test_proof
@@ -18,9 +20,9 @@ from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import gates
 from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
-from liza.project import commands, import_traces, installed_packages, tree_snapshot
+from liza.project import commands, detect, installed_packages, tree_snapshot
 from liza.project.broken_runs import NO_REPORT, BrokenRuns, ProofPlan, ProofReport, ProofSlot, ProofStep
-from liza.project.rules import command_parts, test_definitions
+from liza.project.rules import command_parts
 from liza.project.rules.package_records import ChangedPackageFile
 from liza.project.rules.tree_changes import TreeChanges
 from liza.project.tree_snapshot import TreeSnapshot
@@ -90,7 +92,7 @@ def _open_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, *, prove: bool
 def read_definitions(git: Git, commit: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the files of ``commit`` that define what the commands ``texts`` do, with their texts. Raises GitFailed."""
     names = git.names("ls-tree", "-r", "-z", "--name-only", commit)
-    return test_definitions.find_definitions(texts, names, lambda wanted: git_refs.read_files(git, commit, wanted))
+    return command_parts.find_definitions(texts, names, lambda wanted: git_refs.read_files(git, commit, wanted))
 
 
 def _run_in_slot(
@@ -100,7 +102,7 @@ def _run_in_slot(
     broken = _broken_sources(slot)
     details = ProofDetails(
         gates=tuple(gate.command for gate in plan.gates),
-        meaning=test_definitions.digest_definitions(slot.definitions) if broken else "",
+        meaning=command_parts.digest_definitions(slot.definitions) if broken else "",
     )
     if not (broken or always):
         outcome = test_proof.judge_proof(ProofObservation(None), str(slot.root), plan.hint)
@@ -117,44 +119,57 @@ def _run_in_slot(
     if not plan.command:
         return result
     result = replace(result, packages=installed_packages.find_changed_files(git, plan.environment))
-    site = _proof_site(slot, broken)
-    with import_traces.record_imports(site) as (logging_variables, log):
-        slot = replace(slot, traces=log.parent)
-        uncached = gates.uncached_variables({**os.environ, **plan.gate_environment})
-        variables = {
-            **plan.gate_environment,
-            **uncached,
-            "LIZA_BASE": _base_of(slot),
-            **(logging_variables if broken else {}),
-        }
-        runs = BrokenRuns(slot, broken, site, {**variables, "LIZA_BASE": slot.commit}, report)
-        report.begin(ProofStep.TESTS)
-        result = _run_tests(worktrees, runs, result, tracked_files, variables)
-        assert result.tests is not None
-        tests = slot.compare_box(result.tests, variables)
-        if result.drops_variables:
-            runs.drop_variables(plan.gate_environment)
-        report.end(ProofStep.TESTS, tests)
-        if not tests.passed or not prove:
-            return result
-        path = commands.command_environment(slot.root, plan.environment).get("PATH", "")
-        observation = import_traces.read_observation(log, site, slot.texts, path, plan.environment)
-        if broken and not (observation.checkout or observation.copies):
-            whole = runs.break_all()
-            idle = _unrun_command(slot, tests)
-            green = (*whole.green, *([idle] if idle is not None else []))
-            observation = replace(
-                observation,
-                exit_status=whole.exit_status,
-                lines_with_path=_find_root_mentions(slot) if whole.exit_status == 0 else (),
-                green=green,
-            )
-            details = replace(
-                runs.examine_range(details, whole),
-                green_parts=tuple(dict.fromkeys(part.text for part in green)),
-                setup_builds=runs.setup_builds,
-            )
+    uncached = gates.uncached_variables({**os.environ, **plan.gate_environment})
+    variables = {**plan.gate_environment, **uncached, "LIZA_BASE": _base_of(slot)}
+    runs = BrokenRuns(slot, broken, {**variables, "LIZA_BASE": slot.commit}, report)
+    report.begin(ProofStep.TESTS)
+    result = _run_tests(worktrees, runs, result, tracked_files, variables)
+    assert result.tests is not None
+    tests = slot.compare_box(result.tests, variables)
+    if result.drops_variables:
+        runs.drop_variables(plan.gate_environment)
+    report.end(ProofStep.TESTS, tests)
+    if not tests.passed or not prove:
+        return result
+    observation = ProofObservation(None)
+    if broken:
+        observation = _observe(runs, tests)
+        details = replace(details, green_parts=tuple(dict.fromkeys(part.text for part in observation.green)))
+        if not observation.elsewhere:
+            details = runs.examine_range(details, observation.exit_status)
+        details = replace(details, setup_builds=runs.setup_builds)
     return replace(result, outcome=test_proof.judge_proof(observation, str(slot.root), plan.hint), details=details)
+
+
+def _observe(runs: BrokenRuns, tests: commands.CommandOutcome) -> ProofObservation:
+    """Make all sources fail; then, if they have copies elsewhere, only those: green tests load the copies."""
+    slot = runs.slot
+    copies = detect.find_other_copies(slot.path, slot.root, _find_programs(slot), tuple(runs.broken), slot.names)
+    whole = runs.break_all()
+    idle = _unrun_command(slot, tests)
+    copied = {copy.text: sources for copy in copies if (sources := copy.choose_sources(runs.broken, slot.root))}
+    # Where all sources have a copy, the run above has shown what these tests load.
+    some = frozenset[str]().union(*(names for names in copied.values() if len(names) < len(runs.broken)))
+    is_noticed = runs.notices(sorted(some)) if some and whole.exit_status == 1 else whole.exit_status == 1
+    texts = tuple(copied)
+    return ProofObservation(
+        whole.exit_status,
+        tuple(runs.broken),
+        elsewhere=texts if is_noticed is False and whole.exit_status is not None else (),
+        lines_with_path=_find_root_mentions(slot) if whole.exit_status == 0 else (),
+        copies=texts if is_noticed is None else (),
+        green=(*whole.green, *([idle] if idle is not None else [])),
+    )
+
+
+def _find_programs(slot: ProofSlot) -> tuple[Path, ...]:
+    """Return the programs that the commands and their files name, and the usual interpreters of Python."""
+    environment = slot.plan.environment
+    path = commands.command_environment(slot.root, environment).get("PATH", "")
+    words = dict.fromkeys(word for text in slot.texts for word in re.findall(r"[^\s'\"=;&|()<>]+", text))
+    named = (slot.path / word if "/" in word else shutil.which(word, path=path) for word in (*words, "python3"))
+    own = [Path(environment) / "bin" / "python3"] if environment else []
+    return (*(Path(program) for program in named if program), Path.home() / ".local" / "bin" / "python3", *own)
 
 
 def _run_tests(
@@ -220,21 +235,13 @@ def _base_of(slot: ProofSlot) -> str:
 
 def _unrun_command(slot: ProofSlot, tests: commands.CommandOutcome) -> GreenPart | None:
     """Return the command if its test runners ran no test on good sources, though it does not look for changes."""
-    if test_definitions.examines_changes(slot.texts) or "LIZA_BASE" in "".join(slot.texts):
+    if command_parts.examines_changes(slot.texts) or "LIZA_BASE" in "".join(slot.texts):
         return None
     output = log_file.read_tail(tests.log)
     if command_parts.ran_tests(output) is not False:
         return None
     shape = command_parts.find_shape(command_parts.PartContext("", slot.texts, output))
     return GreenPart(slot.plan.command, shape.removeprefix("it ran no test: "), runs_no_test=True)
-
-
-def _proof_site(slot: ProofSlot, failing: Iterable[str]) -> import_traces.ProofSite:
-    names = slot.names
-    build_files = tuple(name for name in names if PurePosixPath(name).name in test_proof.BUILD_FILES)
-    broken = tuple(failing)
-    suffixes = test_proof.installed_suffixes(broken, names)
-    return import_traces.ProofSite(slot.root, slot.path, broken, suffixes, build_files)
 
 
 def _broken_sources(slot: ProofSlot) -> dict[str, str]:
@@ -249,7 +256,7 @@ def _broken_sources(slot: ProofSlot) -> dict[str, str]:
             texts[name] = text
     plan = slot.plan
     commands_run = (plan.command, plan.setup or "", *(gate.command for gate in plan.gates))
-    tested = test_definitions.choose_tested(texts, commands_run, slot.definitions)
+    tested = command_parts.choose_tested(texts, commands_run, slot.definitions)
     return {name: texts[name] for name in tested}
 
 

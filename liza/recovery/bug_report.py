@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import platform
 import re
@@ -33,6 +32,7 @@ from liza.recovery.rules.report_files import ReportFile
 from liza.system import untrusted_files
 from liza.system.clock import SystemClock
 from liza.text.formats import format_time
+from liza.text.undecoded import encode_json
 
 _PACKAGES = ("filelock", "gitpython", "msgspec", "ruamel.yaml", "starlette", "typer", "uvicorn", "watchdog")
 MAX_REVISIONS = 500
@@ -86,7 +86,7 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
     yield made("doctor.txt", lambda: _findings(directory))
     if crew is None:
         return
-    yield made("config.json", lambda: json.dumps(config.get_settings(crew, None), indent=1, default=str) + "\n")
+    yield made("config.json", lambda: encode_json(config.get_settings(crew.board, None)).decode() + "\n")
     paths = crew.paths
     yield made(paths.journal.name, lambda: _journal_heads(paths))
     for path in (paths.state, paths.alerts, paths.liza / "programs.toml", paths.liza / "guards.toml"):

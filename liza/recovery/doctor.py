@@ -26,7 +26,8 @@ from liza.model.value_classes import Value, replace
 from liza.programs import liveness
 from liza.programs.presets import command_line, preset_table
 from liza.project import programs, project_report
-from liza.project.init import InitOptions, check_repository, find_obstacles
+from liza.project.baseline import InitOptions
+from liza.project.init import check_repository, find_obstacles
 from liza.recovery.findings import ACTOR, list_findings
 from liza.recovery.recover import recover_crew
 from liza.system.clock import SystemClock

@@ -31,7 +31,7 @@ from liza.programs.rules import model_silence
 from liza.programs.session import run_directory, session_process
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.terminal import tmux
-from liza.project.rules import box_needs
+from liza.project.rules import output_causes
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle
 from liza.supervisor.launch import Launcher, SetUpDue
@@ -418,7 +418,7 @@ class ActionRunner:
         """Return why a set-up failed, with the path of its log, and what to run next."""
         log = str(job.log.relative_to(self.crew.paths.root))
         reason = f"set-up {job.failure(status)} (log: {log})"
-        unpushed = box_needs.find_unpushed_submodule(job.read_tail())
+        unpushed = output_causes.find_unpushed_submodule(job.read_tail())
         if unpushed is None:
             return FailedSetUp(reason, f"less {log}")
         step = unpushed.push_command(work.task) if work is not None and work.task is not None else f"less {log}"

@@ -44,6 +44,7 @@ from liza.programs.presets.preset import Preset, Transport
 from liza.programs.session import run_directory
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.project import init
+from liza.project.baseline import InitOptions
 from liza.project.programs import Trial, TrialCheck
 from liza.supervisor.down import end_unsupervised_sessions
 from liza.supervisor.launch import Launcher
@@ -413,7 +414,7 @@ def _crew(root: Path, preset: Preset, config: Config) -> Crew:
     (root / "README.md").write_text("# A proof\n\nproof.txt holds the word done.\n", encoding="utf-8")
     git.out("add", "-A")
     git.with_identity().out("commit", "-q", "-m", "A page")
-    options = init.InitOptions(
+    options = InitOptions(
         goal="The proof is there",
         no_test=True,
         permissions=config.permissions,

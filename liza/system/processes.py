@@ -11,7 +11,6 @@ import os
 import re
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from liza.model.model import ProcessIdentity
 from liza.system.ancestors import SHIM_PREFIX
+from liza.system.limited_program import run_limited
 from liza.system.proc_stat import PARENT, START_TIME, is_ended, read_stat
 
 PROC = Path("/proc")
@@ -111,8 +111,8 @@ def _is_hidden(pid: int) -> bool:
 
 def _command_output(*words: str) -> str:
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
+        return run_limited(words, 10).stdout.strip()
+    except OSError:
         return ""
 
 

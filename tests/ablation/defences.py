@@ -1038,24 +1038,13 @@ TABLE: dict[str, Defence] = {
             f"{PROOF}test_tests_that_name_the_persons_checkout_are_refused_in_any_language",
         ),
     ),
-    "copies in the green run": Defence(
-        "an installed copy counts though a part of the tests is red with failing sources",
-        {"liza.project.import_traces:_CopyDetector.is_copy": gives(False)},
+    "copies of the sources elsewhere": Defence(
+        "tests that load a copy of some sources are refused though a part of them is red with failing sources",
+        {"liza.project.detect:find_other_copies": gives(())},
         (
-            f"{PROOF}test_an_installed_copy_counts_though_another_part_of_the_tests_is_red[beside]",
-            f"{PROOF}test_tests_that_import_an_installed_copy_are_refused",
-        ),
-    ),
-    "loads that are not noted": Defence(
-        "red tests prove nothing where their loads may come from the person's checkout and are not noted",
-        {
-            "liza.project.import_traces:_untraced_python": gives(()),
-            "liza.project.import_traces:_untraced_node": gives(()),
-        },
-        (
-            f"{PROOF}test_loads_that_are_not_noted_prove_nothing_where_the_environment_leads_to_the_persons_checkout"
-            "[isolated]",
-            f"{PROOF}test_node_modules_above_that_lead_to_the_persons_checkout_leave_it_unproved",
+            f"{PROOF}test_an_installed_copy_counts_though_another_part_of_the_tests_is_red",
+            f"{PROOF}test_node_modules_above_that_lead_to_the_persons_checkout_are_refused",
+            f"{PROOF}test_red_in_the_proof_is_no_proof_where_a_part_of_the_sources_came_from_the_persons_checkout",
         ),
     ),
     "proof of a changed command": Defence(

@@ -15,7 +15,8 @@ from liza.git import hiding
 from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.model.errors import LizaError
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.recovery.doctor import doctor
 from liza.supervisor.down import purge
 from liza.tasks.claim import claim

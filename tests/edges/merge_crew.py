@@ -16,7 +16,8 @@ from liza.crew.crew import Crew, find_crew
 from liza.merging.merge import merge
 from liza.model.errors import LizaError
 from liza.model.model import Task
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.tasks.claim import claim
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules.backlog import TaskFields

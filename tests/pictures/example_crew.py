@@ -28,7 +28,8 @@ from liza.printing.render_patch import EventList
 from liza.printing.render_session import SessionStyle, format_session
 from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import RunRecord
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.usage import ledger

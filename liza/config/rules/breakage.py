@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from liza.model.value_classes import Value
@@ -128,30 +128,6 @@ def _group(names: Sequence[str]) -> list[list[str]]:
         if len(groups) > 1:
             return list(groups.values())
     return [[name] for name in names]
-
-
-def order_halves(halves: Halves, texts: Mapping[str, str]) -> Halves:
-    """Return the halves with the one first that the other half uses less. ``texts``: the sources.
-
-    Tests of a half that uses a failing one are red too. So the first half shows better what its own tests examine.
-    """
-    used = [_count_uses(halves.first, halves.second, texts), _count_uses(halves.second, halves.first, texts)]
-    return Halves(halves.second, halves.first) if used[1] < used[0] else halves
-
-
-def _count_uses(names: Sequence[str], users: Sequence[str], texts: Mapping[str, str]) -> int:
-    """Count the sources among ``users`` that name one of ``names``, or are in a package of which it is the root."""
-    paths = [PurePosixPath(name) for name in names]
-    roots = {path.parent for path in paths if path.stem == "__init__"}
-    stems = {path.parent.name if path.stem in ("__init__", "index") else path.stem for path in paths}
-    return sum(
-        bool(roots.intersection(PurePosixPath(user).parents) or stems.intersection(_words(texts.get(user, ""))))
-        for user in users
-    )
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[\w-]+", text))
 
 
 def describe_sources(names: Sequence[str], others: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import assert_never
@@ -29,12 +29,7 @@ _DOCUMENTS = re.compile(
     r".*\.(md|markdown|rst|adoc|org|tex)|(?!(.*/)?(requirements|constraints|CMakeLists)[^/]*$)(?!(.*/)?requirements/).*\.txt"
     r"|(.*/)?(LICENSE|COPYING|README|CHANGELOG|CHANGES|AUTHORS|NEWS)"
 )
-_NAMESAKES_ARE = "have names of modules of the project and are"
-_UNTRACED = re.compile(
-    r"python[\d.]*(?:\s+-[A-Za-z]+)*?\s+-[A-Za-z]*[IE]|\benv\s+(?:-\w*i\w*|-|--ignore-environment)\s"
-)
 _LOG = re.compile(r"\(see (\S*/\S+)\)")
-_NAME = re.compile(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
 
 
 class ProofVerdict(StrEnum):
@@ -106,20 +101,15 @@ class ProofObservation(Value):
 
     ``exit_status``: of the second run, 0 if no test of it failed; None if it timed out. ``broken``: the sources that
     were made to fail. ``green``: parts of the command that say nothing about the sources.
-    ``checkout``: those that the tests loaded from the person's checkout. ``copies``: paths of installed or other copies
-    that they loaded. ``programs``: interpreters that loaded them. ``lines_with_path``: tracked lines, or the command,
-    that contain the path of the person's checkout. ``namesakes``: loaded files named like a module of the project that
-    do not belong to it. ``untraced``: why files may have been loaded from there without a trace.
+    ``elsewhere``: the copies of sources that the tests load instead. ``copies``: those that they may load instead.
+    ``lines_with_path``: tracked lines, or the command, that contain the path of the person's checkout.
     """
 
     exit_status: int | None
     broken: tuple[str, ...] = ()
-    checkout: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
     lines_with_path: tuple[str, ...] = ()
-    namesakes: tuple[str, ...] = ()
-    untraced: tuple[str, ...] = ()
     green: tuple[GreenPart, ...] = ()
 
 
@@ -144,33 +134,23 @@ def installed_suffixes(sources: Iterable[str], tracked: Iterable[str]) -> frozen
 def judge_proof(seen: ProofObservation, root: str, cure: str) -> ProofOutcome:
     """Return what the two runs prove. Only positive evidence proves that another checkout is tested.
 
-    A source loaded from the person's checkout or from a copy is such evidence whatever the exit status is: another part
-    of the tests may have failed. A line that names the checkout is evidence only if the tests passed.
+    Sources that have a copy and fail without a red test are such evidence. A line that names the checkout is evidence
+    only if all tests passed.
     """
     if not seen.broken:
         return NotProved(NO_SOURCE)
-    by = f" (by {', '.join(seen.programs)})" if seen.programs else ""
-    if seen.checkout:
-        return TestsAnotherCheckout((f"{_join_first(seen.checkout)} in your checkout {root}{by}",), cure)
-    if seen.copies:
-        return TestsAnotherCheckout((f"the installed {_join_first(seen.copies)}{by}",), cure)
+    if seen.elsewhere:
+        return TestsAnotherCheckout((_join_first(seen.elsewhere),), cure)
     if seen.exit_status == 0 and seen.lines_with_path:
         return TestsAnotherCheckout((f"{root}, which is named in {_join_first(seen.lines_with_path)}",), cure)
-    namesakes = ""
-    if seen.namesakes:
-        them = "has the name of a module of the project and is" if len(seen.namesakes) == 1 else _NAMESAKES_ARE
-        namesakes = f"the tests load {_join_first(seen.namesakes)}, which {them} none of it"
     if seen.green:
-        # The cause may be files of another checkout that were loaded without a trace.
-        cause = namesakes or _join_first(seen.untraced)
+        cause = _join_first(seen.copies)
         parts = [part if part.shape else replace(part, shape=cause) for part in seen.green]
         return NotProved("; ".join(part.description for part in parts))
     if seen.exit_status is None:
         return NotProved("the tests did not end in time when the sources were made to fail")
-    if namesakes:
-        return NotProved(namesakes)
-    if seen.untraced:
-        return NotProved(_join_first(seen.untraced))
+    if seen.copies:
+        return NotProved(_join_first(seen.copies))
     return Proved() if seen.exit_status else NotProved(NO_TEST)
 
 
@@ -180,37 +160,9 @@ def contains_path(line: str, path: str) -> bool:
     return re.search(rf"{before}{re.escape(path)}(?![\w+~@%-]|\.\w)", line) is not None
 
 
-def is_untraced_command(text: str) -> bool:
-    """Return whether a command starts Python so that loads are not traced: isolated or with an empty environment."""
-    return _UNTRACED.search(text) is not None
-
-
 def is_documentation(name: str) -> bool:
     """Return whether a tracked file is documentation: no test and no tool reads a path from it."""
     return _DOCUMENTS.fullmatch(name) is not None
-
-
-def distribution_names(files: Mapping[str, str]) -> frozenset[str]:
-    """Return the normalized project names that build files (name → text) declare."""
-    return frozenset(normalize_distribution(name) for path, text in files.items() for name in _named(path, text))
-
-
-def normalize_distribution(name: str) -> str:
-    """Return the normalized name of a distribution: ``my-invo`` for ``My_Invo``."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _named(path: str, text: str) -> Iterable[str]:
-    if PurePosixPath(path).name == "setup.py":
-        return _NAME.findall(text)
-    section, names = "", []
-    for line in text.splitlines():
-        if line.startswith("["):
-            section = line.strip().strip("[]").strip()
-        elif section in ("project", "tool.poetry", "metadata"):
-            match = _NAME.match(line.strip())
-            names += [match[1]] if match else []
-    return names
 
 
 def to_test_proof(

@@ -11,7 +11,6 @@ import hashlib
 import re
 import shlex
 import shutil
-import subprocess
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -30,6 +29,7 @@ from liza.programs.presets import preset
 from liza.programs.presets.preset import Preset, Transport
 from liza.programs.reported_figures import value_at
 from liza.system import atomic, untrusted_files
+from liza.system.limited_program import run_limited
 
 TIER_VARIABLE = "LIZA_AGENT_TIER"
 UP_PROGRAM = "liza up --program"
@@ -203,23 +203,18 @@ def describe_missing(preset: Preset) -> str:
     return f"{preset.command!r} is {'not executable' if file.exists() else 'missing'}"
 
 
+_VERSION_LIMIT = 20.0
+"""Seconds for the version command of a program."""
+
+
 def read_version(preset: Preset, path: str | None = None) -> str | None:
     """Return the output of the program's version command; ``present`` without such a command; None if not installed."""
     executable = find_executable(preset, path)
     if executable is None or not preset.version:
         return "present" if executable else None
     try:
-        # Undecodable bytes in the output are replaced: a version is no reason to fail.
-        result = subprocess.run(
-            [executable, *preset.version],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=20,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        result = run_limited([str(executable), *preset.version], _VERSION_LIMIT)
+    except OSError:
         return "present"
     first_line = (result.stdout.strip() or result.stderr.strip()).partition("\n")[0]
     return first_line if result.returncode == 0 and first_line else "present"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +12,7 @@ from liza.programs.presets import preset_table
 from liza.programs.presets.command_line import inherit_variables
 from liza.programs.presets.preset import Preset
 from liza.programs.session.failure_patterns import resolve_log_path
+from liza.system.limited_program import run_limited
 
 PROBE_TIMEOUT = 20.0
 """Seconds for a probe; without an answer, nothing is known."""
@@ -105,21 +105,11 @@ def _run(preset: Preset, words: Sequence[str], environ: Mapping[str, str]) -> tu
     if executable is None:
         return None
     try:
-        result = subprocess.run(
-            [executable, *words],
-            cwd=environ.get("HOME") or "/",
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=PROBE_TIMEOUT,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        home = Path(environ.get("HOME") or "/")
+        result = run_limited([str(executable), *words], PROBE_TIMEOUT, directory=home, environ=environ)
+    except OSError:
         return None
-    return result.returncode, result.stdout
+    return result.returncode, f"{result.stdout}{result.stderr}"
 
 
 def list_logins(presets: Collection[Preset], environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -60,16 +60,6 @@ def packages_digest(entries: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(entries)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def describe_difference(before: Sequence[str], after: Sequence[str]) -> str:
-    """Return which packages differ between the names in ``site-packages``: ``+name-version`` is new, ``-…`` is gone."""
-    changed = {
-        *(f"+{entry}" for entry in set(after) - set(before)),
-        *(f"-{entry}" for entry in set(before) - set(after)),
-    }
-    packages = sorted(entry.removesuffix(".dist-info") for entry in changed if entry.endswith(".dist-info"))
-    return _join_names(packages or sorted(changed))
-
-
 def select_refused(files: Sequence[ChangedPackageFile], allowed: Sequence[str]) -> tuple[ChangedPackageFile, ...]:
     """Return the files that match no pattern of ``config.installed_changes``."""
     return tuple(file for file in files if not tree_changes.matches(file.name, allowed))

@@ -15,7 +15,8 @@ from liza.model.alarm_kinds import AlarmKind
 from liza.model.model import Agent
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.system.locks import Lock
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add

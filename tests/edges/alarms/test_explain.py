@@ -9,7 +9,8 @@ import pytest
 from liza.crew.crew import Crew
 from liza.model.errors import UnknownId
 from liza.model.paths import Paths
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.view.explain import explain, read_entries
 from tests.conftest import FakeClock
 

@@ -17,7 +17,8 @@ from liza.model.derived import find_current_work
 from liza.model.errors import NotOwner, RunIsOver
 from liza.model.model import HumanNote
 from liza.programs.session.run_directory import Gauge, RunDir, RunRecord, Turn, TurnSource
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.tasks.claim import claim
 from liza.tasks.handoff import HandoffRequest, handoff
 from liza.tasks.rules.backlog import TaskFields

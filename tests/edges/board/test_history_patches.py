@@ -11,7 +11,8 @@ from liza.crew.recorder import record_history
 from liza.model.model import HumanNote
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.system.locks import Lock
 from liza.view import history
 from tests.conftest import FakeClock

@@ -159,7 +159,7 @@ from pathlib import Path
 from liza.project import commands
 from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
-from liza.model.model import Config, Confinement
+from liza.model.configuration import Config, Confinement
 from liza.model.paths import Paths
 root = Path({str(place.paths.root)!r})
 place = Worktrees(Paths(root, Path({str(place.paths.slots)!r})), Git(root), "main")

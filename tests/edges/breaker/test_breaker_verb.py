@@ -26,7 +26,8 @@ from liza.model.model import Agent, Event, PlanningClaim, State
 from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.model.value_classes import replace
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.system.locks import Lock
 from liza.tasks.pause import checkpoint, pause, resume
 from liza.usage import costs, ledger

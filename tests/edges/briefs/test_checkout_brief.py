@@ -15,7 +15,8 @@ from liza.git import hiding
 from liza.model.errors import NotRegularFile
 from liza.model.paths import Paths
 from liza.programs.presets.preset import Preset
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from tests.conftest import KEY, FakeClock, git
 
 PRESET = Preset(name="tidy", command="tidy", instructions=("AGENTS.md",))

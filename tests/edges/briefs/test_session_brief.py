@@ -18,8 +18,9 @@ from liza.model.derived import find_current_work
 from liza.model.errors import Refused
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunRecord
+from liza.project.baseline import InitOptions
 from liza.project.config_verb import set_setting
-from liza.project.init import InitOptions, init
+from liza.project.init import init
 from liza.supervisor.session_files import WorktreeFiles, remove_worktree_files
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields

@@ -11,7 +11,8 @@ import pytest
 
 from liza.cli import app, entry_points
 from liza.model.paths import HISTORY_REF
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from tests.conftest import git, variant
 
 COMMANDS = (

@@ -17,7 +17,8 @@ from liza.git import boxed_git
 from liza.git.runner import Git
 from liza.model.configuration import Confinement
 from liza.model.errors import Finding
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.recovery.doctor import doctor
 from tests.conftest import git, variant
 
@@ -126,13 +127,6 @@ def test_a_key_of_gpg_is_found_by_the_address_of_the_person(
         take_remedy(repo, fact, "GNUPGHOME")
     finally:
         subprocess.run(["gpgconf", "--kill", "all"], check=True)
-
-
-def test_any_variable_that_a_signing_program_needs_is_found(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TEAM_KEY", "open")
-    make_program(repo, TEAM_PROGRAM)
-    (fact,) = init_crew(repo)
-    take_remedy(repo, fact, "TEAM_KEY")
 
 
 def test_a_key_that_only_a_terminal_can_unlock_is_named_with_the_command_that_does(repo: Path) -> None:

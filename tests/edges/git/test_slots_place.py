@@ -17,7 +17,8 @@ from liza.crew.crew import Crew, find_crew
 from liza.crew.recorder import record_history
 from liza.merging.merge import merge
 from liza.model.errors import Refused, UnknownId
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.recovery import slots
 from liza.recovery.doctor import doctor
 from liza.recovery.restore import find_crew_or_lost, restore

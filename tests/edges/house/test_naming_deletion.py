@@ -13,7 +13,8 @@ import pytest
 from liza.crew.crew import Crew, find_crew, with_stop
 from liza.crew.deleted_parts import AGAIN
 from liza.model.errors import LizaError, Missing, NoCrew, Refused
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.supervisor.foreground import ExitWatch
 from liza.supervisor.repository_location import naming_deletion
 from liza.system.locks import Lock

@@ -13,7 +13,8 @@ from liza.landing.branch_backup import push_tasks
 from liza.landing.land import land_pr
 from liza.landing.remotes import accept_origin, find_accepted_origin, record_first_origin
 from liza.model.errors import LizaError, Refused, UsageError
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges, copied
 

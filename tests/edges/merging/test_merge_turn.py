@@ -27,7 +27,8 @@ from liza.model.errors import BoardInconsistent, GitFailed
 from liza.model.model import State
 from liza.model.narration import Detail
 from liza.programs.presets import preset_table
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.recovery import findings
 from liza.supervisor import action_runner, down, jobs
 from liza.supervisor.action_runner import ActionRunner

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from liza.model.errors import LizaError
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from tests.conftest import git
 from tests.edges.hostile import Place, copied, fingerprint, prepared, project, sweep
 

@@ -18,9 +18,10 @@ from liza.git import slots_directory
 from liza.git.runner import Git
 from liza.model.errors import Missing, Refused, UsageError
 from liza.model.paths import Paths
+from liza.project.baseline import InitOptions
 from liza.project.commands import COMMAND_RUN
 from liza.project.detect import read_project
-from liza.project.init import InitOptions, init
+from liza.project.init import init
 from liza.recovery.doctor import doctor
 from liza.system import processes
 from liza.system.locks import lock_path
@@ -281,7 +282,7 @@ def test_a_test_script_with_crlf_line_ends_is_named_with_the_command_that_mends_
         (repo / name).chmod(0o755)
     git(repo, "add", "-A")
     git(repo, "commit", "-q", "-m", "tests")
-    with pytest.raises(Refused, match=f"the tests fail: {re.escape(script)} has CRLF line ends") as refused:
+    with pytest.raises(Refused, match=f"the tests do not start: {re.escape(script)} has CRLF line ends") as refused:
         init(repo, InitOptions(goal="g", test=command))
     subprocess.run(["sh", "-c", refused.value.hint], cwd=repo, check=True, capture_output=True)
     init(repo, InitOptions(goal="g", test=command))

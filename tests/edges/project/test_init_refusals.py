@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from liza.model.errors import LizaError, Refused
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.recovery.doctor import doctor
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields

@@ -14,7 +14,8 @@ import pytest
 
 from liza.git.runner import Git
 from liza.project import commands, installed_packages
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.project.rules.package_records import packages_digest
 from liza.tasks.verdict import verdict
 from tests.edges.merge_crew import Merges, prepared
@@ -115,7 +116,7 @@ def test_new_packages_in_the_activated_environment_are_reported_and_proved(crew:
     install(tmp_path / "ve", "other", {"other.py": "\n"}, "2.4.0")
     crew.approved("b")
     assert crew.merge() == ""
-    assert f"packages of {tmp_path}/ve changed since the last proof: +other-2.4.0" in crew.alerts()
+    assert f"packages of {tmp_path}/ve changed since the last proof;" in crew.alerts()
     assert crew.crew.board.read().config.proof.environment not in ("", before)
 
 

@@ -15,8 +15,9 @@ from liza.crew.crew import find_crew
 from liza.model.alarm_kinds import AlarmKind
 from liza.model.configuration import Config, Confinement
 from liza.model.errors import Missing
+from liza.project.baseline import InitOptions
 from liza.project.config_verb import set_setting
-from liza.project.init import InitOptions, init
+from liza.project.init import init
 from liza.recovery.doctor import doctor
 from liza.tasks.evidence import gather_evidence
 

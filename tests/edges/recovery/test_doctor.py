@@ -22,7 +22,8 @@ from liza.model.errors import Finding, LizaError, Missing
 from liza.model.model import Agent
 from liza.model.value_classes import asdict
 from liza.programs.session.run_directory import RunRecord
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.recovery.doctor import doctor
 from liza.system.locks import Lock
 from liza.tasks.claim import claim

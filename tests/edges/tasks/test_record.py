@@ -24,7 +24,8 @@ from liza.model.alarm_kinds import Alarm, AlarmKind
 from liza.model.errors import GitFailed, NoCrew, Refused, WriteFailed
 from liza.model.model import Agent
 from liza.model.paths import HISTORY_REF, Paths
-from liza.project.init import InitOptions, init
+from liza.project.baseline import InitOptions
+from liza.project.init import init
 from liza.recovery import findings
 from liza.recovery.restore import find_crew_or_lost, restore
 from liza.supervisor.down import purge

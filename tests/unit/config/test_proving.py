@@ -66,14 +66,12 @@ def test_a_script_is_known_by_its_first_line_and_keeps_it() -> None:
         (ProofObservation(exit_status=1, broken=SOURCES), Proved()),
         (ProofObservation(exit_status=1, broken=SOURCES, lines_with_path=("Makefile:3",)), Proved()),
         (
-            ProofObservation(exit_status=1, broken=SOURCES, copies=("/site/invo/__init__.py",)),
+            ProofObservation(exit_status=1, broken=SOURCES, elsewhere=("the installed /site/invo/__init__.py",)),
             test_proof.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
         ),
         (
-            ProofObservation(
-                exit_status=1, broken=SOURCES, untraced=("loads of Python were not noted, and x.pth leads to /me/invo",)
-            ),
-            NotProved("loads of Python were not noted, and x.pth leads to /me/invo"),
+            ProofObservation(exit_status=1, broken=SOURCES, copies=("x.pth leads to /me/invo",)),
+            NotProved("x.pth leads to /me/invo"),
         ),
         (ProofObservation(exit_status=0), NotProved("the repository has no source of a kind that can be made to fail")),
         (
@@ -87,14 +85,12 @@ def test_a_script_is_known_by_its_first_line_and_keeps_it() -> None:
             NotProved("the tests did not end in time when the sources were made to fail"),
         ),
         (
-            ProofObservation(exit_status=1, broken=SOURCES, checkout=SOURCES[:1], programs=("/v/bin/python",)),
-            test_proof.TestsAnotherCheckout(
-                ("src/invo/__init__.py in your checkout /me/invo (by /v/bin/python)",), "cure"
-            ),
+            ProofObservation(exit_status=0, broken=SOURCES, green=(GreenPart("p"),), copies=("x.pth",)),
+            NotProved("`p` stays green when all sources fail: x.pth"),
         ),
         (
-            ProofObservation(exit_status=0, broken=SOURCES, copies=("/site/invo/__init__.py",)),
-            test_proof.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
+            ProofObservation(exit_status=0, broken=SOURCES[:1]),
+            NotProved("the command only prepares a test, and runs none"),
         ),
         (
             ProofObservation(exit_status=0, broken=SOURCES, lines_with_path=("Makefile:3",)),
@@ -145,31 +141,9 @@ def test_a_path_is_named_by_whole_components_only(line: str, named: bool) -> Non
     assert test_proof.contains_path(line, "/me/invo") is named
 
 
-@pytest.mark.parametrize(
-    ("command", "nothing"),
-    [
-        (".venv/bin/python -I t.py", True), ("python3.12 -u -E -m pytest", True), ("python -sI t.py", True),
-        ("env -i PATH=/bin sh t.sh", True), ("python -m pytest -I", False), ("env A=b python t.py", False),
-        ("python t.py -E", False),
-    ],
-)  # fmt: skip
-def test_python_that_is_isolated_notes_nothing(command: str, nothing: bool) -> None:
-    assert test_proof.is_untraced_command(command) is nothing
-
-
 def test_documentation_is_read_by_no_test() -> None:
     assert [name for name in ("README.md", "doc/a.rst", "LICENSE", "a.txt", "Makefile", "x.sh", "requirements.txt")
             if test_proof.is_documentation(name)] == ["README.md", "doc/a.rst", "LICENSE", "a.txt"]  # fmt: skip
-
-
-def test_a_project_is_known_by_the_names_in_its_build_files() -> None:
-    files = {
-        "pyproject.toml": '[project]\nname = "My_Invo.x"\n[tool.poetry]\nname = "other"\n',
-        "api/setup.cfg": "[metadata]\nversion = 1\nname = api\n",
-        "b/setup.py": "setup(name='b-c', version='1')\n",
-        "c/pyproject.toml": "[tool.x]\nname = 1\n",
-    }
-    assert test_proof.distribution_names(files) == {"my-invo-x", "other", "api", "b-c"}
 
 
 @pytest.mark.parametrize(
@@ -287,53 +261,15 @@ def test_a_failing_source_can_also_be_one_that_cannot_be_parsed() -> None:
     compile(str(broken_source("a.py", "")), "a.py", "exec")
 
 
-COPY = test_proof.TestsAnotherCheckout
-
-
-@pytest.mark.parametrize(
-    ("seen", "outcome"),
-    [
-        (
-            ProofObservation(exit_status=1, broken=SOURCES, checkout=("a", "b", "c", "d"), programs=("p", "q")),
-            COPY(("a, b, c and 1 more in your checkout /me/invo (by p, q)",), "cure"),
-        ),
-        (
-            ProofObservation(exit_status=None, broken=SOURCES, copies=("a", "b", "c"), programs=("p",)),
-            COPY(("the installed a, b, c (by p)",), "cure"),
-        ),
-        (ProofObservation(exit_status=1, broken=SOURCES, lines_with_path=("Makefile:3",)), Proved()),
-        (
-            ProofObservation(exit_status=1, broken=SOURCES, namesakes=("/x/sums.py",)),
-            NotProved("the tests load /x/sums.py, which has the name of a module of the project and is none of it"),
-        ),
-        (
-            ProofObservation(exit_status=1, broken=SOURCES, namesakes=("/x/sums.py", "/y/sums.py")),
-            NotProved(
-                "the tests load /x/sums.py, /y/sums.py, which have names of modules of the project and are none of it"
-            ),
-        ),
-        (ProofObservation(exit_status=1, broken=SOURCES, untraced=("why", "so")), NotProved("why, so")),
-        (
-            ProofObservation(exit_status=0, broken=SOURCES, green=(GreenPart("p"),), untraced=("why",)),
-            NotProved("`p` stays green when all sources fail: why"),
-        ),
-        (
-            ProofObservation(exit_status=0, broken=SOURCES[:1]),
-            NotProved("the command only prepares a test, and runs none"),
-        ),
-        (ProofObservation(exit_status=1, broken=SOURCES), Proved()),
-    ],
-)
-def test_the_outcome_of_a_proof_names_its_evidence(seen: ProofObservation, outcome: ProofOutcome) -> None:
-    assert judge_proof(seen, "/me/invo", "cure") == outcome
-
-
 @pytest.mark.parametrize(
     ("outcome", "stored"),
     [
         (Proved(), TestProof(outcome="proved", command="c", setup="s")),
         (NotProved("r"), TestProof(outcome="unproved", command="c", setup="s", why="r")),
-        (COPY(("a", "b"), "cure"), TestProof(outcome="elsewhere", command="c", setup="s", why="a; b")),
+        (
+            test_proof.TestsAnotherCheckout(("a", "b"), "cure"),
+            TestProof(outcome="elsewhere", command="c", setup="s", why="a; b"),
+        ),
     ],
 )
 def test_an_outcome_is_stored_with_its_command_and_set_up(outcome: ProofOutcome, stored: TestProof) -> None:

@@ -19,7 +19,6 @@ REASONS = {
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
     "liza.box.support": "an optional package",
     "liza.alarms.notice_process": "an optional package",
-    "liza.project._import_log": "a module of the project that may be missing",
     "liza.git.git_start": "50 ms, and most commands start no git",
     "liza.programs.session._shim": "a session outside of a box has no socket",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.project.rules.box_needs import find_unpushed_submodule, suggest_setup
+from liza.project.rules.output_causes import find_unpushed_submodule, suggest_setup
 
 COMMIT = "a067044feec278ac6ca266ee0ec000b6ba1ce6c2"
 

@@ -10,9 +10,6 @@ from liza.project.rules.project_kinds import (
     ProjectCommand,
     ProjectFiles,
     detect_project,
-    missing_module,
-    missing_runner,
-    suggest_package_install,
     use_venv,
     worktree_commands,
 )
@@ -129,34 +126,6 @@ def test_a_monorepo_without_a_command_at_its_top_runs_those_of_its_parts() -> No
     assert project.setup is not None
     assert project.setup.text == "(cd api && uv sync) && (cd 'my web' && npm ci)"
     assert project.setup.source_files == ("api/uv.lock", "my web/package.json", "my web/package-lock.json")
-
-
-@pytest.mark.parametrize(
-    ("command", "code", "tail", "missing"),
-    [
-        ("python3 -m pytest -q", 1, "/v/bin/python3: No module named pytest", "the module pytest"),
-        ("python3 -m pytest -q", 1, "E   ModuleNotFoundError: No module named 'invo'", None),
-        ("pytest -q", 127, "/bin/sh: 1: pytest: not found", "pytest"),
-        ("pytest -q", 127, "/bin/sh: line 1: pytest: command not found", "pytest"),
-        ("npm test", 127, "> shop@1 test\n> jest\n\nsh: 1: jest: not found", "jest"),
-        ("make test", 2, "make: jest: No such file or directory\nmake: *** [Makefile:2: test] Error 127", "jest"),
-        ("uv run pytest", 2, "error: Failed to spawn: `pytest`\n  Caused by: No such file", "pytest"),
-        ("poetry run pytest", 1, "Command not found: pytest", "pytest"),
-        ("./odd", 126, "", "its program"),
-        ("sh check.sh", 1, "sh: 1: helper: not found\nFAILED", None),
-        ("pytest -q", 1, "1 failed, 3 passed", None),
-    ],
-)
-def test_a_missing_runner_is_distinguished_from_red_tests(
-    command: str, code: int, tail: str, missing: str | None
-) -> None:
-    assert missing_runner(command, code, tail) == missing
-
-
-def test_a_module_that_is_not_installed_is_named() -> None:
-    assert missing_module("E   ModuleNotFoundError: No module named 'requests'") == "requests"
-    assert missing_module("Error: Cannot find module 'left-pad'\nRequire stack:") == "left-pad"
-    assert missing_module("Error: Cannot find module './gone'") is None
 
 
 @pytest.mark.parametrize("odd", [5, None, {"a": 1}, True])
@@ -370,49 +339,3 @@ def test_parts_with_an_environment_in_each_worktree_are_set_up_together() -> Non
     plain = detect_project(ProjectFiles(), {"a": parts["a"]})
     assert (plain.worktree_setup, plain.worktree_test) == (None, None)
     assert detect_project(ProjectFiles(files=frozenset(["go.mod"])), parts) == project("go.mod")
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "tail", "missing"),
-    [
-        ("python -m pytest -q", 1, "No module named pytest", "the module pytest"),
-        ("python -m pytest-x", 1, "No module named 'six'", None),
-        ("x", 127, "bash: line 1: jest: command not found", "jest"),
-        ("x", 127, "jest: not found", "jest"),
-        ("x", 127, "sh: 2: ./a: No such file or directory", "./a"),
-        ("x", 1, "error: failed to spawn: 'ruff'", "ruff"),
-        ("x", 1, "command not found: tox", "tox"),
-        ("x", 1, "make: npm: No such file or directory", "npm"),
-        ("x", 2, "sh: 1: npm: not found\nmake: *** Error 127", "npm"),
-        ("x", 127, "", "its program"),
-        ("x", 1, "", None),
-        ("x", None, "", None),
-    ],
-)
-def test_a_missing_program_or_module_is_named(text: str, code: int | None, tail: str, missing: str | None) -> None:
-    assert missing_runner(text, code, tail) == missing
-
-
-@pytest.mark.parametrize(
-    ("tail", "module"),
-    [
-        ("Error: Cannot find package 'vite'", "vite"),
-        ("Cannot find module '/abs/x'", None),
-        ("ModuleNotFoundError: No module named ''", None),
-    ],
-)
-def test_a_missing_import_is_named_unless_it_is_a_path(tail: str, module: str | None) -> None:
-    assert missing_module(tail) == module
-
-
-@pytest.mark.parametrize(
-    ("output", "command"),
-    [
-        ("Error: Cannot find module 'left-pad'", "npm install --no-save left-pad"),
-        ("Cannot find package '@scope/x/sub' imported from a.js", "npm install --no-save @scope/x"),
-        ("Error: Cannot find module './gone'", None),
-        ("ModuleNotFoundError: No module named 'shop'", None),
-    ],
-)
-def test_only_a_node_package_names_the_command_that_installs_it(output: str, command: str | None) -> None:
-    assert suggest_package_install(output) == command

@@ -8,7 +8,7 @@ import pytest
 
 from liza.config.rules import breakage
 from liza.config.rules.breakage import Halves
-from liza.project.rules import test_definitions
+from liza.project.rules import command_parts
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,6 @@ def test_halves_keep_directories_together(names: list[str], halves: Halves) -> N
     assert breakage.split_sources(names) == halves
 
 
-def test_the_half_that_the_other_uses_less_fails_first() -> None:
-    halves = Halves(("p/__init__.py",), ("p/greet.py",))
-    assert breakage.order_halves(halves, {}) == Halves(halves.second, halves.first)
-    halves = Halves(("core.js",), ("app.js",))
-    assert breakage.order_halves(halves, {"app.js": "require('./core')"}) == Halves(("app.js",), ("core.js",))
-
-
 @pytest.mark.parametrize(
     ("text", "is_named"),
     [
@@ -39,7 +32,7 @@ def test_the_half_that_the_other_uses_less_fails_first() -> None:
     ],
 )  # fmt: skip
 def test_the_commit_before_the_last_is_recognised(text: str, is_named: bool) -> None:
-    assert test_definitions.names_last_commit([text]) is is_named
+    assert command_parts.names_last_commit([text]) is is_named
 
 
 def test_a_touched_source_differs_by_a_comment_alone() -> None:
@@ -69,7 +62,7 @@ def definitions(files: dict[str, str], command: str = "make test") -> dict[str, 
     def read(names: Sequence[str]) -> dict[str, str]:
         return {name: files[name] for name in names}
 
-    return test_definitions.find_definitions([command], files, read)
+    return command_parts.find_definitions([command], files, read)
 
 
 def test_what_a_command_means_is_in_the_files_that_it_leads_to() -> None:
@@ -92,14 +85,14 @@ def test_what_a_command_means_is_in_the_files_that_it_leads_to() -> None:
 )
 def test_only_a_change_of_what_defines_the_tests_changes_the_meaning(name: str, text: str, is_changed: bool) -> None:
     before, after = definitions(FILES), definitions({**FILES, name: text})
-    digests = [test_definitions.digest_definitions(files) for files in (before, after)]
+    digests = [command_parts.digest_definitions(files) for files in (before, after)]
     assert (digests[0] != digests[1]) is is_changed
-    assert (name in test_definitions.changed_definitions(before, after)) is is_changed
+    assert (name in command_parts.changed_definitions(before, after)) is is_changed
 
 
 def test_sources_that_a_command_runs_are_part_of_the_tests() -> None:
     sources = ("app.py", "tools/run.py", "ci/unit.sh", "t.js")
-    assert test_definitions.choose_tested(sources, ["make test"], definitions(FILES)) == ("app.py", "tools/run.py")
-    assert test_definitions.choose_tested(("check.sh",), ["./check.sh --all"], {}) == ()
-    assert test_definitions.choose_tested(("ci/check.sh",), ["sh check.sh"], {}) == ("ci/check.sh",)
-    assert test_definitions.choose_tested(("a.py",), ["ruff check a.py && pytest"], {}) == ("a.py",)
+    assert command_parts.choose_tested(sources, ["make test"], definitions(FILES)) == ("app.py", "tools/run.py")
+    assert command_parts.choose_tested(("check.sh",), ["./check.sh --all"], {}) == ()
+    assert command_parts.choose_tested(("ci/check.sh",), ["sh check.sh"], {}) == ("ci/check.sh",)
+    assert command_parts.choose_tested(("a.py",), ["ruff check a.py && pytest"], {}) == ("a.py",)

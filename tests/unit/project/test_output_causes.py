@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.project.rules.box_needs import PathKind, find_needs
+from liza.project.rules.output_causes import PathKind, find_needs, missing_module, missing_runner
 
 HOME = "/home/ann"
 OUTSIDE = {
@@ -15,7 +15,6 @@ OUTSIDE = {
         ("/", "/tmp", "/tmp/data", "/home", HOME, f"{HOME}/.cache", f"{HOME}/.cache/shop", "/usr"), PathKind.DIRECTORY
     ),
 }
-LISTENING = tuple(path for path, kind in OUTSIDE.items() if kind is PathKind.SOCKET)
 
 
 def _examine(path: str) -> tuple[PathKind, str]:
@@ -31,7 +30,11 @@ def _examine(path: str) -> tuple[PathKind, str]:
             ("/run/postgresql/.s.PGSQL.5432",),
             "the socket /run/postgresql/.s.PGSQL.5432",
         ),
-        ("Cannot connect to the Docker daemon. Is it running?", ("/run/docker.sock",), "the socket /run/docker.sock"),
+        (
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it running?",
+            ("/run/docker.sock",),
+            "the socket /run/docker.sock",
+        ),
         (
             f"OSError: [Errno 30] Read-only file system: '{HOME}/.cache/shop/index.db'",
             (f"{HOME}/.cache/shop",),
@@ -54,5 +57,38 @@ def _examine(path: str) -> tuple[PathKind, str]:
     ],
 )
 def test_the_output_names_what_a_command_needs_beside_its_box(output: str, shares: tuple[str, ...], text: str) -> None:
-    needs = find_needs(output, LISTENING, _examine, HOME, ())
-    assert (needs.shares, needs.text) == (shares, text)
+    needs = find_needs(output, _examine, HOME, ())
+    assert (tuple(needs.paths), needs.text) == (shares, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "tail", "missing"),
+    [
+        ("python -m pytest -q", 1, "No module named pytest", "the module pytest"),
+        ("python -m pytest-x", 1, "No module named 'six'", None),
+        ("x", 127, "bash: line 1: jest: command not found", "jest"),
+        ("x", 127, "jest: not found", "jest"),
+        ("x", 127, "sh: 2: ./a: No such file or directory", "./a"),
+        ("x", 1, "error: failed to spawn: 'ruff'", "ruff"),
+        ("x", 1, "command not found: tox", "tox"),
+        ("x", 1, "make: npm: No such file or directory", "npm"),
+        ("x", 2, "sh: 1: npm: not found\nmake: *** Error 127", "npm"),
+        ("x", 127, "", "its program"),
+        ("x", 1, "", None),
+        ("x", None, "", None),
+    ],
+)
+def test_a_missing_program_or_module_is_named(text: str, code: int | None, tail: str, missing: str | None) -> None:
+    assert missing_runner(text, code, tail) == missing
+
+
+@pytest.mark.parametrize(
+    ("tail", "module"),
+    [
+        ("Error: Cannot find package 'vite'", "vite"),
+        ("Cannot find module '/abs/x'", None),
+        ("ModuleNotFoundError: No module named ''", None),
+    ],
+)
+def test_a_missing_import_is_named_unless_it_is_a_path(tail: str, module: str | None) -> None:
+    assert missing_module(tail) == module
