@@ -111,7 +111,9 @@ def find_commits(git: Git, *refs: str) -> list[str | None]:
     """Return the commit of each of ``refs``, None for a missing one, with one git if all exist. Raises GitFailed."""
     result = git.run("for-each-ref", "--format=%(refname) %(objecttype) %(objectname)", *refs)
     rows = [row.split(" ") for row in result.stdout.decode("utf-8", "surrogateescape").splitlines()]
-    commits = {ref: commit for ref, kind, commit in (row for row in rows if len(row) == 3) if kind == "commit"}
+    commits = {
+        ref: commit for ref, object_type, commit in (row for row in rows if len(row) == 3) if object_type == "commit"
+    }
     # Not listed: a missing ref, a damaged ref, a tag.
     return [commits.get(ref) or git.find_commit(ref) for ref in refs]
 

@@ -442,34 +442,34 @@ TABLE: dict[str, Defence] = {
     "board lock": Defence(
         "no update is lost between two that change the board at once",
         {"liza.system.locks:take_flock": gives(True)},
-        (f"{OWN_BOARD}test_of_two_transactions_at_once_the_second_waits_and_neither_is_lost",),
+        (f"{OWN_BOARD}test_the_second_of_two_simultaneous_transactions_waits_and_counts",),
     ),
     "rename": Defence(
         "whoever reads sees the old board or the new one; a crash leaves one of them",
         {"liza.board.commit_steps:rename_board": _in_place},
         (
-            f"{OWN_BOARD}test_who_opened_the_board_before_a_change_reads_all_of_the_old_one",
-            f"{OWN_BOARD}test_killed_half_way_through_any_write_the_board_is_the_old_one_or_the_new_one",
+            f"{OWN_BOARD}test_a_reader_that_opened_the_old_board_reads_it_whole",
+            f"{OWN_BOARD}test_a_killed_write_leaves_the_old_or_the_new_board",
         ),
     ),
     "write intent": Defence(
         "a change that a crash cut short is told from an edit by hand",
         {"liza.board.write_intent:save_intent": gives(None), "liza.board.write_intent:read_intent": gives(None)},
-        (f"{STORE}test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all[False-write_next_board]",),
+        (f"{STORE}test_a_revision_killed_at_any_step_is_whole_or_absent[False-write_next_board]",),
     ),
     "journal": Defence(
         "each revision is written down before it happens, and an old copy put back is recognised",
         {"liza.board.commit_steps:write_journal": gives(None)},
         (
             f"{STORE}test_a_transaction_leaves_board_journal_and_write_intent_that_agree",
-            f"{STORE}test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since",
+            f"{STORE}test_writing_back_an_old_copy_reverts_no_crew_changes",
         ),
     ),
     "interrupted revision": Defence(
         "a revision that a crash or a full disk interrupted is void, also if an edit from outside or a loss follows",
         {"liza.board.repair:BoardRepairer._hash_next": gives("")},
         (
-            f"{STORE}test_a_revision_that_failed_before_an_edit_from_outside_is_voided",
+            f"{STORE}test_a_revision_that_failed_before_an_outside_edit_is_voided",
             f"{STORE}test_an_interrupted_change_on_a_board_destroyed_since_never_came",
         ),
     ),
@@ -481,34 +481,32 @@ TABLE: dict[str, Defence] = {
     "merge turn": Defence(
         "one supervisor at a time starts a merger",
         {"liza.merging.merge_lock:_try_until_held": gives(True)},
-        (
-            "tests/edges/merging/test_merge_turn.py::test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer",
-        ),
+        ("tests/edges/merging/test_merge_turn.py::test_the_merge_turn_lasts_until_the_inheriting_child_ends",),
     ),
     "guarded read": Defence(
         "a board that is being typed or written in place is not taken for what it says at that moment",
         {"liza.board.store:Board.read": _as_found},
-        (f"{STORE}test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done",),
+        (f"{STORE}test_a_board_written_slowly_after_truncation_is_read_when_complete",),
     ),
     "torn end": Defence(
         "a board whose end is missing is no board with fewer tasks",
         {"liza.board.outside_edits:is_truncated": gives(False)},
-        (f"{STORE}test_a_truncated_board_is_waited_for_and_never_read_as_no_tasks_nor_written_over",),
+        (f"{STORE}test_a_truncated_board_is_waited_for_and_never_overwritten",),
     ),
     "invariants": Defence(
         "no change adds a violation",
         {"liza.board.new_violations:find_added": gives(())},
-        (f"{STORE}test_a_change_that_adds_a_violation_is_refused_by_name_and_an_old_violation_is_not_in_the_way",),
+        (f"{STORE}test_a_change_is_refused_for_a_new_violation_only",),
     ),
     "mended journal": Defence(
         "what a crash left half written in the journal swallows no later entry",
         {"liza.board.revision_journal:_repair_torn_line": gives(None)},
-        (f"{STORE}test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment",),
+        (f"{STORE}test_a_torn_line_at_the_journals_end_becomes_a_comment",),
     ),
     "whole comment": Defence(
         "a comment of which a full disk takes a part swallows no later entry",
         {"liza.board.revision_journal:_write_at": _in_one_write},
-        (f"{STORE}test_a_torn_line_that_only_half_of_a_full_disk_can_take_as_a_comment_swallows_no_record",),
+        (f"{STORE}test_a_half_written_comment_on_a_torn_line_loses_nothing",),
     ),
     # ── claims ──
     "reservation": Defence(
@@ -516,47 +514,45 @@ TABLE: dict[str, Defence] = {
         {"liza.tasks.rules.picking:claim_obstacle": _unreserved},
         (
             f"{CLAIMING}test_two_claimers_at_once_the_second_reservation_is_refused",
-            f"{OWN_CLAIM}test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree",
+            f"{OWN_CLAIM}test_a_second_claimer_is_refused_while_a_worktree_is_made",
         ),
     ),
     "run fence": Defence(
         "a session that lost its task says nothing about it any more",
         {"liza.tasks.rules.claims:get_owned_task": _any_run},
         (
-            f"{WORKING}test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume",
-            f"{CLAIMING}test_a_takeover_fences_the_old_run_at_the_reservation_and_undo_puts_it_back",
+            f"{WORKING}test_an_old_run_cannot_submit_after_a_resume",
+            f"{CLAIMING}test_a_takeover_fences_the_old_run_until_it_is_undone",
         ),
     ),
     "dead-proof": Defence(
         "no task is taken from a session that may still be at work",
         {"liza.tasks.rules.picking:_lease_obstacle": _lapsed_is_enough},
         (
-            f"{CLAIMING}test_taking_over_needs_a_lapsed_lease_a_free_lock_and_a_dead_session",
-            f"{OWN_CLAIM}test_a_lapsed_claim_is_not_taken_over_while_its_session_lives",
+            f"{CLAIMING}test_taking_over_needs_a_lapsed_lease_and_a_dead_session",
+            f"{OWN_CLAIM}test_a_lapsed_claim_is_not_taken_from_a_living_session",
         ),
     ),
     "start time": Defence(
         "a process number that changed hands is not taken for the one that had it",
         {"liza.system.processes:is_proved_dead": _by_number},
-        (
-            "tests/edges/programs/test_programs_rundir.py::test_this_process_lives_and_its_pid_with_another_start_is_dead",
-        ),
+        ("tests/edges/programs/test_programs_rundir.py::test_a_living_pid_with_another_start_time_is_dead",),
     ),
     "strays": Defence(
         "what a dead session left running does not write into its successor's worktree",
         {"liza.system.processes:kill_run": gives(())},
-        (f"{OWN_CLAIM}test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over",),
+        (f"{OWN_CLAIM}test_a_takeover_first_ends_what_the_old_session_left_running",),
     ),
     # ── worktrees ──
     "serialised add": Defence(
         "nobody removes a worktree that another git is still making",
         {"liza.git.slot_emptying:lock_path": lambda was: _unlocked},
-        (f"{TREES}test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends",),
+        (f"{TREES}test_a_git_whose_caller_was_killed_keeps_its_lock",),
     ),
     "half-made slots": Defence(
         "a killed worktree add stands in nobody's way",
         {"liza.git.slot_records:is_half_made": gives(False)},
-        (f"{TREES}test_what_a_killed_worktree_add_left_half_made_is_made_anew",),
+        (f"{TREES}test_a_half_made_worktree_of_a_killed_add_is_remade",),
     ),
     "salvage": Defence(
         "nothing is reset that was not saved",
@@ -565,8 +561,8 @@ TABLE: dict[str, Defence] = {
             "liza.git.salvage:salvage_new_changes": gives(None),
         },
         (
-            f"{TREES}test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files",
-            f"{TREES}test_a_takeover_goes_on_at_the_branchs_tip_with_the_unfinished_files",
+            f"{TREES}test_another_tasks_slot_is_saved_and_reused_with_ignored_files",
+            f"{TREES}test_a_takeover_continues_at_the_tip_with_unfinished_files",
         ),
     ),
     "owner of a slot": Defence(
@@ -580,12 +576,12 @@ TABLE: dict[str, Defence] = {
     "files before a claim": Defence(
         "until a claim is finished, the files in its slot are those of the owner before",
         {"liza.git.slot_records:content_owner": lambda was: lambda owner: owner},
-        (f"{TREES}test_after_a_claim_that_was_not_finished_the_files_of_the_owner_before_are_no_work_of_the_task",),
+        (f"{TREES}test_an_unfinished_claim_adds_no_files_of_the_previous_owner",),
     ),
     "files of the task": Defence(
         "the files of an unknown owner become the work of no task",
         {"liza.git.slot_records:is_linked": gives(True)},
-        (f"{TREES}test_the_files_in_a_slot_that_the_task_never_had_are_not_restored_as_its_earlier_work",),
+        (f"{TREES}test_files_a_task_never_had_are_not_restored_to_it",),
     ),
     "known git directory": Defence(
         "a slot whose .git was taken away resets no other work tree",
@@ -593,7 +589,7 @@ TABLE: dict[str, Defence] = {
             "liza.git.slot_emptying:SlotAccess.slot_git": _here,
             "liza.git.slot_records:repair_gitfile": gives(None),
         },
-        (f"{TREES}test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout",),
+        (f"{TREES}test_a_slot_without_its_git_file_resets_no_other_checkout",),
     ),
     "slots outside": Defence(
         "nothing of the person's checkout is found from a worktree",
@@ -616,38 +612,32 @@ TABLE: dict[str, Defence] = {
     "repaired records": Defence(
         "a repository that was moved goes on with its worktrees as they were",
         {"liza.git.slots_directory:repair_records": gives(())},
-        (f"{MOVED}test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were",),
+        (f"{MOVED}test_a_moved_repository_continues_with_its_uncommitted_files",),
     ),
     "directory of one crew": Defence(
         "a copy of a repository does not work in the worktrees of its original",
         {"liza.git.slots_directory:is_copied": gives(False)},
-        (f"{MOVED}test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original",),
+        (f"{MOVED}test_a_copied_repository_never_touches_the_original_worktrees",),
     ),
     "moved under a crew": Defence(
         "a supervisor whose repository was moved away ends its session and leaves",
         {"liza.supervisor.repository_location:RepositoryLocation.check_not_moved": gives(None)},
-        (f"{MOVED}test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in_the_new_place",),
+        (f"{MOVED}test_a_crew_whose_repository_moves_stops_and_can_continue_there",),
     ),
     "deleted under a crew": Defence(
         "a supervisor whose lock file or pins were deleted ends its session and leaves",
         {"liza.supervisor.repository_location:RepositoryLocation.deleted": gives(None)},
-        (
-            "tests/journeys/test_damaged.py::"
-            "test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_and_supervisors_leave",
-        ),
+        ("tests/journeys/test_damaged.py::test_a_partly_deleted_liza_needs_one_command_to_be_repaired",),
     ),
     "nothing beside survivors": Defence(
         "where processes hold deleted locks of a crew, no supervisor is started and nothing is removed",
         {"liza.crew.layout:refuse_damaged": gives(None), "liza.crew.layout:refuse_survivors": gives(None)},
-        (
-            "tests/journeys/test_damaged.py::"
-            "test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_and_supervisors_leave",
-        ),
+        ("tests/journeys/test_damaged.py::test_a_partly_deleted_liza_needs_one_command_to_be_repaired",),
     ),
     "sessions of a former path": Defence(
         "a session that cannot find its crew any more is not adopted, and a copy ends no session of its original",
         {"liza.crew.deleted_parts:_release_sessions": gives(None)},
-        (f"{MOVED}test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_a_copy",),
+        (f"{MOVED}test_sessions_without_a_supervisor_end_after_moves_and_not_copies",),
     ),
     "waits for the former crew": Defence(
         "the worktrees of a moved repository are left alone while a supervisor works at its former path",
@@ -657,10 +647,7 @@ TABLE: dict[str, Defence] = {
     "runs in use": Defence(
         "the directory of a run that a task names is not archived",
         {"liza.recovery.run_cleanup:runs_in_use": gives(frozenset())},
-        (
-            "tests/edges/programs/test_old_runs.py::"
-            "test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named_by_a_task",
-        ),
+        ("tests/edges/programs/test_old_runs.py::test_only_finished_runs_that_no_task_names_are_archived",),
     ),
     "free branch": Defence(
         "a task whose branch git cannot make is given back and not claimed",
@@ -670,7 +657,7 @@ TABLE: dict[str, Defence] = {
     "no line break": Defence(
         "a path that git would write as two lines is refused",
         {"liza.git.slots_directory:refuse_line_break": gives(None)},
-        (f"{PLACE}test_a_line_break_in_the_path_is_refused_before_anything_is_made",),
+        (f"{PLACE}test_a_line_break_in_the_path_is_refused_first",),
     ),
     "programs of git": Defence(
         "hooks, monitors and signing programs that a repository names do not run in the git of Liza",
@@ -683,7 +670,7 @@ TABLE: dict[str, Defence] = {
         {"liza.programs.session.session_process:start_guarded": _unguarded},
         (
             "tests/edges/project/test_commands.py::test_what_a_command_started_is_over_when_the_command_is",
-            f"{CALLERS}test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over",
+            f"{CALLERS}test_processes_of_a_test_are_no_person_and_are_ended",
         ),
     ),
     "wait for guards": Defence(
@@ -694,12 +681,12 @@ TABLE: dict[str, Defence] = {
     "sessions above": Defence(
         "no verb that is said in a session is a person's, whatever the session took off its environment",
         {"liza.crew.caller:enclosing_run": gives(None)},
-        (f"{CALLERS}test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets",),
+        (f"{CALLERS}test_reports_of_a_session_are_its_own_and_without_secrets",),
     ),
     "credentials of other accounts": Defence(
         "a session has the secret of its own account and of no other",
         {"liza.usage.account_choice:_credential_variables": gives(frozenset())},
-        ("tests/edges/usage/test_accounts.py::test_a_session_gets_the_credentials_of_its_account_and_of_no_other",),
+        ("tests/edges/usage/test_accounts.py::test_a_session_gets_only_the_credentials_of_its_account",),
     ),
     "the persons own accounts": Defence(
         "no other user can make Liza run a command as the source of a secret",
@@ -712,12 +699,12 @@ TABLE: dict[str, Defence] = {
             "liza.system.program_path:remove_unsafe_entries": gives(None),
             "liza.system.program_path:find_program": lambda was: lambda name: name,
         },
-        ("tests/journeys/test_lookup.py::test_what_an_agent_commits_under_the_name_of_a_program_is_run_by_no_verb",),
+        ("tests/journeys/test_lookup.py::test_no_command_runs_programs_that_agents_commit",),
     ),
     "modules outside the checkout": Defence(
         "no process of Liza imports what lies in the directory it is started in",
         {"liza.system.installation:liza_argv": lambda was: lambda: tuple(word for word in was() if word != "-P")},
-        ("tests/journeys/test_lookup.py::test_a_module_in_the_persons_checkout_is_imported_by_no_process_of_liza",),
+        ("tests/journeys/test_lookup.py::test_liza_imports_no_module_from_the_persons_checkout",),
     ),
     "confirmed settings": Defence(
         "what tested means, and what agents may do and spend, is not changed by whoever can write the board",
@@ -727,18 +714,12 @@ TABLE: dict[str, Defence] = {
     "what took the place of the worktrees": Defence(
         "no task is laid out in a directory of somebody else, and no link leads there",
         {"liza.git.slots_directory:foreign_error": gives(None)},
-        (
-            PLACE
-            + "test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there[a stranger's directory]",
-        ),
+        (PLACE + "test_files_in_place_of_the_worktrees_are_left_alone[a stranger's directory]",),
     ),
     "settings in the history": Defence(
         "a deleted .liza, or deleted pins, do not make a person's confirmation of whatever stands on the board",
         {"liza.git.board_history:read_settings": gives(b'{"integration_command": "true"}')},
-        (
-            "tests/journeys/test_settings.py::"
-            "test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either[all of .liza]",
-        ),
+        ("tests/journeys/test_settings.py::test_losing_the_pins_confirms_no_changed_test_command[all of .liza]",),
     ),
     "options for commits": Defence(
         "what a record that anybody can write names as a commit has git write over no file",
@@ -758,17 +739,17 @@ TABLE: dict[str, Defence] = {
     "work in submodules": Defence(
         "no slot is removed with the only copy of what is in its submodules",
         {"liza.git.reset:salvage_submodules": gives(None)},
-        (f"{TREES}test_work_in_a_submodule_is_saved_before_the_slot_is_removed",),
+        (f"{TREES}test_submodule_work_is_saved_before_the_slot_is_removed",),
     ),
     "work in submodules of a reused slot": Defence(
         "no submodule is reset with the only copy of what is in it",
         {"liza.git.slot_emptying:salvage_before_reset": gives(None)},
-        (f"{TREES}test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it[claim]",),
+        (f"{TREES}test_submodule_work_is_saved_and_hidden_from_the_next_task[claim]",),
     ),
     "reset of submodules": Defence(
         "a task sees nothing of what an earlier one changed in a submodule",
         {"liza.git.slot_setup:empty_submodules": gives(None)},
-        (f"{TREES}test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it[claim]",),
+        (f"{TREES}test_submodule_work_is_saved_and_hidden_from_the_next_task[claim]",),
     ),
     # ── briefs ──
     "index only if equal": Defence(
@@ -782,14 +763,12 @@ TABLE: dict[str, Defence] = {
     "complete blocks": Defence(
         "the clean filter takes out nothing but complete blocks",
         {"liza.text.brief_marks:_find_mark": _to_the_end},
-        ("tests/unit/git/test_repo_filter.py::test_a_block_without_its_end_is_text_and_nothing_after_it_is_lost",),
+        ("tests/unit/git/test_repo_filter.py::test_a_block_without_its_end_is_ordinary_text",),
     ),
     "defused texts": Defence(
         "no text of a task ends a brief or begins one",
         {"liza.text.quoting:sanitize": lambda was: lambda text: text},
-        (
-            "tests/unit/briefs/test_programs_brief.py::test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal",
-        ),
+        ("tests/unit/briefs/test_programs_brief.py::test_no_task_text_can_end_a_block_or_control_terminals",),
     ),
     # ── terminals ──
     "no shell": Defence(
@@ -805,13 +784,13 @@ TABLE: dict[str, Defence] = {
         },
         (
             f"{TYPING}test_a_question_that_is_wrapped_is_read_as_one_line",
-            f"{TYPING}test_a_yes_or_no_at_the_cursor_is_a_persons_to_answer",
+            f"{TYPING}test_a_yes_or_no_question_is_left_for_a_person",
         ),
     ),
     "half lines": Defence(
         "what a person has begun is not sent along with a message",
         {"liza.programs.terminal.screens:has_begun_line": gives(False)},
-        (f"{TYPING}test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message",),
+        (f"{TYPING}test_a_persons_begun_line_is_not_sent_with_a_message",),
     ),
     "known empty": Defence(
         "nothing is typed into a line that is not known to be empty",
@@ -824,14 +803,12 @@ TABLE: dict[str, Defence] = {
     "once": Defence(
         "what was typed is not brought by a hook as well",
         {"liza.briefs.inbox:claim_for_hook": _whatever_waits},
-        (
-            f"{HOOKS}test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_it_and_not_brought_again",
-        ),
+        (f"{HOOKS}test_a_typed_message_is_acknowledged_and_not_repeated",),
     ),
     "compaction": Defence(
         "a compaction whose event carries no text gives the brief again at the next event that does",
         {"liza.programs.session.run_directory:RunDir.is_compacted": gives(False)},
-        (f"{HOOKS}test_a_compaction_that_cannot_carry_the_brief_leaves_it_to_the_next_event_that_can",),
+        (f"{HOOKS}test_a_compaction_may_leave_the_brief_to_later_events",),
     ),
     "stale signs": Defence(
         "what was seen of an idle program some seconds ago does not show that it is idle now",
@@ -841,25 +818,25 @@ TABLE: dict[str, Defence] = {
     "one reporter": Defence(
         "a hook file left by an earlier session counts and delivers nothing in a session over ACP",
         {"liza.programs.session.run_directory:RunDir.has_sidecar": gives(False)},
-        (f"{HOOKS}test_a_hook_left_by_an_earlier_session_adds_nothing_to_a_session_over_acp",),
+        (f"{HOOKS}test_an_earlier_sessions_hook_adds_nothing_to_acp_sessions",),
     ),
     "guards": Defence(
         "a tool that a rule denies does not run",
         {"liza.guards.session_guards:SessionGuards.judge": _never_denied},
         (
             f"{AUTHORIZE}test_writes_are_judged_by_the_path",
-            f"{AUTHORIZE}test_a_push_is_denied_and_recorded_and_a_commit_is_not",
+            f"{AUTHORIZE}test_a_push_is_denied_and_recorded_unlike_a_commit",
         ),
     ),
     "guards that fail": Defence(
         "a tool that cannot be judged does not run",
         {"liza.guards.session_guards:SessionGuards.judge": _allowed_if_unjudged},
-        (f"{AUTHORIZE}test_what_cannot_be_judged_is_denied_unless_the_crew_allows_it",),
+        (f"{AUTHORIZE}test_undecidable_calls_are_denied_unless_the_crew_allows_them",),
     ),
     "rights of a project's file": Defence(
         "an agent gives itself no rights by a file that a person has not trusted",
         {"liza.programs.presets.preset_table:is_trusted": lambda was: lambda file, home: True},
-        (f"{AUTHORIZE}test_a_projects_allowing_rules_count_after_a_person_trusts_the_file",),
+        (f"{AUTHORIZE}test_allowing_rules_of_a_project_count_once_trusted",),
     ),
     "place of a command": Defence(
         "a command that runs in the person's checkout is not taken for one in the agent's worktree",
@@ -888,7 +865,7 @@ TABLE: dict[str, Defence] = {
     "panes closed quietly": Defence(
         "the terminal of an earlier session takes that of no other along, whoever watches it",
         {"liza.programs.terminal.pane:Pane.close": _kills_at_once},
-        (f"{TMUX}test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_the_next_one",),
+        (f"{TMUX}test_a_person_at_an_ended_session_is_moved_to_another",),
     ),
     # ── a crew in a terminal ──
     "reader that is gone": Defence(
@@ -897,24 +874,22 @@ TABLE: dict[str, Defence] = {
             "liza.commands.up:Steps.__call__": _printed_unguarded,
             "liza.supervisor.feed:Feed.__call__": _printed_at_once,
         },
-        (f"{PIPES}test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c",),
+        (f"{PIPES}test_a_reader_that_closes_ends_the_output_but_no_work",),
     ),
     "reader that is stopped": Defence(
         "what `up` cannot print holds up neither its supervisors nor signals",
         {"liza.supervisor.feed:Feed.__call__": _printed_at_once},
-        (f"{PIPES}test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term",),
+        (f"{PIPES}test_a_stopped_reader_blocks_neither_the_work_nor_term",),
     ),
     "output without a lock": Defence(
         "a line that nobody takes keeps no lock that the end of the command needs",
         {"liza.printing.printing:_write_unbuffered": _through_the_buffer},
-        (f"{PIPES}test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term",),
+        (f"{PIPES}test_a_stopped_reader_blocks_neither_the_work_nor_term",),
     ),
     "third Ctrl+C": Defence(
         "the third Ctrl+C ends what no longer answers",
         {"liza.supervisor.foreground:_kill_crew": gives(None)},
-        (
-            f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_and_supervisors_that_are_stopped",
-        ),
+        (f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once",),
     ),
     # ── models that do not answer ──
     "output is heard": Defence(
@@ -925,14 +900,12 @@ TABLE: dict[str, Defence] = {
     "tasks without blame": Defence(
         "a model that does not answer blocks no task and uses up no try",
         {"liza.tasks.rules.coding:OUTCOME_RULES": _blamed("unanswered")},
-        (f"{MODELS}test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task",),
+        (f"{MODELS}test_a_silent_model_is_named_and_blocks_no_task",),
     ),
     "waiting is not starting": Defence(
         "a program that waits for its model for longer than one may take to start is not ended as one that hangs",
         {"liza.supervisor.observe:SessionObserver._has_asked": gives(False)},
-        (
-            f"{MODELS}test_a_program_that_waits_for_its_model_for_longer_than_one_may_take_to_start_is_not_taken_for_one_that_hangs",
-        ),
+        (f"{MODELS}test_a_wait_for_a_model_does_not_count_as_hanging",),
     ),
     "no endless retries": Defence(
         "a program that repeats a failing request without end is ended",
@@ -944,7 +917,7 @@ TABLE: dict[str, Defence] = {
         "a session that calls the same tool without end is noticed",
         {"liza.usage.rules.loop_detection:check_progress": gives(None)},
         (
-            "tests/unit/usage/test_looping.py::test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again",
+            "tests/unit/usage/test_looping.py::test_a_loop_is_final_once_it_lasts_as_long_again",
             "tests/unit/usage/test_looping.py::test_quick_cycle_of_any_length_is_found_after_any_start",
         ),
     ),
@@ -961,14 +934,12 @@ TABLE: dict[str, Defence] = {
     "conversation by name": Defence(
         "what a session calls its conversation leads to no file outside the program's own journals",
         {"liza.programs.reported_figures:_ID": lambda was: re.compile("(?s).*")},
-        ("tests/unit/usage/test_meter.py::test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else",),
+        ("tests/unit/usage/test_meter.py::test_a_conversation_id_is_a_name_and_never_a_path",),
     ),
     "pins of another kind": Defence(
         "a damaged value among the confirmed settings stops no command that only reads",
         {"liza.config.rules.settings:are_valid": gives(True)},
-        (
-            "tests/edges/recovery/test_confirmed.py::test_settings_in_the_history_that_can_be_none_are_not_confirmed_again",
-        ),
+        ("tests/edges/recovery/test_confirmed.py::test_invalid_settings_in_the_history_are_not_confirmed_again",),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(
@@ -980,22 +951,22 @@ TABLE: dict[str, Defence] = {
         "a board that merely says APPROVED moves integration nowhere",
         {"liza.merging.rules.merge_rules:merge_obstacle": gives(None)},
         (
-            f"{WORKING}test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged",
+            f"{WORKING}test_an_approved_task_without_a_verdict_is_not_merged",
             f"{WORKING}test_a_verdict_on_another_commit_lets_nothing_be_merged",
-            "tests/unit/merging/test_merging.py::test_an_approved_task_that_was_dropped_is_not_merged_if_its_status_is_written_back",
+            "tests/unit/merging/test_merging.py::test_a_dropped_task_written_back_as_approved_is_not_merged",
         ),
     ),
     "no symbolic ref is followed": Defence(
         "to delete a symbolic branch of Liza's moves no branch of the person",
         {"liza.git.runner:_add_safe_switches": lambda was: list},
-        (f"{SYMBOLIC}test_a_purge_deletes_a_symbolic_integration_branch_and_leaves_its_target",),
+        (f"{SYMBOLIC}test_a_purge_deletes_a_symbolic_integration_but_not_its_target",),
     ),
     "expected old value": Defence(
         "integration moves only from the commit that the candidate was tested on",
         {"liza.git.merges:advance_branch": _blind_swap},
         (
             f"{MERGES}test_an_absent_branch_moves_and_a_second_swap_is_lost",
-            f"{MERGES}test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_reverts_nothing",
+            f"{MERGES}test_a_move_also_updates_files_of_a_persons_checkout",
         ),
     ),
     "merge intent": Defence(
@@ -1016,16 +987,15 @@ TABLE: dict[str, Defence] = {
         "tests, set-up and sessions use nothing of the person's checkout",
         {"liza.model.clean_environment:clean_variables": _uncleaned},
         (
-            "tests/edges/project/test_commands.py::"
-            "test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_that_is_activated",
-            "tests/unit/system/test_environ.py::test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first",
+            "tests/edges/project/test_commands.py::test_a_command_uses_no_program_of_the_persons_checkout",
+            "tests/unit/system/test_environ.py::test_a_session_gets_a_clean_environment_with_liza_first",
         ),
     ),
     "no checkout in the environment": Defence(
         "an environment that imports the checkout itself is not used",
         {"liza.project.detect:find_checkout_links": gives(())},
         (
-            f"{PROOF}test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_checkout_in_it_does_not",
+            f"{PROOF}test_an_environment_with_dependencies_only_stays_in_use",
             f"{PROOF}test_each_way_to_install_a_checkout_is_found[egg-link]",
         ),
     ),
@@ -1033,18 +1003,18 @@ TABLE: dict[str, Defence] = {
         "no crew begins with tests that test another checkout",
         {"liza.config.rules.test_proof:judge_proof": _always_proved},
         (
-            f"{PROOF}test_tests_that_import_the_persons_checkout_are_refused_with_what_and_by_whom",
+            f"{PROOF}test_tests_that_import_the_persons_checkout_are_refused_by_name",
             f"{PROOF}test_tests_that_import_an_installed_copy_are_refused",
-            f"{PROOF}test_tests_that_name_the_persons_checkout_are_refused_in_any_language",
+            f"{PROOF}test_tests_naming_the_persons_checkout_are_refused_in_any_language",
         ),
     ),
     "copies of the sources elsewhere": Defence(
         "tests that load a copy of some sources are refused though a part of them is red with failing sources",
         {"liza.project.detect:find_other_copies": gives(())},
         (
-            f"{PROOF}test_an_installed_copy_counts_though_another_part_of_the_tests_is_red",
-            f"{PROOF}test_node_modules_above_that_lead_to_the_persons_checkout_are_refused",
-            f"{PROOF}test_red_in_the_proof_is_no_proof_where_a_part_of_the_sources_came_from_the_persons_checkout",
+            f"{PROOF}test_an_installed_copy_counts_despite_other_red_tests",
+            f"{PROOF}test_node_modules_above_that_lead_to_the_checkout_are_refused",
+            f"{PROOF}test_red_tests_using_the_persons_checkout_prove_nothing",
         ),
     ),
     "proof of a changed command": Defence(
@@ -1068,15 +1038,12 @@ TABLE: dict[str, Defence] = {
     "lost exit statuses": Defence(
         "a part whose exit status a later one replaces is untested",
         {"liza.project.rules.command_parts:lost_statements": gives(())},
-        (
-            f"{PROOF}test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail"
-            "[sh tests/a.sh; echo done-green5]",
-        ),
+        (f"{PROOF}test_each_part_of_a_command_must_fail_without_sources[sh tests/a.sh; echo done-green5]",),
     ),
     "tests of the last commit": Defence(
         "candidates are merged one by one by tests that examine the last commit only",
         {"liza.config.rules.test_proof:reads_last_commit": gives(False)},
-        (f"{PROOF}test_tests_of_the_last_commit_are_found_and_candidates_merged_one_by_one[hidden]",),
+        (f"{PROOF}test_tests_of_the_last_commit_are_detected_and_candidates_unbatched[hidden]",),
     ),
     "a set-up that builds": Defence(
         "a set-up that builds what the tests use runs for each candidate",
@@ -1086,13 +1053,13 @@ TABLE: dict[str, Defence] = {
     "an old proof": Defence(
         "a merge that changes what the tests mean makes the proof old",
         {"liza.merging.proof_runner:note_changed_definitions": gives(None)},
-        (f"{PROOF}test_a_merge_that_changes_what_tests_mean_makes_the_proof_old",),
+        (f"{PROOF}test_a_merge_that_changes_the_tests_outdates_the_proof",),
     ),
     "recorded green": Defence(
         "a candidate is published, and MERGED after a crash, only if its green result was recorded in both places",
         {"liza.merging.merge_recovery:_is_recorded_tested": gives(True)},
         (
-            f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
+            f"{FAILURES}test_a_red_candidate_its_tests_published_is_never_merged",
             f"{FAILURES}test_a_green_result_recorded_in_one_place_merges_nothing",
             f"{FAILURES}test_candidate_written_onto_the_board_is_tested_before_its_offer",
         ),
@@ -1100,7 +1067,7 @@ TABLE: dict[str, Defence] = {
     "integration given back": Defence(
         "tests that delete integration, or move it back, stop no other task",
         {"liza.git.git_refs:is_branch_rewound": gives(False)},
-        (f"{FAILURES}test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged",),
+        (f"{FAILURES}test_tests_that_delete_integration_return_their_task_only",),
     ),
     "own moves": Defence(
         "a move of integration that Liza records during a look for drift is no drift",
@@ -1110,19 +1077,17 @@ TABLE: dict[str, Defence] = {
     "any bytes on the board": Defence(
         "a name that is not UTF-8 can be recorded",
         {"liza.text.undecoded:escape_undecoded": _the_same},
-        (
-            "tests/edges/git/test_odd_bytes.py::test_a_conflict_in_any_file_returns_its_task_and_merges_the_next[latin-1]",
-        ),
+        ("tests/edges/git/test_odd_bytes.py::test_a_conflict_in_oddly_named_files_blocks_no_other_task[latin-1]",),
     ),
     "entries that cannot be changed": Defence(
         "a task whose entry cannot be changed on the board stops no other",
         {"liza.merging.merge:_MAX_UNWRITABLE": lambda was: 1},
-        (f"{FAILURES}test_a_task_that_cannot_be_written_to_the_board_stops_no_other",),
+        (f"{FAILURES}test_a_task_that_cannot_be_written_stops_no_other",),
     ),
     "texts that cannot be written": Defence(
         "a failure that cannot be written is recorded without its text",
         {"liza.merging.merge_outcomes:_record_or_shorten": _only_with_text},
-        (f"{FAILURES}test_a_failure_that_cannot_be_written_is_recorded_without_its_text",),
+        (f"{FAILURES}test_a_failure_that_cannot_be_written_is_recorded_without_text",),
     ),
     "commits without blame": Defence(
         "a coder may submit again the commit that an outside cause made red",
@@ -1142,63 +1107,63 @@ TABLE: dict[str, Defence] = {
     "no link for a slot": Defence(
         "what tests put in the place of the merger's slot is removed, and never followed",
         {"liza.git.leftovers:clear_slot_path": gives(False)},
-        (f"{FAILURES}test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_followed",),
+        (f"{FAILURES}test_other_files_in_place_of_the_merge_slot_are_removed",),
     ),
     "put back": Defence(
         "integration does not stay on a candidate that no test has passed",
         {"liza.git.merges:move_branch_back": gives(False)},
         (
-            f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
-            f"{FAILURES}test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_integration_goes_back",
+            f"{FAILURES}test_a_red_candidate_its_tests_published_is_never_merged",
+            f"{FAILURES}test_integration_moved_by_red_tests_is_restored_and_reported",
         ),
     ),
     "marked failures": Defence(
         "a merge that fails is marked on its task, so that the next one is merged",
         {"liza.merging.merge_outcomes:record_errors": gives(False)},
         (
-            f"{FAILURES}test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merged",
-            f"{FAILURES}test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged",
+            f"{FAILURES}test_a_task_of_unrelated_history_returns_to_its_coder",
+            f"{FAILURES}test_a_task_whose_reviewed_commit_vanished_returns_to_its_coder",
             f"{FAILURES}test_merge_overtaken_by_integration_is_set_aside_after_some_rounds",
         ),
     ),
     "genuine batches": Defence(
         "a batch that an agent wrote onto the board and into the refs is not published",
         {"liza.merging.merge_recovery:_is_genuine": gives(True)},
-        (f"{BATCHES}test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published[tip]",),
+        (f"{BATCHES}test_a_batch_that_an_agent_wrote_is_never_published[tip]",),
     ),
     "foreign servers": Defence(
         "tests that may have asked a server of another checkout say nothing about the candidate",
         {"liza.project.listeners:find_servers": gives(None)},
         (
             f"{FOREIGN}test_a_server_of_the_checkout_makes_a_merge_untested",
-            f"{FOREIGN}test_a_server_of_another_slot_or_worktree_makes_a_merge_untested",
+            f"{FOREIGN}test_a_server_of_another_slot_makes_a_merge_untested",
             f"{FOREIGN}test_a_server_that_starts_during_the_gate_makes_it_untested",
         ),
     ),
     "retries": Defence(
         "a task is not blamed for a gate that passes when it is repeated",
         {"liza.model.gates:allowed_retries": gives(0)},
-        (f"{BATCHES}test_a_red_gate_that_passes_again_is_merged_reported_as_flaky_and_repeated_more_often",),
+        (f"{BATCHES}test_a_gate_that_passes_on_repeat_is_reported_as_flaky",),
     ),
     "files of a person": Defence(
         "changed files of a person hold up the task that changes them, and not its batch",
         {"liza.merging.batches:_Chain._is_blocked": gives(False)},
-        (f"{BATCHES}test_files_of_a_person_hold_up_the_task_that_changes_them_and_no_other_of_its_batch",),
+        (f"{BATCHES}test_a_persons_files_block_only_the_task_that_changes_them",),
     ),
     "alone after a death": Defence(
         "a task whose merger died shares no batch again",
         {"liza.merging.rules.merge_queue:is_alone": gives(False)},
-        (f"{BATCHES}test_gates_of_a_merger_that_is_killed_end_and_its_batch_is_merged_by_the_next[9]",),
+        (f"{BATCHES}test_a_killed_mergers_gates_end_and_its_batch_is_merged[9]",),
     ),
     "genuine landings": Defence(
         "a landing of an epic that an agent wrote onto the board is not taken for one",
         {"liza.merging.epics:_is_genuine": gives(True)},
-        (f"{EPICS}test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed[not the epic]",),
+        (f"{EPICS}test_an_epic_landing_that_an_agent_wrote_is_not_completed[not the epic]",),
     ),
     "recovered landings": Defence(
         "a landing whose merger died is completed or undone",
         {"liza.merging.epics:recover_epics": gives(None)},
-        (f"{EPICS}test_a_landing_that_no_test_has_passed_does_not_stay_on_integration",),
+        (f"{EPICS}test_an_untested_epic_landing_is_removed_from_integration",),
     ),
     "work in an epic": Defence(
         "a task outside of an epic does not begin before the epic has landed",
@@ -1208,12 +1173,12 @@ TABLE: dict[str, Defence] = {
     "loops through epics": Defence(
         "no task waits for itself through an epic",
         {"liza.model.targets:_needed": lambda was: lambda task, epics, open_tasks: iter(task.depends_on)},
-        (f"{EPICS}test_tasks_that_would_wait_for_each_other_through_an_epic_are_refused",),
+        (f"{EPICS}test_tasks_waiting_for_each_other_through_epics_are_refused",),
     ),
     "slots in use": Defence(
         "a slot that a task has is not removed",
         {"liza.git.rules.slot_states:find_user_task": gives(None)},
-        (f"{SLOTS}test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use",),
+        (f"{SLOTS}test_nuke_saves_unmerged_work_but_refuses_a_slot_in_use",),
     ),
     "landing tested": Defence(
         "a red integration is not landed",
@@ -1224,19 +1189,19 @@ TABLE: dict[str, Defence] = {
         "nothing is pushed to an address that no person has accepted",
         {"liza.landing.rules.push_rules:find_change": gives(None)},
         (
-            f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[url]",
-            f"{ORIGIN}test_a_push_to_another_address_is_refused_until_a_person_accepts_it[pushInsteadOf]",
+            f"{ORIGIN}test_a_push_to_a_new_address_waits_for_acceptance[url]",
+            f"{ORIGIN}test_a_push_to_a_new_address_waits_for_acceptance[pushInsteadOf]",
         ),
     ),
     "named remote": Defence(
         "a push moves no remote branch of the person",
         {"liza.landing.remotes:_name_remote": lambda was: lambda git, url: (git, "origin")},
-        (f"{ORIGIN}test_a_push_moves_no_remote_branch_and_runs_no_hook_of_the_person",),
+        (f"{ORIGIN}test_a_push_moves_no_remote_branch_and_runs_no_hook",),
     ),
     "pushed branches of others": Defence(
         "no commit that others pushed to the branch of a task is overwritten",
         {"liza.landing.rules.push_rules:decide_push": _gives_push},
-        (f"{BACKUP}test_a_rebased_branch_replaces_its_own_push_and_no_commit_of_others",),
+        (f"{BACKUP}test_a_rebased_branch_replaces_only_its_own_earlier_push",),
     ),
     "begun pushes": Defence(
         "a push that was killed after it reached origin is continued",
@@ -1251,23 +1216,23 @@ TABLE: dict[str, Defence] = {
     "push repeats": Defence(
         "a push that dies without a record is not started again at once",
         {"liza.landing.rules.remote_failures:RETRY_AFTER": lambda was: 0.0},
-        (f"{BACKUP}test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died",),
+        (f"{BACKUP}test_a_supervisor_pushes_and_waits_after_a_failed_push",),
     ),
     "tasks of a request": Defence(
         "a pull request names archived tasks, too",
         {"liza.tasks.archive:find_merged": gives(())},
-        (f"{REQUESTS}test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated",),
+        (f"{REQUESTS}test_a_pull_request_is_opened_with_verdicts_and_updated",),
     ),
     "request tested": Defence(
         "a red integration is not pushed",
         {"liza.landing.land:run_landing_gates": _gives_green},
-        (f"{REQUESTS}test_a_red_integration_is_not_pushed_and_hooks_of_the_repository_do_not_run",),
+        (f"{REQUESTS}test_a_red_integration_is_not_pushed_and_no_hook_runs",),
     ),
     "pushes of others": Defence(
         "a commit that another person pushed is not overwritten",
         {"liza.landing.rules.push_rules:decide_push": _pushes_always},
         (
-            f"{REQUESTS}test_a_branch_that_others_pushed_is_not_overwritten_until_it_is_synced",
+            f"{REQUESTS}test_a_remote_branch_that_others_pushed_waits_for_a_sync",
             f"{REQUEST_RULES}test_only_what_the_crew_pushed_or_contains_is_replaced",
         ),
     ),
@@ -1294,13 +1259,13 @@ TABLE: dict[str, Defence] = {
         {"liza.tasks.rules.picking:crashes_in_a_row": gives(0)},
         (
             f"{CRASHED}test_a_task_that_crashed_comes_after_healthy_tasks",
-            "tests/journeys/test_stops.py::test_a_task_whose_sessions_crash_is_blocked_and_stops_no_other",
+            "tests/journeys/test_stops.py::test_a_task_whose_sessions_crash_is_blocked_without_stopping_others",
         ),
     ),
     "sleeping sessions": Defence(
         "a session that sleeps and looks again and again is hung",
         {"liza.supervisor.rules.session_facts:BUSY_SHARE": lambda was: 0.0},
-        (f"{WATCHING}test_a_silent_session_that_burns_cpu_is_active_and_a_sleeping_one_is_not",),
+        (f"{WATCHING}test_a_silent_session_using_cpu_is_active",),
     ),
     "stopped processes": Defence(
         "a supervisor or `liza up` that is stopped does not look idle",
@@ -1313,12 +1278,12 @@ TABLE: dict[str, Defence] = {
     "healing": Defence(
         "a supervisor that was killed is started again",
         {"liza.supervisor.healing:Healer.look": _heals_nothing},
-        (f"{HEALED}test_up_starts_a_killed_supervisor_again_and_its_task_is_finished",),
+        (f"{HEALED}test_up_restarts_a_killed_supervisor_and_finishes_its_task",),
     ),
     "supervisors without their up": Defence(
         "a killed `liza up` takes no session along, and its crew is still watched over",
         {"liza.supervisor.main:_go_on_without_up": gives(None)},
-        (f"{HEALED}test_a_killed_up_ends_no_session_and_its_crew_goes_on",),
+        (f"{HEALED}test_a_killed_up_ends_no_session_and_its_crew_continues",),
     ),
     "healing after down": Defence(
         "no supervisor is started again after `liza down`",
@@ -1335,7 +1300,7 @@ TABLE: dict[str, Defence] = {
         {"liza.supervisor.rules.healing_rules:decide_healing": _as_unsupervised},
         (
             f"{HEALING}test_an_agent_is_healed_by_its_facts",
-            f"{HEALING}test_no_session_with_work_is_ended_and_no_supervised_agent_is_touched",
+            f"{HEALING}test_no_supervised_agent_or_session_with_work_is_ended",
         ),
     ),
     "grace without a supervisor": Defence(
@@ -1346,12 +1311,12 @@ TABLE: dict[str, Defence] = {
     "hand-offs without end": Defence(
         "a task is not handed over for ever",
         {"liza.tasks.rules.picking:max_tries": gives(99)},
-        (f"{WORKING}test_a_hand_off_after_a_commit_is_no_try_and_one_without_or_beyond_as_many_as_tries_is",),
+        (f"{WORKING}test_a_hand_off_after_a_commit_is_no_try",),
     ),
     "planning at a signal": Defence(
         "a signal of a person and a budget that is used up stop planners, too",
         {"liza.supervisor.rules.decide:_may_plan_at_checkpoint": _plans_at_any_signal},
-        (f"{DECIDING}test_at_a_checkpoint_of_the_circuit_breaker_a_planner_is_woken_for_the_trip_and_nothing_else",),
+        (f"{DECIDING}test_at_a_breaker_checkpoint_a_planner_wakes_only_for_trips",),
     ),
     "repeated reports": Defence(
         "one agent cannot stop the crew by repeating a report",
@@ -1361,7 +1326,7 @@ TABLE: dict[str, Defence] = {
     "session in a slot": Defence(
         "a slot is not removed while a session may still write into it",
         {"liza.programs.liveness:is_session_living": gives(False)},
-        (f"{SLOTS}test_the_slot_of_a_released_task_is_removed_and_the_next_claim_has_its_work_in_a_new_one",),
+        (f"{SLOTS}test_a_claim_after_slot_removal_has_its_work_again",),
     ),
     "time of a preference": Defence(
         "a task that is kept for one agent goes to others after a while",
@@ -1371,7 +1336,7 @@ TABLE: dict[str, Defence] = {
     "preference for the present": Defence(
         "no task waits for an agent that is absent, busy or may not take it",
         {"liza.tasks.rules.picking:_may_take": gives(True)},
-        (f"{ROUTING}test_no_task_waits_for_a_coder_that_cannot_take_it_or_is_not_better",),
+        (f"{ROUTING}test_no_task_waits_for_a_coder_who_is_not_better",),
     ),
     "red branch": Defence(
         "a cause outside of all tasks is charged to one task at most",
@@ -1391,7 +1356,7 @@ TABLE: dict[str, Defence] = {
     "archived records": Defence(
         "what an agent did still counts after its tasks were archived",
         {"liza.tasks.evidence:MAX_ARCHIVED": lambda was: 0},
-        (f"{RECORDS}test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before_also_if_that_is_archived",),
+        (f"{RECORDS}test_a_task_is_kept_for_the_coder_knowing_its_scope",),
     ),
     "merge rounds": Defence(
         "a merger gives up a task that integration runs away from",
@@ -1401,38 +1366,36 @@ TABLE: dict[str, Defence] = {
     "moved refs": Defence(
         "refs that tests move are reported by name",
         {"liza.git.git_refs:refs_moved_by_tests": gives(())},
-        (f"{FAILURES}test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_and_are_reported",),
+        (f"{FAILURES}test_tests_publishing_their_green_candidate_merge_it_once",),
     ),
     "review refs": Defence(
         "the commit under review is not collected",
         {"liza.git.git_refs:write_review_ref": gives(None)},
-        (f"{FAILURES}test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_closed",),
+        (f"{FAILURES}test_a_commit_under_review_survives_an_amend_and_gc",),
     ),
     "merge base": Defence(
         "work that can never be merged is refused when it is submitted",
         {"liza.git.git_refs:find_merge_base": gives("")},
-        (
-            f"{FAILURES}test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_refused_with_the_way_on",
-        ),
+        (f"{FAILURES}test_submitting_unrelated_history_is_refused_with_the_next_step",),
     ),
     "clean slot": Defence(
         "what a red candidate left does not make the next one green",
         {"liza.git.slot_setup:remove_leftovers": gives(None)},
         (
-            f"{FAILURES}test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone",
+            f"{FAILURES}test_files_from_a_red_candidate_never_make_others_green",
             f"{LEFTOVERS}test_what_tests_left_does_not_make_the_next_gate_green[1]",
         ),
     ),
     "set-up for its inputs": Defence(
         "a dependency that a candidate drops is missing when it is tested",
         {"liza.git.slot_setup:_digest_inputs": gives("unchanged")},
-        (f"{LEFTOVERS}test_a_dependency_that_a_candidate_drops_is_missing_in_its_test",),
+        (f"{LEFTOVERS}test_a_dependency_dropped_by_a_candidate_is_missing_in_tests",),
     ),
     "hidden files of the set-up": Defence(
         "what the set-up left does not come into the work of an agent",
         {"liza.git.hiding:write_excludes": gives(None)},
         (
-            f"{LEFTOVERS}test_git_of_a_session_does_not_add_what_the_set_up_left",
+            f"{LEFTOVERS}test_git_in_sessions_does_not_add_what_set_ups_left",
             f"{UNTRACKED}test_a_virtual_environment_of_the_set_up_is_never_merged",
         ),
     ),
@@ -1449,12 +1412,12 @@ TABLE: dict[str, Defence] = {
     "no environments submitted": Defence(
         "a virtual environment in a commit is not merged",
         {"liza.tasks.rules.coding:find_no_work": gives(None)},
-        (f"{UNTRACKED}test_a_submission_with_an_environment_is_refused_and_its_hint_leads_out",),
+        (f"{UNTRACKED}test_the_hint_of_a_submission_with_an_environment_works",),
     ),
     "submodules of the slot": Defence(
         "what tests changed in a submodule makes no later candidate green",
         {"liza.git.slot_setup:empty_submodules": gives(None)},
-        (f"{FAILURES}test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_next_candidate",),
+        (f"{FAILURES}test_candidates_get_submodules_as_committed_despite_earlier_green_tests",),
     ),
     "stuck slots": Defence(
         "a slot that cannot be emptied stops no merge",
@@ -1462,30 +1425,30 @@ TABLE: dict[str, Defence] = {
             "liza.git.leftovers:loosen_permissions": gives(False),
             "liza.git.leftovers:is_stuck": gives(False),
         },
-        (f"{FAILURES}test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate",),
+        (f"{FAILURES}test_read_only_directories_of_tests_are_removed_before_merges",),
     ),
     "move to the archive": Defence(
         "a crash in a move to the archive leaves every task in one place",
         {"liza.board.archive_files:write_file": gives(None)},
-        (f"{ARCHIVE}test_a_kill_at_any_point_of_a_move_leaves_every_task_in_one_place",),
+        (f"{ARCHIVE}test_a_killed_move_leaves_every_task_in_exactly_one_file",),
     ),
     "the board before the archive": Defence(
         "a task that a restored board has again is counted once",
         {"liza.board.archive_files:count_totals": _counts_all},
-        (f"{ARCHIVE}test_a_task_that_a_restored_board_has_again_is_not_counted_twice",),
+        (f"{ARCHIVE}test_a_task_restored_from_the_archive_is_counted_once",),
     ),
     "archived ids": Defence(
         "the id of an archived task is not used again, and a dependency on it is known",
         {"liza.tasks.archive:find_outcomes": gives({})},
         (
             f"{ARCHIVE}test_the_id_of_an_archived_task_cannot_be_used_again",
-            f"{ARCHIVE}test_a_dependency_on_an_archived_merged_task_is_met_and_one_on_a_dropped_task_is_not",
+            f"{ARCHIVE}test_archived_merged_dependencies_are_met_but_dropped_ones_are_not",
         ),
     ),
     "archived since": Defence(
         "an edit of an old copy of the board brings no archived task back",
         {"liza.board.outside_edits:merge_edit": _without_archived},
-        (f"{ARCHIVE}test_an_edit_of_a_copy_from_before_the_move_does_not_bring_the_task_back",),
+        (f"{ARCHIVE}test_editing_an_old_copy_does_not_restore_an_archived_task",),
     ),
     "good version of an archive file": Defence(
         "an archive file that lost entries is never recorded over its good version",
@@ -1500,7 +1463,7 @@ TABLE: dict[str, Defence] = {
     "unreadable outcome": Defence(
         "the outcome of an archived task that cannot be read is not guessed",
         {"liza.tasks.archive:_known_outcome": gives("ABANDONED")},
-        (f"{ARCHIVE}test_a_dependency_on_an_archived_task_that_cannot_be_read_is_not_guessed",),
+        (f"{ARCHIVE}test_an_unreadable_archived_dependency_is_not_guessed",),
     ),
     "archive directory": Defence(
         "no task moves through a link at the directory of the archive",
@@ -1510,12 +1473,12 @@ TABLE: dict[str, Defence] = {
     "incomplete archive": Defence(
         "a task of a missing or unreadable archive file is not called unknown without the reason",
         {"liza.board.archive_files:find_damage": gives(None)},
-        (f"{ARCHIVE}test_a_task_of_a_missing_or_unreadable_file_is_not_called_unknown_without_a_reason",),
+        (f"{ARCHIVE}test_a_task_of_an_unreadable_archive_file_is_not_unknown",),
     ),
     "open runs": Defence(
         "a task stays on the board until the session that worked on it is concluded",
         {"liza.tasks.archive:_find_open_runs": gives(frozenset())},
-        (f"{ARCHIVE}test_a_task_stays_while_the_session_of_its_run_is_not_concluded",),
+        (f"{ARCHIVE}test_a_task_stays_on_the_board_until_its_session_ends",),
     ),
     "links below .liza": Defence(
         "gc deletes nothing behind a symbolic link",
@@ -1525,15 +1488,15 @@ TABLE: dict[str, Defence] = {
     "logs in use": Defence(
         "a log that a living process has open is not compressed",
         {"liza.system.processes:find_open_files": gives(frozenset())},
-        (f"{GARBAGE}test_what_is_in_use_new_or_of_an_open_task_stays",),
+        (f"{GARBAGE}test_gc_keeps_files_that_are_new_used_or_needed",),
     ),
     # ── the worker API ──
     "each turn once": Defence(
         "a turn that a runtime reports again is not counted again",
         {"liza.usage.telemetry_log:_event_key": _always_new},
         (
-            f"{TELEMETRY}test_a_turn_is_counted_once_by_its_id_or_by_its_content_also_after_a_restart",
-            f"{TELEMETRY}test_many_processes_and_threads_that_send_the_same_turns_count_each_once",
+            f"{TELEMETRY}test_a_turn_is_counted_once_even_after_a_restart",
+            f"{TELEMETRY}test_a_turn_sent_by_many_processes_is_counted_once",
         ),
     ),
     "late events": Defence(
@@ -1549,12 +1512,12 @@ TABLE: dict[str, Defence] = {
     "prompts after a crash": Defence(
         "a prompt that was recorded and perhaps not sent is sent again",
         {"liza.briefs.rules.message_rules:list_unreceived": gives(())},
-        (f"{STREAM}test_killed_between_the_record_and_the_sending_a_prompt_is_delivered_by_the_next_process",),
+        (f"{STREAM}test_a_prompt_recorded_before_a_kill_is_delivered_afterwards",),
     ),
     "prompts in their time": Defence(
         "a prompt that waits for the end of a turn is not sent during it",
         {"liza.briefs.rules.message_rules:select_for_stream": _all_at_once},
-        (f"{STREAM}test_a_stream_delivers_by_priority_and_state_and_after_a_reconnect_nothing_twice",),
+        (f"{STREAM}test_a_stream_delivers_by_priority_and_never_twice_after_reconnecting",),
     ),
     "right token": Defence(
         "only the token of a run gives its identity",
@@ -1564,9 +1527,7 @@ TABLE: dict[str, Defence] = {
     "full windows": Defence(
         "sessions whose context window is full again and again use up their tries",
         {"liza.tasks.rules.claims:_last_ends": gives([])},
-        (
-            f"{WINDOW}test_the_next_session_continues_the_try_with_a_new_conversation_and_a_second_end_in_a_row_is_a_try",
-        ),
+        (f"{WINDOW}test_two_full_windows_in_a_row_are_a_try",),
     ),
     # ── the server of the worker API ──
     "years of times": Defence(
@@ -1577,32 +1538,29 @@ TABLE: dict[str, Defence] = {
     "alarms of unread messages": Defence(
         "a thousand unread messages are one alarm, and not a thousand",
         {"liza.briefs.rules.message_rules:_seconds_to_next_alarm": gives(0.0)},
-        (
-            "tests/unit/briefs/test_delivering.py"
-            "::test_many_messages_go_into_the_brief_in_one_step_and_make_one_alarm_at_a_time",
-        ),
+        ("tests/unit/briefs/test_delivering.py::test_many_messages_enter_the_brief_together_with_one_alarm",),
     ),
     "web pages": Defence(
         "a page in the person's browser cannot call the worker API",
         {"liza.api.calls:refuse_web_pages": gives(None)},
-        (f"{SERVER}test_a_request_from_a_web_page_is_refused_even_with_a_token",),
+        (f"{SERVER}test_a_request_from_a_web_page_is_refused_even_authenticated",),
     ),
     "sessions at the socket": Defence(
         "a process of a session is no person at the socket of the worker API",
         {"liza.system.peers:PeerSession.is_outside_sessions": gives(True)},
-        (f"{SERVER}test_a_person_needs_no_token_at_the_socket_and_a_session_does",),
+        (f"{SERVER}test_a_session_but_no_person_needs_a_socket_token",),
     ),
     "sessions of tokens": Defence(
         "a session that writes the digest of a token itself does not become another run at the socket",
         {"liza.system.peers:PeerSession.find_run": gives(None)},
-        (f"{SERVER}test_a_session_does_not_become_another_run_by_the_digest_of_a_token",),
+        (f"{SERVER}test_a_session_cannot_become_another_run_by_a_token_digest",),
     ),
     "place of an account record": Defence(
         "no session gets the secret of another account by a file that it writes",
         {"liza.usage.run_account:run_account_path": _among_the_files_of_the_run},
         (
-            f"{CREDENTIALS}test_no_file_that_a_session_writes_decides_whose_secret_it_gets[script]",
-            f"{CREDENTIALS}test_no_file_that_a_session_writes_decides_whose_secret_it_gets[claude]",
+            f"{CREDENTIALS}test_no_file_of_a_session_decides_whose_secret_it_gets[script]",
+            f"{CREDENTIALS}test_no_file_of_a_session_decides_whose_secret_it_gets[claude]",
         ),
     ),
     "accounts on record": Defence(
@@ -1610,26 +1568,26 @@ TABLE: dict[str, Defence] = {
         {"liza.usage.run_account:read_run_account": _if_it_is_there},
         (
             f"{CREDENTIALS}test_a_worker_with_an_unrecorded_account_gets_no_other",
-            f"{ACCOUNTS}test_a_session_whose_account_is_not_on_record_has_none_and_is_not_continued",
+            f"{ACCOUNTS}test_a_session_with_an_unrecorded_account_is_not_continued",
         ),
     ),
     "accounts of an earlier crew": Defence(
         "a session gets no account that was recorded for a run of the same id",
         {"liza.usage.run_account:forget_run_account": gives(None)},
-        (f"{ACCOUNTS}test_a_session_without_an_account_does_not_get_that_of_an_earlier_crew_at_its_path",),
+        (f"{ACCOUNTS}test_a_session_never_gets_the_account_of_an_earlier_crew",),
     ),
     "shells with the name of an agent": Defence(
         "the shell and the crew of a person who set the name of an agent are not ended as orphans",
         {"liza.system.processes:iter_agent_pids": _by_the_name_of_the_agent},
         (
             "tests/edges/programs/test_programs_rundir.py::"
-            "test_of_an_agent_the_processes_of_its_sessions_are_found_and_not_a_shell_with_its_name",
+            "test_an_agents_processes_are_found_but_no_equally_named_shell",
         ),
     ),
     "shared backoff of the server": Defence(
         "the supervisors of a crew do not start in turns a server that cannot start",
         {"liza.api.api_server:seconds_to_retry": gives(0.0)},
-        (f"{STARTS}test_a_start_that_failed_for_one_supervisor_is_waited_for_by_all_of_them",),
+        (f"{STARTS}test_all_supervisors_wait_after_a_failed_server_start",),
     ),
     "runs of tokens": Defence(
         "the token of a run opens no other run",
@@ -1645,12 +1603,12 @@ TABLE: dict[str, Defence] = {
     "supervisors beside a person": Defence(
         "no program is started by hand where a supervisor starts the sessions",
         {"liza.supervisor.program_run:holding_agent": _holds_nothing},
-        (f"{BY_HAND}test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a_supervisor",),
+        (f"{BY_HAND}test_a_worktree_is_refused_to_all_but_its_present_agent",),
     ),
     "abandoned contexts": Defence(
         "the context of a killed program does not stay in the person's checkout",
         {"liza.briefs.checkout_brief:remove_abandoned": gives(())},
-        (f"{BY_HAND}test_what_a_killed_run_leaves_in_a_checkout_is_removed_when_its_program_has_ended[command0]",),
+        (f"{BY_HAND}test_files_that_a_killed_run_left_in_checkouts_are_removed[command0]",),
     ),
     "one writer of a checkout": Defence(
         "the recovery of one command does not remove the context that another one is writing",
@@ -1670,9 +1628,7 @@ TABLE: dict[str, Defence] = {
     "loops of reports": Defence(
         "an agent that reports without an end neither fills the board nor wakes planners without an end",
         {"liza.breaker.rules.board_reports:_check_count": gives(None)},
-        (
-            "tests/unit/breaker/test_board_reports.py::test_a_run_reports_twenty_times_at_most_and_a_person_without_a_limit",
-        ),
+        ("tests/unit/breaker/test_board_reports.py::test_runs_but_not_persons_have_a_limit_of_reports",),
     ),
     "long reports": Defence(
         "a report does not make each verb of the crew write megabytes",
@@ -1682,7 +1638,7 @@ TABLE: dict[str, Defence] = {
     "failed checks of strangers": Defence(
         "a run that does not hold a task writes nothing into its hand-off",
         {"liza.tasks.rules.coding:is_held_by": gives(True)},
-        (f"{CLAIMING}test_a_failed_check_is_added_to_the_note_of_the_task_once_and_only_by_the_run_that_holds_it",),
+        (f"{CLAIMING}test_a_failed_check_is_noted_once_by_the_holding_run",),
     ),
     "extensions shortened": Defence(
         "a renewal does not shorten an extended lease of a review",
@@ -1707,7 +1663,7 @@ TABLE: dict[str, Defence] = {
         {"liza.project.installed_packages:find_changed_files": gives(())},
         (
             f"{PACKAGES}test_a_dependency_edited_in_the_merge_slot_is_installed_again",
-            f"{PACKAGES}test_a_dependency_that_the_set_up_changes_waits_for_a_person",
+            f"{PACKAGES}test_a_dependency_modified_by_the_set_up_waits_for_permission",
             f"{PACKAGES}test_an_edit_in_the_activated_environment_blames_no_task",
         ),
     ),
@@ -1744,13 +1700,13 @@ TABLE: dict[str, Defence] = {
         (
             f"{TESTED}test_a_candidate_that_its_own_tests_change_is_red"
             "[rm code.py-the tests change code.py (it is gone)]",
-            f"{TESTED}test_what_the_tests_write_on_the_persons_commit_too_waits_until_allowed",
+            f"{TESTED}test_files_that_tests_write_on_every_commit_wait_for_permission",
         ),
     ),
     "full checkout": Defence(
         "a candidate is tested with all its files",
         {"liza.git.local_files:make_full": gives(None)},
-        (f"{TESTED}test_a_candidate_is_tested_with_the_files_that_the_person_left_out",),
+        (f"{TESTED}test_a_candidate_is_tested_with_files_the_checkout_left_out",),
     ),
     "gates of a result": Defence(
         "a result counts only for the gates that ran",
@@ -1771,18 +1727,18 @@ TABLE: dict[str, Defence] = {
     "links of an earlier box": Defence(
         "what a box left in its /tmp is gone before the next session",
         {"liza.box.slot_directories:remove_tree": gives(None)},
-        (f"{BOX}test_a_link_in_the_private_directories_leads_the_next_box_nowhere[ordinary]",),
+        (f"{BOX}test_no_box_follows_links_left_in_its_private_directories[ordinary]",),
     ),
     # ── sessions over ACP ──
     "prompts shown read": Defence(
         "a message is acknowledged only when the program showed that it works on it",
         {"liza.api.acp.session_driver:SessionDriver._end_turn": _read_when_ended},
-        (f"{SIDECAR}test_a_message_in_a_turn_that_failed_waits_for_the_next_session",),
+        (f"{SIDECAR}test_a_message_in_a_failed_turn_waits_for_another_session",),
     ),
     "interrupted prompts": Defence(
         "a message whose turn was interrupted unread is given again",
         {"liza.api.acp.turns:PromptQueue.give_back": gives(None)},
-        (f"{SIDECAR}test_a_message_whose_turn_was_interrupted_before_any_answer_is_given_again",),
+        (f"{SIDECAR}test_a_message_interrupted_before_any_answer_is_given_again",),
     ),
     "groups of programs": Defence(
         "a program that ignores the end of its input leaves nothing behind",
@@ -1792,7 +1748,7 @@ TABLE: dict[str, Defence] = {
     "order of the end": Defence(
         "an error of the sidecar ends its program too",
         {"liza.api.acp.session_driver:SessionDriver.run": _without_order},
-        (f"{SIDECAR}test_an_error_of_the_inbox_ends_the_program_in_order_and_loses_no_message",),
+        (f"{SIDECAR}test_an_inbox_error_ends_the_program_and_loses_no_message",),
     ),
     "usage of a session": Defence(
         "usage that a program sums over its session is counted once",

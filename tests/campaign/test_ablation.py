@@ -98,7 +98,7 @@ def _row(name: str, run: Run) -> str:
 @pytest.mark.parametrize(
     "names", [("run fence",), pytest.param(tuple(TABLE), marks=pytest.mark.campaign)], ids=["one", "all"]
 )
-def test_without_a_defence_its_tests_fail_and_with_it_they_pass(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_tests_fail_without_a_defence_and_pass_with_it(names: tuple[str, ...], tmp_path: Path) -> None:
     tests = {name: TABLE[name].fails for name in names}
     on = sorted({test for row in tests.values() for test in row})
     with ThreadPoolExecutor(2) as pool:
@@ -118,7 +118,7 @@ def test_without_a_defence_its_tests_fail_and_with_it_they_pass(names: tuple[str
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_what_a_switch_replaces_is_there_and_the_tests_that_it_names_are_too(name: str) -> None:
+def test_each_ablation_switch_and_each_test_it_names_exists(name: str) -> None:
     row = TABLE[name]
     assert row.switches
     assert row.fails

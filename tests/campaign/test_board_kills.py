@@ -200,7 +200,7 @@ def passed_in_a_copy(scene: Scene, template: Path, directory: Path) -> list[str]
     ],
     ids=["kills", "full disk", "settling is killed as well", "everything"],
 )
-def test_ended_at_every_point_a_change_happened_wholly_or_not_at_all_and_nothing_acknowledged_is_gone(
+def test_a_change_killed_at_any_point_loses_nothing_acknowledged(
     tmp_path: Path, scenes: tuple[Scene, ...], kinds: tuple[str, ...], with_git: bool
 ) -> None:
     total: Counter[str] = Counter()
@@ -214,7 +214,7 @@ def test_ended_at_every_point_a_change_happened_wholly_or_not_at_all_and_nothing
     print(f"{'in all':46} {dict(total)}")
 
 
-def test_an_interrupted_revision_is_recorded_only_if_the_board_has_it(tmp_path: Path) -> None:
+def test_an_interrupted_revision_is_recorded_only_when_on_the_board(tmp_path: Path) -> None:
     root = tmp_path / "crew"
     repository(root)
     opened(root).create(FIRST)

@@ -125,7 +125,7 @@ def waited_for(condition: Callable[[], bool]) -> None:
         pytest.param(8, 200, 12, True, marks=[pytest.mark.needs("yq"), pytest.mark.campaign]),
     ],
 )
-def test_many_writers_beside_editors_under_flock_lose_no_update_and_the_journal_and_history_name_each(
+def test_many_writers_beside_flock_editors_lose_no_update(
     tmp_path: Path, writers: int, count: int, edits: int, yq: bool
 ) -> None:
     root = tmp_path / "crew"
@@ -211,9 +211,7 @@ def reading(root: Path, until: Path, told: Path) -> None:
 
 
 @pytest.mark.parametrize(("readers", "edits"), [(1, 2), pytest.param(3, 40, marks=pytest.mark.campaign)])
-def test_beside_an_editor_without_the_lock_a_reader_never_sees_fewer_tasks_an_older_revision_or_half_an_entry(
-    tmp_path: Path, readers: int, edits: int
-) -> None:
+def test_readers_never_see_half_an_entry_beside_an_unlocked_editor(tmp_path: Path, readers: int, edits: int) -> None:
     root = tmp_path
     first = re.sub(r"description: The \w+", "description: edit 0 of all, and again edit 0", FIRST)
     head, tail = first.split("agents:\n")
@@ -242,7 +240,7 @@ def test_beside_an_editor_without_the_lock_a_reader_never_sees_fewer_tasks_an_ol
 LONG = "human_notes:\n  - timestamp: 2026-01-01T12:00:00Z\n    message: one that is long\n"
 
 
-def test_a_writer_that_stops_in_the_middle_for_longer_than_any_patience_is_not_taken_for_done(tmp_path: Path) -> None:
+def test_a_writer_that_pauses_for_long_is_not_read_early(tmp_path: Path) -> None:
     board = opened(tmp_path)
     board.create(FIRST)
     paths = Paths(tmp_path)

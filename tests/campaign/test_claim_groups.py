@@ -157,9 +157,7 @@ def strike(kind: str, racers: list[int], chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize(("kills", "number"), [variant(2, 0), variant(250, 1), variant(250, 2)])
-def test_groups_of_claimers_killed_at_any_moment_leave_a_whole_claim_or_none(
-    tmp_path: Path, kills: int, number: int
-) -> None:
+def test_claimers_killed_at_any_moment_leave_no_half_claim(tmp_path: Path, kills: int, number: int) -> None:
     seed = SEED + number
     begun = time.monotonic()
     with started(tmp_path) as crew:

@@ -76,7 +76,7 @@ def test_a_halted_claim_longer_than_its_lease_goes_on(crew: Crew, point: str) ->
     assert wrong(crew) == []
 
 
-def test_a_claimer_that_cannot_be_seen_and_comes_back_after_its_lease_is_refused_and_touches_nothing(
+def test_a_hidden_claimer_that_resumes_after_its_lease_is_refused(
     crew: Crew,
 ) -> None:
     add(crew.root, TASK)
@@ -104,7 +104,7 @@ def test_a_claimer_that_cannot_be_seen_and_comes_back_after_its_lease_is_refused
     assert wrong(crew) == []
 
 
-def test_a_reservation_whose_pid_belongs_to_another_process_by_now_is_taken_back(crew: Crew) -> None:
+def test_a_reservation_whose_pid_was_reused_is_taken_back(crew: Crew) -> None:
     scene = new_slot(crew)
     assert forks.run(lambda: scene.act(crew.root), fault="claim.reserved", quiet=crew.notes / "said") < 0
     held = crew.task(TASK).reservation
@@ -117,7 +117,7 @@ def test_a_reservation_whose_pid_belongs_to_another_process_by_now_is_taken_back
     assert wrong(crew) == []
 
 
-def test_a_claim_that_fails_in_a_slot_of_a_dropped_task_does_not_give_the_slot_back_to_that_task(crew: Crew) -> None:
+def test_failed_claims_never_return_slots_to_their_dropped_tasks(crew: Crew) -> None:
     scene = used_slot(crew)
     code = forks.run(lambda: scene.act(crew.root), fault="claim.prepared:full", quiet=crew.notes / "said")
     assert code == forks.BROKEN
@@ -142,7 +142,7 @@ def test_several_processes_repair_one_crashed_claim_beside_a_new_claimer(crew: C
     assert wrong(crew) == []
 
 
-def test_what_an_agent_does_in_its_worktree_is_not_disturbed_by_a_doctor(crew: Crew) -> None:
+def test_doctor_leaves_the_worktree_of_a_working_agent_alone(crew: Crew) -> None:
     scene = SCENES["lapsed claim"](crew)
     taken = crew.task(TASK)
     doctor(crew.root, fix=True)

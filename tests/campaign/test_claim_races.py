@@ -59,9 +59,7 @@ def owned_once(crew: Crew, state: State, task_id: str, agents: list[str], ends: 
 @pytest.mark.parametrize(
     ("racers", "rounds"), [(4, 3), *(pytest.param(racers, 200, marks=pytest.mark.campaign) for racers in (2, 4, 8))]
 )
-def test_of_several_claimers_at_once_exactly_one_owns_the_task_and_has_its_worktree(
-    tmp_path: Path, racers: int, rounds: int
-) -> None:
+def test_exactly_one_of_several_claimers_owns_the_task_and_worktree(tmp_path: Path, racers: int, rounds: int) -> None:
     agents = [f"coder-{number + 1}" for number in range(racers)]
     winners: Counter[str] = Counter()
     begun = time.monotonic()
@@ -97,7 +95,7 @@ def over(crew: Crew, task_id: str) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(12, marks=pytest.mark.campaign)])
-def test_of_several_claim_commands_at_once_one_exits_0_and_the_others_1(tmp_path: Path, rounds: int) -> None:
+def test_only_one_of_several_simultaneous_claim_commands_exits_0(tmp_path: Path, rounds: int) -> None:
     agents = ["coder-1", "coder-2", "coder-3"]
     begun = time.monotonic()
     with started(tmp_path) as crew:

@@ -114,7 +114,7 @@ DEFECTS: dict[str, tuple[Callable[[Crew], object], str]] = {
 
 
 @pytest.mark.campaign
-def test_the_judge_is_silent_about_a_healthy_crew_and_reports_every_planted_defect(crew: Crew, tmp_path: Path) -> None:
+def test_the_consistency_check_reports_every_planted_defect_and_nothing_else(crew: Crew, tmp_path: Path) -> None:
     assert problems(crew.root) == []
     missed = []
     whole = tmp_path / "whole"

@@ -26,7 +26,7 @@ long = pytest.mark.campaign
 )
 @pytest.mark.needs("yq")
 @pytest.mark.campaign
-def test_nothing_is_lost_of_a_crew_that_a_monkey_kills_freezes_fills_edits_and_destroys(
+def test_a_crew_under_random_kills_and_edits_loses_nothing(
     tmp_path: Path, seed: int, faults: int, pause: float, tasks: int, lease: int
 ) -> None:
     tally = Tally()

@@ -117,9 +117,7 @@ def children(top: int) -> list[int]:
         *(pytest.param(name, 8, marks=pytest.mark.campaign) for name in SETTINGS),
     ],
 )
-def test_a_merge_killed_anywhere_leaves_integration_tested_each_task_merged_once_and_the_person_their_files(
-    tmp_path: Path, name: str, moments: int
-) -> None:
+def test_a_merge_killed_anywhere_merges_each_task_once_and_tested(tmp_path: Path, name: str, moments: int) -> None:
     kills = Kills(World(tmp_path, SETTINGS[name]), name)
     began = time.monotonic()
     for point in kills.chosen() if moments else SHORT[name]:
@@ -133,9 +131,7 @@ def test_a_merge_killed_anywhere_leaves_integration_tested_each_task_merged_once
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["away", "clean"])
-def test_an_epic_killed_anywhere_lands_once_and_tested_and_another_one_is_updated_once(
-    tmp_path: Path, name: str
-) -> None:
+def test_an_epic_killed_anywhere_is_merged_once_and_tested(tmp_path: Path, name: str) -> None:
     kills = Kills(EpicWorld(tmp_path, SETTINGS[name]), name)
     began = time.monotonic()
     for point in kills.chosen():
@@ -150,9 +146,7 @@ def test_an_epic_killed_anywhere_lands_once_and_tested_and_another_one_is_update
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["away", "clean", "elsewhere"])
-def test_a_sync_killed_anywhere_brings_main_in_once_and_tested_and_leaves_nothing_behind(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_sync_killed_anywhere_merges_main_once_and_tested(tmp_path: Path, name: str) -> None:
     world = World(tmp_path, SETTINGS[name])
     world.go_on_with_main()
     kills = Kills(world, name, world.sync_main, world.wrong_after_sync)
@@ -200,9 +194,7 @@ STEPS = "write,rename,unlink,unlinkat,mkdir,rmdir,symlink,link,close"
 @pytest.mark.campaign
 @pytest.mark.needs("strace")
 @pytest.mark.parametrize(("verb", "nth", "name"), [("update-ref", 4, "clean"), ("read-tree", 1, "elsewhere")])
-def test_a_git_of_a_merge_killed_at_each_of_its_own_steps_leaves_no_lock_and_no_half_moved_checkout(
-    tmp_path: Path, verb: str, nth: int, name: str
-) -> None:
+def test_a_git_killed_in_a_merge_leaves_no_lock_behind(tmp_path: Path, verb: str, nth: int, name: str) -> None:
     world = World(tmp_path, SETTINGS[name])
     tools, count = tmp_path / "tools", tmp_path / "count"
     tools.mkdir()

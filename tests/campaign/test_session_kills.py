@@ -187,7 +187,7 @@ def _of_a_session(points: list[str]) -> list[str]:
         pytest.param(False, True, marks=pytest.mark.campaign),
     ],
 )
-def test_a_supervisor_killed_anywhere_between_claim_and_settling_leaves_one_session_and_nothing_of_the_brief(
+def test_a_supervisor_killed_after_its_claim_leaves_one_session(
     tmp_path: Path, tracked: bool, all_points: bool
 ) -> None:
     lives, began = _lives(tmp_path, tracked), time.monotonic()
@@ -245,9 +245,7 @@ SHIM_POINTS = [
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("name", "when", "runs"), SHIM_POINTS)
-def test_a_shim_killed_at_each_of_its_files_takes_its_program_along_and_the_work_goes_on(
-    tmp_path: Path, name: str, when: str, runs: int
-) -> None:
+def test_a_killed_shim_ends_its_program_and_the_work_continues(tmp_path: Path, name: str, when: str, runs: int) -> None:
     lives = _lives(tmp_path, tracked=True)
     mark, shim = tmp_path / "armed", tmp_path / "shim.py"
     mark.touch()
@@ -262,7 +260,7 @@ def test_a_shim_killed_at_each_of_its_files_takes_its_program_along_and_the_work
 
 
 @pytest.mark.campaign
-def test_a_shim_and_its_supervisor_killed_together_while_the_program_works_leave_one_crash_and_the_next_run(
+def test_a_shim_and_supervisor_killed_together_leave_one_crash(
     tmp_path: Path,
 ) -> None:
     lives = _lives(tmp_path, tracked=True)

@@ -213,7 +213,7 @@ def test_a_killed_closing_verb_repeated_counts_exactly_once(tmp_path: Path, name
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", WORDS)
-def test_a_closing_word_killed_in_a_command_server_and_typed_again_is_heard_once(tmp_path: Path, name: str) -> None:
+def test_a_closing_command_killed_and_repeated_is_applied_once(tmp_path: Path, name: str) -> None:
     word = WORDS[name]
     world = _world_of(tmp_path, word)
     trace = tmp_path / "trace"

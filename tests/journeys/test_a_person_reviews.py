@@ -22,7 +22,7 @@ def alert(crew: Crew) -> dict[str, str]:
     return dict(waiting)
 
 
-def test_a_person_rejects_with_a_comment_on_a_line_the_coder_mends_it_and_the_person_approves(crew: Crew) -> None:
+def test_a_coder_fixes_what_a_person_rejects_on_a_line(crew: Crew) -> None:
     crew.add("task-1")
     program = crew.script("coder", CODER, ready=False)
     words = [str(BIN / "liza"), "up", "--planners", "0", "--reviewers", "0", "--program", program]
@@ -49,7 +49,7 @@ def test_a_person_rejects_with_a_comment_on_a_line_the_coder_mends_it_and_the_pe
     assert up.wait(30) == 0
 
 
-def test_a_task_for_a_person_is_left_by_reviewers_and_named_by_status(crew: Crew) -> None:
+def test_reviewers_leave_a_persons_task_and_status_names_it(crew: Crew) -> None:
     words = ("--desc", "d", "--done", "w", "--scope", "s", "--spec", "README.md", "--review", "human")
     crew.liza("task", "add", "--id", "mine", *words)
     crew.prepare("claim", "mine", "--agent", "coder-1")

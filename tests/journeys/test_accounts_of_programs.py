@@ -99,7 +99,7 @@ TERMINAL = pytest.param(("--tmux",), marks=[pytest.mark.needs("tmux"), pytest.ma
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("options", [(), TERMINAL], ids=["headless", "terminal"])
-def test_a_session_at_its_limit_is_followed_at_once_by_one_with_another_account_and_no_secret_is_anywhere(
+def test_a_session_at_its_limit_is_followed_by_another_account(
     crew: Crew, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     crew.add("task-1")
@@ -158,7 +158,7 @@ def test_a_session_at_its_limit_is_followed_at_once_by_one_with_another_account_
 
 
 @pytest.mark.campaign
-def test_if_all_accounts_are_limited_status_names_the_end_and_the_command_that_ends_the_wait_at_once(
+def test_status_names_the_end_when_all_accounts_are_limited(
     crew: Crew,
 ) -> None:
     crew.add("task-1")
@@ -185,7 +185,7 @@ def test_if_all_accounts_are_limited_status_names_the_end_and_the_command_that_e
 
 
 @pytest.mark.campaign
-def test_a_refused_login_sets_its_account_aside_and_the_work_goes_on_with_another(crew: Crew, tmp_path: Path) -> None:
+def test_work_continues_with_another_account_after_a_refused_login(crew: Crew, tmp_path: Path) -> None:
     crew.add("task-1")
     program = modelled(
         crew,
@@ -218,7 +218,7 @@ def test_a_refused_login_sets_its_account_aside_and_the_work_goes_on_with_anothe
 
 
 @pytest.mark.campaign
-def test_a_crew_without_a_usable_account_stops_with_the_reason_until_a_person_acts(crew: Crew) -> None:
+def test_a_crew_without_usable_accounts_stops_for_a_person(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(crew, 'echo \'{"type":"failed","m":"401 Unauthorized"}\'\n')
     write_accounts("[accounts.modelled.only]\nlogin = true\n")
@@ -228,7 +228,7 @@ def test_a_crew_without_a_usable_account_stops_with_the_reason_until_a_person_ac
     assert crew.task("task-1").failed_by == ()
 
 
-def test_a_command_that_fails_stops_no_other_account_and_no_session_starts_without_a_secret(crew: Crew) -> None:
+def test_a_failing_secret_command_stops_no_other_account(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(crew, NOTE_KEY + WORK)
     good = json.dumps(reversed_store(crew, KEY_B))

@@ -75,7 +75,7 @@ def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
 
 @pytest.mark.sample(1)
 @BOTH_WAYS
-def test_an_agent_works_from_claim_to_submit_and_the_ledger_has_its_usage(scene: Scene) -> None:
+def test_an_acp_agent_submits_its_task_with_usage_recorded(scene: Scene) -> None:
     usage = {"update": {"sessionUpdate": "usage_update", "used": 300, "size": 1000}}
     scene.row('[programs.scripted.acp.usage]\ninput = ["usage.inputTokens"]\noutput = ["usage.outputTokens"]')
     scene.script([COMMIT, usage, {"usage": {"usage": {"inputTokens": 70, "outputTokens": 7}}}, SUBMIT, {"say": "Done"}])
@@ -96,7 +96,7 @@ def test_an_agent_works_from_claim_to_submit_and_the_ledger_has_its_usage(scene:
 
 @BOTH_WAYS
 @pytest.mark.campaign
-def test_a_note_reaches_a_running_session_as_a_prompt_and_an_urgent_one_interrupts_it(scene: Scene) -> None:
+def test_a_note_reaches_a_running_session_as_a_prompt(scene: Scene) -> None:
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}], [{"say": "I see."}], [SUBMIT])
     supervisor = scene.start()
     scene.crew.wait(lambda _: scene.prompts(), "the first prompt")
@@ -111,7 +111,7 @@ def test_a_note_reaches_a_running_session_as_a_prompt_and_an_urgent_one_interrup
     assert supervisor.stop() == 0
 
 
-def test_an_agent_that_ends_its_turn_without_a_closing_command_is_reminded_by_a_prompt(scene: Scene) -> None:
+def test_an_agent_without_a_closing_command_is_reminded_by_prompt(scene: Scene) -> None:
     scene.crew.configure(idle_after=1)
     scene.script([COMMIT, {"say": "It is done, I think."}], [SUBMIT])
     scene.start()
@@ -120,7 +120,7 @@ def test_an_agent_that_ends_its_turn_without_a_closing_command_is_reminded_by_a_
 
 
 @pytest.mark.campaign
-def test_the_successor_of_a_killed_supervisor_goes_on_with_the_session(scene: Scene) -> None:
+def test_a_killed_supervisors_successor_continues_the_session(scene: Scene) -> None:
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "gate"}, SUBMIT])
     first = scene.start()
     scene.crew.wait(lambda _: "I wait." in _output(scene.crew), "the turn runs")
@@ -136,7 +136,7 @@ def test_the_successor_of_a_killed_supervisor_goes_on_with_the_session(scene: Sc
 
 @pytest.mark.sample(1)
 @BOTH_WAYS
-def test_a_stopped_and_a_killed_session_go_on_with_their_conversation(scene: Scene) -> None:
+def test_stopped_and_killed_sessions_continue_their_conversation(scene: Scene) -> None:
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}], [{"say": "I wait."}, {"wait": "never"}], [SUBMIT])
     supervisor = scene.start()
     scene.crew.wait(lambda _: "I wait." in _output(scene.crew), "the turn runs")
@@ -156,7 +156,7 @@ def test_a_stopped_and_a_killed_session_go_on_with_their_conversation(scene: Sce
 
 
 @pytest.mark.campaign
-def test_the_conversation_of_a_session_that_is_too_young_is_not_loaded(scene: Scene) -> None:
+def test_a_conversation_of_a_session_too_young_is_not_loaded(scene: Scene) -> None:
     scene.row("load_min_age = 3600")
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}])
     supervisor = scene.start()
@@ -168,7 +168,7 @@ def test_the_conversation_of_a_session_that_is_too_young_is_not_loaded(scene: Sc
 
 
 @pytest.mark.campaign
-def test_a_session_that_is_too_old_ends_when_it_is_idle_and_a_fresh_one_goes_on_with_the_task(scene: Scene) -> None:
+def test_an_old_idle_session_is_replaced_by_a_fresh_one(scene: Scene) -> None:
     scene.crew.configure(session_max=1, idle_after=600)
     scene.script([{"shell": "test -e one.txt && liza submit"}, COMMIT, {"say": "I wait."}])
     supervisor = scene.start()
@@ -182,7 +182,7 @@ def test_a_session_that_is_too_old_ends_when_it_is_idle_and_a_fresh_one_goes_on_
 
 
 @pytest.mark.campaign
-def test_a_model_that_gives_no_answer_is_reported_and_the_task_stays_claimed(scene: Scene) -> None:
+def test_a_silent_model_is_reported_and_its_task_stays_claimed(scene: Scene) -> None:
     scene.script([{"error": {"code": -32603, "message": "429 rate limit, try again in 600 s"}}])
     supervisor = scene.start()
     scene.crew.wait(lambda _: "429 rate limit" in scene.crew.liza("status"), "status names the limit")
@@ -191,7 +191,7 @@ def test_a_model_that_gives_no_answer_is_reported_and_the_task_stays_claimed(sce
 
 
 @pytest.mark.campaign
-def test_attach_shows_a_session_as_text_and_sends_each_line_as_a_prompt(scene: Scene) -> None:
+def test_attach_shows_a_session_and_sends_lines_as_prompts(scene: Scene) -> None:
     scene.script([{"say": "I am at work."}, {"wait": "gate"}], [{"say": "I read it."}, COMMIT, SUBMIT])
     supervisor = scene.start()
     scene.crew.wait(lambda _: "I am at work." in _output(scene.crew), "the turn runs")
@@ -248,7 +248,7 @@ def _output(crew: Crew, run: str = "coder-1.1") -> str:
     return ""
 
 
-def test_a_program_that_is_not_logged_in_ends_its_supervisor_with_the_reason_and_costs_no_try(scene: Scene) -> None:
+def test_a_missing_login_ends_the_supervisor_and_costs_no_try(scene: Scene) -> None:
     # An adapter speaks for the program; a person logs in with the program itself.
     scene.row(f'command = "{sys.executable}"', program="the-program")
     scene.script([], login=True)

@@ -81,7 +81,7 @@ def test_session_that_ended_without_supervisor_is_concluded_by_the_next(crew: Cr
     came(crew, end)
 
 
-def test_a_supervisor_that_comes_back_to_a_task_under_another_run_ends_its_old_session(crew: Crew) -> None:
+def test_a_returning_supervisor_ends_the_old_session_of_its_task(crew: Crew) -> None:
     program = killed(crew, "submit")
     crew.liza("task", "release", "task-1")
     crew.wait(lambda _: not [one for one in crew.living() if "coder" in one], "the session's end")
@@ -93,7 +93,7 @@ def test_a_supervisor_that_comes_back_to_a_task_under_another_run_ends_its_old_s
     assert again.stop() == 0
 
 
-def test_down_ends_the_session_of_a_supervisor_that_was_killed_and_the_next_one_goes_on(crew: Crew) -> None:
+def test_down_ends_a_killed_supervisors_session_and_work_continues(crew: Crew) -> None:
     program = killed(crew, "submit")
     assert "coder-1.1" in crew.liza("down", "--json")
     assert crew.living() == []

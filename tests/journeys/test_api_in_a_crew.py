@@ -60,7 +60,7 @@ def up(crew: Crew, *words: str, **env: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.campaign
-def test_a_detached_crew_is_served_again_after_each_kill_and_down_leaves_nothing(crew: Crew) -> None:
+def test_a_detached_crew_is_served_again_after_each_kill(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("task-1")
     crew.liza("up", "-d", *ONLY_CODERS, "--coders", "2", "--program", crew.script("agent", WAITS + WORK))
@@ -158,7 +158,7 @@ find_spec(self, name, path=None, target=None):
 
 
 @pytest.mark.campaign
-def test_a_server_whose_package_is_broken_is_seen_with_the_reason_and_a_command(crew: Crew, tmp_path: Path) -> None:
+def test_a_server_with_a_broken_package_is_reported_with_remedy(crew: Crew, tmp_path: Path) -> None:
     hiding = tmp_path / "hiding"
     hiding.mkdir()
     (hiding / "sitecustomize.py").write_text(BROKEN_PACKAGE)
@@ -229,7 +229,7 @@ report("idle")
 """
 
 
-def test_workers_of_the_standard_library_finish_a_task_while_the_server_is_killed(crew: Crew, tmp_path: Path) -> None:
+def test_standard_library_workers_finish_tasks_while_the_server_is_killed(crew: Crew, tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
     crew.gate("gate")
     crew.add("task-1")

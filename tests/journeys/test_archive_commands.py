@@ -23,7 +23,7 @@ def merged_by_hand(crew: Crew, task: str) -> None:
 
 
 @pytest.mark.campaign
-def test_an_archived_task_is_still_shown_counted_and_depended_on_and_comes_back_after_a_clean(crew: Crew) -> None:
+def test_an_archived_task_is_still_shown_counted_and_depended_on(crew: Crew) -> None:
     merged_by_hand(crew, "mail")
     crew.add("other")
     crew.prepare("task", "drop", "other", "not wanted")
@@ -112,7 +112,7 @@ def test_commands_that_change_a_task_report_that_it_is_archived(crew: Crew) -> N
         assert "next: liza task show a1" in told, words
 
 
-def test_closed_tasks_above_the_setting_are_archived_by_a_merge_and_by_a_drop(crew: Crew) -> None:
+def test_closed_tasks_above_the_limit_are_archived_by_commands(crew: Crew) -> None:
     crew.configure(archive_after=2)
     crew.add("a", "b", "c")
     for task in "abc":
@@ -127,9 +127,7 @@ def test_closed_tasks_above_the_setting_are_archived_by_a_merge_and_by_a_drop(cr
     assert crew.liza("task", "show", "a").startswith("a  given up")
 
 
-def test_the_files_of_the_archive_are_never_read_under_the_lock_of_the_board(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_files_are_never_read_under_the_board_lock(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     crew.add("a", "b", "c")
     crew.prepare("task", "drop", "a", "no")
     crew.prepare("archive")

@@ -44,7 +44,7 @@ def blocked(crew: Crew, *tasks: str) -> None:
 
 
 @pytest.mark.campaign
-def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhere(crew: Crew) -> None:
+def test_answer_asks_its_questions_one_by_one_at_a_terminal(crew: Crew) -> None:
     assert crew.liza("answer") == "no task has an open question\n"
     blocked(crew, "t1", "t2", "t3")
     listed = crew.liza("answer")
@@ -71,7 +71,7 @@ def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhe
     assert "is to do: it has no question" in crew.liza("answer", "t2", code=1)
 
 
-def test_task_add_asks_a_person_at_a_terminal_for_what_is_missing_and_nothing_elsewhere(crew: Crew) -> None:
+def test_task_add_asks_for_missing_values_only_at_a_terminal(crew: Crew) -> None:
     shown = at_a_terminal(crew, "task", "add", "--id", "a", "--scope", "a.txt", typed="Write a\n\nREADME.md\n")
     assert "what is to be done" in shown
     assert "files that it may change" not in shown
@@ -88,7 +88,7 @@ def test_task_add_asks_a_person_at_a_terminal_for_what_is_missing_and_nothing_el
     assert "Enter leaves" not in at_a_terminal(crew, "task", "add", "--id", "e", "--draft")
 
 
-def test_task_add_refuses_an_id_that_cannot_be_used_before_it_asks_for_the_rest(crew: Crew) -> None:
+def test_task_add_refuses_an_unusable_id_before_asking_further(crew: Crew) -> None:
     crew.add("a")
     crew.git("branch", "task/mine")
     for words, typed, code, message in (
@@ -116,9 +116,7 @@ def test_merge_at_a_terminal_names_the_tests_it_waits_for(crew: Crew) -> None:
     assert "testing with: test -f README.md\n" in at_a_terminal(crew, "land", "--merge")
 
 
-def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_accepted(
-    crew: Crew, tmp_path: Path
-) -> None:
+def test_land_pr_accepts_only_the_address_that_it_shows(crew: Crew, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
     crew.git("remote", "add", "origin", "../origin.git")
     crew.git("push", "-q", "origin", "main")
@@ -137,7 +135,7 @@ def test_land_pr_accepts_the_address_that_it_shows_and_a_script_must_have_it_acc
 
 
 @pytest.mark.sample(1)
-def test_history_goes_through_the_pager_that_git_would_use_in_colour(crew: Crew) -> None:
+def test_history_uses_the_coloured_pager_of_git(crew: Crew) -> None:
     crew.add("t1")
     pager = f'echo "LESS=$LESS" > {crew.notes}/paged; tee -a {crew.notes}/paged'
     shown = at_a_terminal(crew, "history", "-p", PAGER=pager)
@@ -155,7 +153,7 @@ def test_history_goes_through_the_pager_that_git_would_use_in_colour(crew: Crew)
     assert not (crew.notes / "paged").exists()
 
 
-def test_lines_are_broken_between_words_below_their_column_and_commands_stay_whole(crew: Crew) -> None:
+def test_lines_wrap_between_words_and_commands_stay_whole(crew: Crew) -> None:
     text = "Customers of every country must see their prices in the money of their own country, with the tax"
     crew.add("t1", description=text)
     shown = ESCAPE.sub("", at_a_terminal(crew, "status")).splitlines()
@@ -165,9 +163,7 @@ def test_lines_are_broken_between_words_below_their_column_and_commands_stay_who
     assert {*text.split()[:10]} <= {word for line in shown for word in line.split()}
 
 
-def test_a_mistyped_word_or_id_names_what_was_meant_and_outside_of_git_the_first_step_is_the_right_one(
-    crew: Crew, tmp_path: Path
-) -> None:
+def test_a_mistyped_word_or_id_suggests_the_right_one(crew: Crew, tmp_path: Path) -> None:
     crew.add("invoice-model")
     crew.liza("claim", "invoice-model", "--agent", "coder-1")
     assert crew.liza("statsu", code=2).endswith("'statsu'; did you mean status?\n  next: liza status --help\n")
@@ -193,7 +189,7 @@ def test_purge_names_the_sessions_it_ended(crew: Crew) -> None:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [24, 5])
-def test_a_watched_status_is_repainted_within_the_rows_of_the_terminal_and_stays(crew: Crew, rows: int) -> None:
+def test_a_watched_status_is_repainted_within_the_terminals_rows(crew: Crew, rows: int) -> None:
     crew.add(*(f"task-{number}" for number in range(8)))
     pid, terminal = pty.fork()
     if pid == 0:

@@ -124,9 +124,7 @@ def kill_but_leave_its_steps(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.campaign
-def test_the_first_run_makes_an_environment_with_one_line_and_later_ones_only_look_at_its_stamp(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_the_first_run_creates_an_environment_that_later_ones_reuse(checkout: Checkout, tmp_path: Path) -> None:
     checkout.needs(dev='"no-such-package-anywhere"')
     code, out, err = checkout.run("status", "a b")
     assert (code, out) == (0, "said: liza status a b\n")
@@ -152,7 +150,7 @@ def test_the_first_run_makes_an_environment_with_one_line_and_later_ones_only_lo
 
 
 @pytest.mark.campaign
-def test_killed_in_the_middle_it_is_made_again_by_one_of_three_at_once_and_again_when_carried_elsewhere(
+def test_an_interrupted_or_moved_environment_is_made_again_once(
     checkout: Checkout,
 ) -> None:
     process = checkout.start()
@@ -172,7 +170,7 @@ def test_killed_in_the_middle_it_is_made_again_by_one_of_three_at_once_and_again
     assert (code, out, err.count("making")) == (0, "said: liza\n", 1)
 
 
-def test_a_python_that_is_too_old_is_named_with_its_version(checkout: Checkout) -> None:
+def test_a_python_that_is_too_old_is_named_with_version(checkout: Checkout) -> None:
     (checkout.path / "python3").unlink()
     (checkout.path / "python3").write_text("#!/bin/sh\necho 3.9.2\n")
     (checkout.path / "python3").chmod(0o755)
@@ -221,7 +219,7 @@ def test_without_git_nothing_is_made(checkout: Checkout) -> None:
 
 
 @pytest.mark.campaign
-def test_the_test_program_runs_every_check_and_fails_when_one_does_and_a_changed_project_gets_a_new_environment(
+def test_the_test_program_runs_every_check_and_fails_with_any(
     checkout: Checkout,
 ) -> None:
     program = checkout.root / "bin" / "test"

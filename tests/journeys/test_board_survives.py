@@ -39,7 +39,7 @@ def decorated(text: str) -> str:
 
 
 @pytest.mark.campaign
-def test_comments_look_alikes_and_line_ends_are_all_there_after_fifty_transitions(crew: Crew) -> None:
+def test_comments_and_line_ends_survive_fifty_transitions(crew: Crew) -> None:
     crew.add(*TASKS)
     typed = crew.notes / "decorated"
     typed.write_bytes(decorated(crew.paths.state.read_text()).encode())
@@ -72,7 +72,7 @@ def test_comments_look_alikes_and_line_ends_are_all_there_after_fifty_transition
     assert [(subject, added, gone) for _, subject, added, gone in found if added > FEW or gone > FEW] == []
 
 
-def test_a_board_whose_end_was_cut_off_is_brought_back_by_the_command_that_its_message_names(crew: Crew) -> None:
+def test_a_cut_board_is_restored_by_the_command_it_names(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     for last_word in ('  - id: "task-2"', "max_coder_iterations"):
         before, whole = crew.state(), crew.paths.state.read_text()

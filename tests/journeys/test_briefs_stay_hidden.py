@@ -139,7 +139,7 @@ def _holds(crew: Crew, commit: str) -> bool:
     return done.returncode == 0
 
 
-def test_text_that_an_agent_writes_beside_a_hidden_brief_is_not_lost_but_asked_for(crew: Crew) -> None:
+def test_text_an_agent_writes_beside_a_brief_is_not_lost(crew: Crew) -> None:
     crew.add("task-1")
     program = crew.script(
         "coder",
@@ -169,7 +169,7 @@ def test_text_that_an_agent_writes_beside_a_hidden_brief_is_not_lost_but_asked_f
     assert holders(crew) == []
 
 
-def test_a_private_file_that_worktrees_get_is_asked_of_no_agent_and_refused_from_one(crew: Crew) -> None:
+def test_a_private_file_of_worktrees_is_refused_in_commits(crew: Crew) -> None:
     """Ignored files such as AGENTS.md and .env are copied by `--copy` or `.worktreeinclude`: they are the person's."""
     (crew.root / ".git" / "info" / "exclude").open("a").write("AGENTS.md\n.env\n")
     (crew.root / "AGENTS.md").write_text("my private rules\n")

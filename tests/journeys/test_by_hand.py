@@ -6,7 +6,7 @@ from tests.conftest import git
 from tests.journeys.crews import Crew
 
 
-def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_merge_has_its_name(crew: Crew) -> None:
+def test_a_claim_names_the_due_set_up_and_the_tests(crew: Crew) -> None:
     crew.configure(sandbox_setup="touch ready", integration_command="test -f ready", sandbox_copy=[".env"])
     (crew.root / ".env").write_text("SECRET=1\n")
     crew.add("mail")
@@ -29,7 +29,7 @@ def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_m
     assert not [line for line in steps if "merging" in line]
 
 
-def test_a_draft_that_a_person_keeps_is_freed_by_the_command_that_status_names(crew: Crew) -> None:
+def test_status_names_the_command_that_frees_a_kept_draft(crew: Crew) -> None:
     words = ("--desc", "Write", "--done", "it is there", "--scope", "mail.txt", "--spec", "README.md", "--draft")
     crew.liza("task", "add", "--id", "mail", *words)
     (told,) = (one for one in crew.json("status")["waiting"] if one["about"] == "mail")

@@ -224,7 +224,7 @@ def test_every_verb_without_sessions_environment_is_refused_or_the_sessions(crew
 
 @pytest.mark.sample(1)
 @pytest.mark.usefixtures("way")
-def test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets(crew: Crew) -> None:
+def test_reports_of_a_session_are_its_own_and_without_secrets(crew: Crew) -> None:
     crew.add("task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
     for verb in ("report workaround", "note"):
@@ -238,7 +238,7 @@ def test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets(cre
 
 @pytest.mark.sample(1)
 @pytest.mark.usefixtures("way")
-def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over(crew: Crew) -> None:
+def test_processes_of_a_test_are_no_person_and_are_ended(crew: Crew) -> None:
     said = crew.notes / "said"
     judge = f"cd {crew.root}; liza verdict approve mine --task task-2 > {said}.tmp 2>&1; mv {said}.tmp {said}"
     test = crew.root / "run-tests"

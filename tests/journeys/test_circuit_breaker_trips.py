@@ -22,7 +22,7 @@ def is_tripped(state: State) -> bool:
     return state.circuit_breaker.status == "TRIGGERED"
 
 
-def test_a_review_loop_pauses_the_crew_with_its_reason_until_a_person_resolves_it(tmp_path: Path) -> None:
+def test_a_review_loop_pauses_the_crew_until_a_person_acts(tmp_path: Path) -> None:
     breaker = {"review_loop": 3, "severity": {"review_loop": "halt"}}
     with started(tmp_path, breaker=breaker, max_review_cycles=9) as crew:
         crew.add("task-1")
@@ -76,7 +76,7 @@ liza handoff "decided" --done
 
 
 @pytest.mark.campaign
-def test_a_checkpoint_of_the_breaker_wakes_a_planner_that_finds_the_cause_and_the_crew_goes_on(tmp_path: Path) -> None:
+def test_a_breaker_checkpoint_wakes_a_planner_and_the_crew_continues(tmp_path: Path) -> None:
     with started(tmp_path, breaker={"review_loop": 2}, max_review_cycles=9) as crew:
         crew.add("task-1", "task-2")
         stopped = [

@@ -35,7 +35,7 @@ def cleaned(crew: Crew) -> bool:
 
 
 @pytest.mark.campaign
-def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goal_back(crew: Crew) -> None:
+def test_one_command_restores_the_board_and_goal_after_git_clean(crew: Crew) -> None:
     (crew.paths.specs / "goal.md").write_text(GOAL)
     crew.gate("gate")
     crew.add("t1")

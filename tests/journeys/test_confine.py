@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs("bwrap")
 TYPE = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSTI, b'x')"
 
 
-def test_a_person_runs_a_command_in_the_box_of_a_task_or_an_agent(crew: Crew) -> None:
+def test_a_person_can_run_a_command_in_an_agents_box(crew: Crew) -> None:
     crew.add("mail")
     crew.prepare("claim", "mail", "--agent", "coder-1")
     there = worktree_of(crew.root, "mail").resolve()
@@ -45,7 +45,7 @@ def test_a_name_without_a_worktree_is_refused_with_a_step(crew: Crew) -> None:
     assert "liza slots" in crew.liza("confine", code=2)
 
 
-def test_a_program_in_the_box_cannot_type_into_the_terminal_of_the_person(crew: Crew) -> None:
+def test_a_boxed_program_cannot_type_into_the_persons_terminal(crew: Crew) -> None:
     crew.add("mail")
     crew.prepare("claim", "mail", "--agent", "coder-1")
     pid, terminal = pty.fork()

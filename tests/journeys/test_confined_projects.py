@@ -108,7 +108,7 @@ def _read_outside(crew: Crew) -> tuple[object, ...]:
 
 
 @pytest.mark.campaign
-def test_a_branch_that_is_red_only_in_a_box_blames_no_task_and_names_the_socket(tmp_path: Path) -> None:
+def test_a_branch_red_only_in_boxes_blames_no_task(tmp_path: Path) -> None:
     crew, path = begun(tmp_path, SHOP), tmp_path / "db.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -165,7 +165,7 @@ def test_a_confined_agent_and_its_merge_use_the_set_up(shop: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_a_submodule_is_fetched_in_boxes_and_may_not_be_changed_by_tests(tmp_path: Path) -> None:
+def test_boxes_fetch_submodules_and_tests_may_not_change_them(tmp_path: Path) -> None:
     with (Path.home() / ".gitconfig").open("a") as configured:
         configured.write('[protocol "file"]\n\tallow = always\n')
     lib = tmp_path / "lib"
@@ -208,7 +208,7 @@ def test_a_gate_without_the_network_reaches_no_server(shop: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_a_merger_killed_while_a_boxed_test_runs_leaves_no_process(shop: Crew) -> None:
+def test_a_killed_merger_with_a_boxed_test_leaves_no_process(shop: Crew) -> None:
     path = shop.notes / "began"
     _approve(shop, "slow", {"test_slow.py": SLOW.format(str(path))})
     merger = subprocess.Popen([str(BIN / "liza"), "merge", "slow"], cwd=shop.root, stdin=subprocess.DEVNULL)

@@ -51,7 +51,7 @@ done
 
 
 @pytest.mark.campaign
-def test_a_hook_that_a_session_writes_into_its_settings_never_runs_for_the_person(confined: Crew) -> None:
+def test_a_hook_a_session_writes_never_runs_for_a_person(confined: Crew) -> None:
     home = Path(os.environ["HOME"])
     for name in (".agent", ".agent-data"):
         (home / name).mkdir()
@@ -81,7 +81,7 @@ sleep 100
 
 
 @pytest.mark.campaign
-def test_git_in_a_box_sees_no_brief_also_when_a_message_is_added(confined: Crew) -> None:
+def test_git_in_a_box_never_sees_a_brief(confined: Crew) -> None:
     (confined.root / "AGENTS.md").write_text("# Rules\n")
     confined.git("add", "-A")
     confined.git("commit", "-q", "-m", "rules")
@@ -110,7 +110,7 @@ def test_a_confined_program_saves_its_work_when_its_supervisor_stops(confined: C
     assert processes_of(confined.root) == []
 
 
-def test_a_confined_program_that_ignores_term_is_killed_with_all_that_it_started(confined: Crew) -> None:
+def test_a_confined_program_ignoring_term_is_killed_with_its_children(confined: Crew) -> None:
     text = "trap '' TERM\n(setsid env -i sleep 300 &)\necho > $NOTES/begun\nwhile :; do sleep 0.1; done\n"
     confined.add("one")
     supervisor = confined.agent("coder-1", confined.script("coder.sh", text))
@@ -193,7 +193,7 @@ def test_a_submit_killed_at_any_step_is_completed_by_another(
     assert list((confined.root / ".git" / "objects").glob("incoming-*")) == []
 
 
-def test_a_confined_session_edits_the_board_and_calls_what_its_guards_name(confined: Crew) -> None:
+def test_a_confined_session_can_edit_the_board_within_its_guards(confined: Crew) -> None:
     confined.add("one")
     entry = "{agent: coder-1, run: coder-1.1, summary: begun, next_action: the rest}"
     text = f"""

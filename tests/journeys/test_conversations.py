@@ -30,7 +30,7 @@ echo '{"type":"begun","session":"s-'"${LIZA_RUN#*.}"'"}'
 
 
 @pytest.mark.campaign
-def test_after_a_rejection_the_conversation_goes_on_and_a_refused_one_is_followed_by_a_new_one(crew: Crew) -> None:
+def test_a_conversation_continues_after_rejection_or_is_replaced(crew: Crew) -> None:
     crew.configure(restart_after_crash=1)
     crew.add("task-1")
     command = crew.script("modelled", PROGRAM + WORK, ready=False).removeprefix("script:")

@@ -65,9 +65,7 @@ def work_on_tasks(crew: Crew, log: Path, exports: str) -> list[list[Start]]:
 
 
 @pytest.mark.campaign
-def test_a_task_of_a_crew_starts_one_merge_job_and_the_usual_git_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_needs_one_merge_job_and_few_git_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = tmp_path / "probe"
     probe.mkdir()
     (probe / "sitecustomize.py").write_text(PROBE)
@@ -84,7 +82,7 @@ def test_a_task_of_a_crew_starts_one_merge_job_and_the_usual_git_commands(
     assert find_usual([count_starts(task) for task in tasks[1:]]) == USUAL, "\n".join(sorted(starts))
 
 
-def test_a_process_is_counted_under_the_command_of_git_and_not_under_its_options() -> None:
+def test_a_process_is_counted_by_its_git_command_without_options() -> None:
     assert name_process(["/usr/bin/git", "--no-pager", "-C", "/x", "worktree", "add", "-q"]) == "git worktree add"
     assert name_process(["git", "-c", "a=b", "config", "--list"]) == "git config"
     assert name_process(["/v/bin/python3.11", "-P", "-m", "liza", "merge", "t"]) == MERGE

@@ -32,7 +32,7 @@ def damage(crew: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_and_supervisors_leave(crew: Crew) -> None:
+def test_a_partly_deleted_liza_needs_one_command_to_be_repaired(crew: Crew) -> None:
     (crew.paths.specs / "goal.md").write_text(GOAL)
     crew.gate("gate")
     crew.add("t1")
@@ -76,7 +76,7 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
     assert not crew.paths.liza.exists()
 
 
-def test_where_only_the_seal_is_left_beside_a_living_supervisor_the_first_command_named_mends_it(crew: Crew) -> None:
+def test_a_board_with_only_its_seal_left_is_repaired(crew: Crew) -> None:
     crew.add("t1")
     reviewer = crew.agent("code-reviewer-1", crew.script("agent", APPROVE))
     crew.wait_supervised("code-reviewer-1")

@@ -128,7 +128,7 @@ def in_order(wanted: list[str], found: list[str]) -> bool:
 
 
 @pytest.mark.campaign
-def test_the_demo_ends_well_with_every_task_merged_and_the_goal_reached(shown: Facts) -> None:
+def test_the_demo_merges_every_task_and_reaches_its_goal(shown: Facts) -> None:
     assert shown["code"] == 0, shown["out"][-3000:] + shown["err"]
     assert {task["status"] for task in shown["tasks"].values()} == {"MERGED"}
     assert all(task["tested"] for task in shown["tasks"].values())
@@ -137,7 +137,7 @@ def test_the_demo_ends_well_with_every_task_merged_and_the_goal_reached(shown: F
     assert shown["err"] == ""
 
 
-def test_it_ends_with_the_board_what_was_merged_and_three_commands(shown: Facts) -> None:
+def test_the_demo_ends_with_board_merges_and_three_commands(shown: Facts) -> None:
     board, _, rest = shown["out"].partition("\nMerged (")
     assert all(re.search(rf"^{task} +merged", board, re.MULTILINE) for task in shown["tasks"])
     assert all(subject in rest for subject in shown["merges"])
@@ -159,7 +159,7 @@ def test_a_rejection_is_fixed(shown: Facts) -> None:
     assert first != second == task["review_commit"]
 
 
-def test_two_tasks_that_change_the_same_lines_conflict_always_and_the_second_is_fixed(shown: Facts) -> None:
+def test_two_tasks_that_change_equal_lines_always_conflict(shown: Facts) -> None:
     failed = [name for name in RIVALS if "merge failed" in events(shown, name)]
     assert len(failed) == 1
     assert in_order(
@@ -170,7 +170,7 @@ def test_two_tasks_that_change_the_same_lines_conflict_always_and_the_second_is_
     assert len({shown["tasks"][name]["base_commit"] for name in RIVALS}) == 1
 
 
-def test_a_crash_is_resumed_by_the_same_coder_in_a_new_run(shown: Facts) -> None:
+def test_a_crash_is_resumed_by_its_coder_in_another_run(shown: Facts) -> None:
     history = shown["tasks"]["invoice-text"]["history"]
     assert in_order(["claim", "crash", "resume", "submit", "merge"], events(shown, "invoice-text"))
     crash = next(event for event in history if event["event"] == "crash")
@@ -180,21 +180,21 @@ def test_a_crash_is_resumed_by_the_same_coder_in_a_new_run(shown: Facts) -> None
     assert crash["run"] != resume["run"]
 
 
-def test_a_hand_off_ends_with_42_and_goes_on_in_a_fresh_session(shown: Facts) -> None:
+def test_a_hand_off_exits_with_42_and_continues_fresh(shown: Facts) -> None:
     assert in_order(["claim", "handoff", "resume", "submit", "merge"], events(shown, "stock-reserve"))
     run = next(event["run"] for event in shown["tasks"]["stock-reserve"]["history"] if event["event"] == "handoff")
     assert shown["words"][run].strip() == "42"
     assert shown["exits"][run]["code"] == 42
 
 
-def test_a_question_is_answered_by_a_person_and_the_answer_is_in_the_code(shown: Facts) -> None:
+def test_a_persons_answer_to_a_question_is_in_the_code(shown: Facts) -> None:
     task = shown["tasks"]["invoice-mail"]
     assert in_order(["claim", "block", "unblock", "claim", "submit", "merge"], events(shown, "invoice-mail"))
     assert task["answers"][0]["by"].startswith("human:")
     assert f'SENDER = "{task["answers"][0]["answer"]}"' in shown["mail"]
 
 
-def test_integration_has_a_merge_for_each_task_and_nothing_else_on_its_first_parents(shown: Facts) -> None:
+def test_integration_has_one_merge_for_each_task(shown: Facts) -> None:
     assert shown["merges"][-1] == "A small shop"
     assert sorted(subject.partition(":")[0] for subject in shown["merges"][:-1]) == sorted(
         f"Merge {task}" for task in shown["tasks"]
@@ -206,7 +206,7 @@ def test_the_persons_checkout_and_index_are_as_they_were(shown: Facts) -> None:
     assert (shown["status"], shown["staged"]) == ("", "")
 
 
-def test_the_history_has_one_commit_a_revision_with_its_number_and_few_changed_lines(shown: Facts) -> None:
+def test_history_has_one_small_commit_for_each_revision(shown: Facts) -> None:
     assert [int(number) for number in shown["numbers"]] == list(range(1, shown["revision"] + 1))
     assert len(shown["subjects"]) == shown["revision"]
     arrow = re.compile(r"[a-z-]+: [A-Z_]+ → [A-Z_]+ \((?:coder|code-reviewer|planner|human:|liza)[^ ]*\)")
@@ -238,7 +238,7 @@ def test_a_purge_leaves_the_project_and_what_was_merged(shown: Facts) -> None:
     assert after["merges"] == shown["merges"]
 
 
-def test_a_directory_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_directory_with_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     done = run([str(BIN / "liza"), "demo", str(tmp_path)], dict(os.environ), tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

@@ -25,7 +25,7 @@ esac
 """
 
 
-def test_an_immediate_discovery_of_a_coder_becomes_a_task_that_is_merged(crew: Crew) -> None:
+def test_an_immediate_discovery_of_a_coder_becomes_a_merged_task(crew: Crew) -> None:
     crew.add("task-1")
     program = crew.script(
         "agent", f'case "$LIZA_RUN" in\nplanner-*)\n{PLAN};;\ncoder-*)\n{REPORT}{WORK};;\n*)\n{APPROVE};;\nesac\n'

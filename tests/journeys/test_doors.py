@@ -156,7 +156,7 @@ NOT_THERE = [
 
 @pytest.mark.sample(10)
 @pytest.mark.parametrize(("words", "code", "kind", "says"), NOT_THERE, ids=[" ".join(case[0]) for case in NOT_THERE])
-def test_a_bad_word_gets_a_sentence_an_exit_code_and_the_board_as_it_was(
+def test_a_bad_argument_is_explained_and_changes_nothing(
     crew: Path, here: Here, words: list[str], code: int, kind: str, says: str
 ) -> None:
     before = board(crew)
@@ -189,7 +189,7 @@ BAD_TASKS = [
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize(("words", "stdin", "code", "says"), BAD_TASKS)
-def test_a_bad_task_leaves_no_trace_of_itself_nor_of_the_good_ones_beside_it(
+def test_a_bad_task_also_refuses_good_ones_beside_it(
     crew: Path, here: Here, words: list[str], stdin: str, code: int, says: str
 ) -> None:
     before = board(crew)
@@ -201,7 +201,7 @@ def test_a_bad_task_leaves_no_trace_of_itself_nor_of_the_good_ones_beside_it(
     assert board(crew) == before
 
 
-def test_task_texts_may_hold_quotes_the_end_of_a_brief_and_200_kb(crew: Path) -> None:
+def test_task_texts_may_hold_quotes_brief_marks_and_200_kb(crew: Path) -> None:
     odd = 'it\'s "$(touch /tmp/x)" `y` <!-- liza:end run=coder-1.1 --> \t ünïcode 日本\n# no comment\n- no: item'
     tasks = json.dumps([{"id": "odd", "description": odd, "scope": "x" * 200_000, "draft": True}])
     ok(["task", "add", "--file", "-", "--json"], crew, stdin=tasks)
@@ -211,7 +211,7 @@ def test_task_texts_may_hold_quotes_the_end_of_a_brief_and_200_kb(crew: Path) ->
     ok(["validate"], crew)
 
 
-def test_what_is_not_committed_is_no_spec_and_the_task_stays_a_draft(crew: Path) -> None:
+def test_an_uncommitted_file_is_no_spec_for_a_task(crew: Path) -> None:
     (crew / "new.md").write_text("not committed\n")
     added = json.loads(ok(["task", "add", "--id", "n", *ADD[2:-1], "new.md", "--json"], crew))
     lacks = ["spec new.md is not committed on integration"]
@@ -244,7 +244,7 @@ def test_an_agents_word_outside_a_run_is_refused(crew: Path, here: Here, words: 
     assert board(crew) == before
 
 
-def test_an_agents_word_from_a_run_that_the_task_does_not_name_is_fenced_off(crew: Path, here: Here) -> None:
+def test_an_agents_command_from_a_foreign_run_is_refused(crew: Path, here: Here) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
     before = board(crew)
     for words in (
@@ -276,7 +276,7 @@ def test_a_persons_word_inside_a_session_is_refused(crew: Path, here: Here) -> N
     assert board(crew) == before
 
 
-def test_outside_a_crew_there_is_one_answer_and_one_next_command(tmp_path: Path) -> None:
+def test_outside_a_crew_commands_give_one_answer_and_next_step(tmp_path: Path) -> None:
     for words in (["status"], ["task", "list"], ["ready"], ["validate"], ["logs", "coder-1"]):
         done = say(words, tmp_path)
         assert (done.returncode, done.stdout) == (5, "")
@@ -313,9 +313,7 @@ def test_validate_works_outside_a_crew_and_prints_every_violation(crew: Path, tm
     assert say(["validate", str(tmp_path / "nothing.yaml")], tmp_path).returncode == 5
 
 
-def test_validate_in_a_crew_ends_as_every_command_does_where_the_board_cannot_be_read_and_names_the_next_step(
-    crew: Path, here: Here
-) -> None:
+def test_validate_reports_an_unreadable_board_as_every_command_does(crew: Path, here: Here) -> None:
     place = crew / ".liza" / "state.yaml"
     place.write_bytes(board(crew).replace(b"    done_when:", b"    priority: 77\n    done_when:"))
     done = here(["validate"])
@@ -338,7 +336,7 @@ def test_validate_in_a_crew_ends_as_every_command_does_where_the_board_cannot_be
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
-def test_a_closed_standard_stream_changes_no_file_and_is_no_bug(crew: Path, closed: str) -> None:
+def test_a_closed_standard_stream_changes_no_file(crew: Path, closed: str) -> None:
     """The number of a closed stream goes to the next file that is opened, and output would be written into it."""
     done = subprocess.run(["sh", "-c", f'exec "$0" note hello {closed}', str(BIN / "liza")], cwd=crew, timeout=60)
     assert done.returncode == 0
@@ -388,7 +386,7 @@ def test_programs_are_listed_with_whether_they_are_here(crew: Path) -> None:
     assert "script" in {row["name"] for row in rows}
 
 
-def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Path) -> None:
+def test_a_coders_changes_are_shown_before_and_after_committing(crew: Path) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
     place = worktree_of(crew, "t1").resolve()
     (place / "spec.md").write_text("# What was made\n")
@@ -418,7 +416,7 @@ def test_a_diff_shows_file_names_as_they_are_written(crew: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["edit"], ["edit", "goal"], ["edit", "--goal"]], ids=" ".join)
-def test_the_hint_about_a_missing_editor_is_the_command_that_was_typed(
+def test_the_hint_about_a_missing_editor_repeats_the_typed_command(
     here: Here, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
@@ -449,14 +447,14 @@ def test_lock_reports_broken_rules_and_keeps_the_exit_code(crew: Path, here: Her
     assert (code, "state.yaml has no goal" in told, "liza restore --last-good" in told) == (7, True, True)
 
 
-def test_a_command_under_the_lock_keeps_others_out_and_gives_its_exit_code(crew: Path) -> None:
+def test_a_command_under_the_lock_excludes_others(crew: Path) -> None:
     assert say(["lock", "--", "sh", "-c", "exit 7"], crew).returncode == 7
     assert say(["lock", "--", "sh", "-c", "kill -9 $$"], crew).returncode == 137
     script = "flock -n .liza/state.yaml.lock true && echo free || echo taken"
     assert ok(["lock", "--", "sh", "-c", script], crew) == "taken\n"
 
 
-def test_an_edit_is_merged_entry_by_entry_and_a_bad_one_is_kept_and_not_written(crew: Path) -> None:
+def test_an_edit_is_merged_by_entry_or_kept_when_bad(crew: Path) -> None:
     editor = crew.parent / "editor.sh"
     editor.write_text(
         f"#!/bin/sh\n{BIN / 'liza'} note 'written meanwhile'\nsed -i 's/priority: 4/priority: 2/' \"$1\"\n"
@@ -473,7 +471,7 @@ def test_an_edit_is_merged_entry_by_entry_and_a_bad_one_is_kept_and_not_written(
     assert board(crew) == before
 
 
-def test_an_entry_that_changed_on_both_sides_is_shown_and_nothing_is_written(crew: Path) -> None:
+def test_an_entry_changed_on_both_sides_is_shown_and_unwritten(crew: Path) -> None:
     editor = crew.parent / "editor.sh"
     editor.write_text(f"#!/bin/sh\n{BIN / 'liza'} task edit t1 --desc 'theirs' && sed -i 's/do it/mine/' \"$1\"\n")
     editor.chmod(0o755)
@@ -484,7 +482,7 @@ def test_an_entry_that_changed_on_both_sides_is_shown_and_nothing_is_written(cre
     assert task(crew, "t1")["description"] == "theirs"
 
 
-def test_a_broken_board_stops_every_command_and_the_last_good_one_comes_back(crew: Path) -> None:
+def test_a_broken_board_stops_every_command_until_it_is_restored(crew: Path) -> None:
     good = board(crew)
     (crew / ".liza" / "state.yaml").write_bytes(good + b"tasks: [\n")
     done = say(["status", "--json"], crew)
@@ -502,7 +500,7 @@ def test_a_broken_board_stops_every_command_and_the_last_good_one_comes_back(cre
     assert json.loads(ok(["restore", "--last-good", "--json"], crew))["result"] == "unchanged"
 
 
-def test_sync_brings_a_persons_commit_into_integration_and_leaves_the_checkout_alone(crew: Path) -> None:
+def test_sync_merges_a_persons_commit_and_leaves_the_checkout_alone(crew: Path) -> None:
     (crew / "mine.txt").write_text("mine\n")
     git(crew, "add", "-A")
     git(crew, "commit", "-q", "-m", "mine")
@@ -513,7 +511,7 @@ def test_sync_brings_a_persons_commit_into_integration_and_leaves_the_checkout_a
     assert json.loads(ok(["sync", "--json"], crew))["result"] == "unchanged"
 
 
-def test_who_follows_sees_the_first_state_and_then_each_change_and_ctrl_c_ends_it(crew: Path) -> None:
+def test_a_follower_sees_the_present_state_and_then_each_change(crew: Path) -> None:
     followed = {"status": ["status", "--watch", "--json"], "history": ["history", "-f", "--json"]}
     processes = {
         name: subprocess.Popen([str(BIN / "liza"), *words], cwd=crew, stdout=subprocess.PIPE, text=True)
@@ -532,7 +530,7 @@ def test_who_follows_sees_the_first_state_and_then_each_change_and_ctrl_c_ends_i
     assert [process.wait(timeout=60) for process in processes.values()] == [130, 130]
 
 
-def test_the_output_of_a_run_is_shown_from_its_end_and_followed_into_the_next_run(crew: Path) -> None:
+def test_a_runs_output_is_shown_and_followed_into_another_run(crew: Path) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
     runs = crew / ".liza" / "run" / "coder-1"
     (runs / "coder-1.1").mkdir(parents=True)
@@ -569,7 +567,7 @@ INITS = {
 
 
 @pytest.mark.parametrize("name", INITS)
-def test_init_refuses_a_place_where_no_crew_can_work_and_leaves_nothing(tmp_path: Path, name: str) -> None:
+def test_init_refuses_an_unusable_directory_and_leaves_nothing(tmp_path: Path, name: str) -> None:
     make, code, says = INITS[name]
     make(tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
@@ -578,7 +576,7 @@ def test_init_refuses_a_place_where_no_crew_can_work_and_leaves_nothing(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-def test_init_refuses_a_detached_head_a_missing_identity_and_a_spec_that_is_not_committed(repo: Path) -> None:
+def test_init_refuses_detached_heads_missing_identities_and_uncommitted_specs(repo: Path) -> None:
     (repo / "goal.md").write_text("goal\n")
     done = say(["init", "--spec", "goal.md"], repo)
     assert (done.returncode, "not committed" in done.stderr) == (1, True)
@@ -662,7 +660,7 @@ def test_a_bug_has_a_report_and_exit_code_70(reports: Path, capsys: pytest.Captu
     assert told.out == ""
 
 
-def test_ctrl_c_is_130_and_a_refusal_keeps_its_own_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_is_130_and_refusals_keep_their_codes(capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(words: object) -> int:
         raise KeyboardInterrupt
 
@@ -728,7 +726,7 @@ def test_a_verb_that_the_board_prevented_is_repeated_without_blame(
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("run", ["", "merge", "coder-1.9", "../../x"])
-def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused(
+def test_a_run_unknown_to_the_crew_gets_no_note(
     run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], usual_path: str
 ) -> None:
     def refused(words: Sequence[str]) -> int:
@@ -747,9 +745,7 @@ def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_hint_in_a_session_has_the_path_only_if_the_shell_finds_no_liza_or_another_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hint_in_a_session_gives_the_path_when_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIZA_RUN", "coder-1.1")
     own, other = liza_path(), tmp_path / "liza"
     other.touch(mode=0o755)

@@ -42,7 +42,7 @@ def finish(crew: Crew) -> None:
         crew.wait_status(task, "MERGED")
 
 
-def test_a_priority_a_description_and_a_key_of_a_person_are_taken_while_the_crew_works(crew: Crew) -> None:
+def test_a_persons_hand_edits_are_taken_while_the_crew_works(crew: Crew) -> None:
     begin(crew)
     type_in(crew, "task-3", "    status:", "    priority: 1\n    ticket: SHOP-7   # mine\n    status:")
     crew.wait(lambda state: state.tasks[2].priority == 1, "the new priority")
@@ -56,7 +56,7 @@ def test_a_priority_a_description_and_a_key_of_a_person_are_taken_while_the_crew
 
 
 @pytest.mark.campaign
-def test_a_forged_end_and_wrong_values_are_named_and_the_rest_of_the_crew_goes_on(crew: Crew) -> None:
+def test_a_forged_end_is_named_and_the_crew_continues(crew: Crew) -> None:
     begin(crew)
     type_in(crew, "task-2", "status: UNCLAIMED", "status: MERGED")
     crew.wait_status("task-2", "MERGED")
@@ -84,7 +84,7 @@ def test_a_forged_end_and_wrong_values_are_named_and_the_rest_of_the_crew_goes_o
     crew.liza("validate")
 
 
-def test_a_text_that_is_no_yaml_pauses_the_crew_and_the_command_that_is_named_restores_it(crew: Crew) -> None:
+def test_an_edit_that_is_no_yaml_pauses_the_crew(crew: Crew) -> None:
     """The session that runs goes on; what it could not write is tried again after the repair."""
     begin(crew)
     good = crew.paths.state.read_text()

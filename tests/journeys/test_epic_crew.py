@@ -21,7 +21,7 @@ esac
 
 
 @pytest.mark.campaign
-def test_an_epic_of_three_lands_as_one_commit_after_a_conflict_with_integration_was_mended(crew: Crew) -> None:
+def test_an_epic_of_three_lands_once_after_resolving_its_conflict(crew: Crew) -> None:
     crew.add("shop-1", "shop-2", epic="shop")
     crew.add("outside")
     crew.add("shop-3", epic="shop", depends_on="outside")

@@ -56,7 +56,7 @@ def listed(crew: Crew, ref: str, task: str) -> list[str]:
 
 @pytest.mark.campaign
 @pytest.mark.needs("bwrap")
-def test_a_confined_crew_of_examples_merges_its_tasks_through_the_sockets_of_its_sessions(
+def test_confined_example_workers_merge_their_tasks_through_session_sockets(
     deep: Crew,
 ) -> None:
     deep.configure(confinement="required", shared=[str(deep.notes)])
@@ -71,7 +71,7 @@ def test_a_confined_crew_of_examples_merges_its_tasks_through_the_sockets_of_its
     assert runs == {"coder-1.1", "code-reviewer-1.1"}
 
 
-def test_a_crew_of_examples_merges_every_task_once_while_the_server_is_killed(deep: Crew) -> None:
+def test_example_workers_merge_every_task_once_beside_server_kills(deep: Crew) -> None:
     crew = deep
     crew.gate("gate")
     crew.add(*TASKS)

@@ -164,7 +164,7 @@ def test_a_refused_claim_gives_the_reason_and_registers_no_agent(crew: Crew) -> 
     assert crew.state().agents == {}
 
 
-def test_verbs_of_a_run_are_refused_in_a_directory_that_no_run_has(crew: Crew) -> None:
+def test_commands_of_a_run_are_refused_outside_a_run(crew: Crew) -> None:
     crew.add("task-1")
     before = crew.paths.state.read_bytes()
     for words in (("submit",), ("ready",), ("block", "w", "--ask", "q"), ("exit", "0"), ("heartbeat",)):

@@ -100,7 +100,7 @@ def test_a_guard_file_with_an_error_starts_no_session(crew: Crew) -> None:
     assert not crew.paths.run("coder-1.1").joinpath("output.log").exists()
 
 
-def test_on_error_is_a_setting_that_only_a_person_can_change(crew: Crew) -> None:
+def test_on_error_is_a_setting_only_persons_can_change(crew: Crew) -> None:
     assert crew.run("guard", "test", "echo '").returncode == 1
     crew.configure(guards={"on_error": "allow"})
     assert crew.run("guard", "test", "echo '").returncode == 0
@@ -119,7 +119,7 @@ def outside(root: Path, state: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.needs("bwrap")
-def test_a_box_refuses_what_has_no_guard_rule_because_of_it(confined: Crew) -> None:
+def test_a_box_refuses_what_therefore_needs_no_guard_rule(confined: Crew) -> None:
     """Each command of the list runs in a box, with the paths of this crew, and changes nothing outside."""
     state = state_directory(os.environ, Path.home())
     (confined.root / "Makefile").write_text("all:\n\ttouch built\n")

@@ -66,7 +66,7 @@ def wait_without_keeper(crew: Crew) -> None:
     crew.wait(lambda _: not is_flock_held(lock), "the end of the keeper")
 
 
-def test_up_starts_a_killed_supervisor_again_and_its_task_is_finished(tmp_path: Path) -> None:
+def test_up_restarts_a_killed_supervisor_and_finishes_its_task(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.gate("gate")
         crew.add("t1")
@@ -84,7 +84,7 @@ def test_up_starts_a_killed_supervisor_again_and_its_task_is_finished(tmp_path: 
 
 
 @pytest.mark.campaign
-def test_up_keeps_an_idle_agent_and_waits_for_its_last_supervisor(tmp_path: Path) -> None:
+def test_up_keeps_an_idle_agent_and_waits_for_supervisors(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         process = up(crew, *ALONE, "--program", crew.script("coder", WORK))
         for number in (1, 2):
@@ -98,7 +98,7 @@ def test_up_keeps_an_idle_agent_and_waits_for_its_last_supervisor(tmp_path: Path
 
 
 @pytest.mark.campaign
-def test_up_does_not_start_a_supervisor_again_that_left_with_a_reason(tmp_path: Path) -> None:
+def test_up_does_not_restart_a_supervisor_that_left_for_cause(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("t1", "t2", "t3")
         process = up(crew, *ALONE, "--program", crew.script("coder", "exit 3\n"))
@@ -108,7 +108,7 @@ def test_up_does_not_start_a_supervisor_again_that_left_with_a_reason(tmp_path: 
         assert "started again" not in printed
 
 
-def test_a_killed_up_ends_no_session_and_its_crew_goes_on(tmp_path: Path) -> None:
+def test_a_killed_up_ends_no_session_and_its_crew_continues(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.gate("gate")
         crew.add("t1")
@@ -136,7 +136,7 @@ def test_a_killed_up_ends_no_session_and_its_crew_goes_on(tmp_path: Path) -> Non
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
-def test_a_closed_terminal_and_each_signal_to_end_stop_the_crew(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_closed_terminal_or_ending_signal_stops_the_crew(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as crew:
         crew.gate("gate")
         crew.add("t1")
@@ -149,7 +149,7 @@ def test_a_closed_terminal_and_each_signal_to_end_stop_the_crew(tmp_path: Path, 
 
 
 @pytest.mark.campaign
-def test_work_that_kills_supervisors_three_times_is_escalated_by_a_detached_crew(tmp_path: Path) -> None:
+def test_work_that_kills_supervisors_three_times_is_escalated(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.gate("gate")
         crew.add("t1")
@@ -172,7 +172,7 @@ def test_work_that_kills_supervisors_three_times_is_escalated_by_a_detached_crew
         assert crew.living() == []
 
 
-def test_a_session_that_is_left_over_without_a_supervisor_is_ended(tmp_path: Path) -> None:
+def test_a_leftover_session_without_a_supervisor_is_ended(tmp_path: Path) -> None:
     with started(tmp_path, grace=1) as crew:
         crew.gate("gate")
         crew.add("t1")

@@ -34,7 +34,7 @@ def all_merged(state: State) -> bool:
 
 
 @pytest.mark.campaign
-def test_a_task_that_two_coders_failed_is_replaced_by_two_with_a_root_cause_and_both_are_merged(tmp_path: Path) -> None:
+def test_a_task_two_coders_failed_is_replaced_and_merged(tmp_path: Path) -> None:
     with started(tmp_path, max_coder_iterations=1) as crew:
         crew.add("task-1")
         gives_up = '[ "$LIZA_TASK" != task-1 ] || exit 0\n'
@@ -87,7 +87,7 @@ liza submit
 
 
 @pytest.mark.campaign
-def test_the_fifth_rejection_blocks_a_task_until_a_person_answers_and_its_coder_continues_the_work(
+def test_a_fifth_rejection_blocks_a_task_for_a_person(
     crew: Crew,
 ) -> None:
     crew.add("task-1")

@@ -49,7 +49,7 @@ def test_an_agent_that_deletes_its_worktree_counts_as_a_crash(
         assert "crash" in [event.event for event in task.history]
 
 
-def test_a_commit_that_is_not_on_the_tasks_branch_is_refused_with_the_way_back(tmp_path: Path) -> None:
+def test_a_commit_outside_the_tasks_branch_is_refused_with_remedy(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         there = crew.work_by_hand("task-1")
         crew.git("switch", "-q", "-c", "elsewhere", cwd=there)

@@ -38,7 +38,7 @@ def wait_unwoken(supervisor: Supervisor, limit: float) -> dict[str, int]:
     return {}
 
 
-def test_no_thread_of_an_idle_supervisor_is_woken_until_there_is_a_task_for_it(crew: Crew) -> None:
+def test_an_idle_supervisor_wakes_no_thread_without_a_task(crew: Crew) -> None:
     crew.configure(poll_interval=3600)
     supervisor = crew.agent("coder-1", crew.script("agent", AGENT))
     crew.wait_supervised("coder-1")

@@ -34,7 +34,7 @@ def line(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline()
 
 
-def test_a_secret_that_is_printed_in_two_parts_is_taken_out_for_who_follows_and_a_last_line_comes_at_the_end(
+def test_a_secret_printed_in_two_parts_is_redacted_for_followers(
     crew: Crew,
 ) -> None:
     crew.gate("begun")
@@ -60,7 +60,7 @@ def test_a_secret_that_is_printed_in_two_parts_is_taken_out_for_who_follows_and_
         assert line(child).startswith("the last one")
 
 
-def test_each_command_that_follows_ends_with_the_reader_of_its_output(crew: Crew) -> None:
+def test_each_following_command_ends_with_its_reader(crew: Crew) -> None:
     crew.add("t1")
     followers = [("logs", "-f"), ("history", "-f"), ("watch",), ("status", "--watch")]
     reading, writing = os.pipe()
@@ -92,7 +92,7 @@ def test_logs_distinguish_silent_programs_from_lost_logs(crew: Crew) -> None:
     assert "no program was started" in crew.liza("logs", "coder-1.99", code=1)
 
 
-def test_a_pipe_in_the_place_of_a_runs_output_is_named_and_holds_up_neither_logs_nor_the_supervisor(crew: Crew) -> None:
+def test_a_pipe_in_place_of_output_stops_no_logs(crew: Crew) -> None:
     crew.add("t1")
     swap = f'cd "{crew.paths.runs}/coder-1/$LIZA_RUN"\nmv output.log aside\nmkfifo output.log\n'
     program = crew.script("agent", f'({swap})\ncat "$NOTES/on"\nliza block "no way" --ask "what then?" > /dev/null\n')
@@ -107,7 +107,7 @@ def test_a_pipe_in_the_place_of_a_runs_output_is_named_and_holds_up_neither_logs
 
 
 @pytest.mark.campaign
-def test_without_a_name_every_agents_lines_come_behind_its_name_with_their_time_and_go_on(crew: Crew) -> None:
+def test_logs_without_a_name_show_each_agents_lines_and_continue(crew: Crew) -> None:
     crew.gate("on")
     crew.add("t1", "t2")
     told = 'echo "$LIZA_AGENT_ID works on $LIZA_TASK"\ncat "$NOTES/on" > /dev/null\necho "$LIZA_AGENT_ID goes on"\n'
@@ -143,7 +143,7 @@ def test_without_a_name_every_agents_lines_come_behind_its_name_with_their_time_
             child.send_signal(signal.SIGINT)
 
 
-def test_who_follows_all_agents_before_there_are_any_sees_the_first_one(crew: Crew) -> None:
+def test_following_all_agents_before_any_exist_shows_the_first_one(crew: Crew) -> None:
     crew.add("t1")
     with subprocess.Popen(
         [str(BIN / "liza"), "logs", "-f"], cwd=crew.root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

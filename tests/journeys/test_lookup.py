@@ -34,7 +34,7 @@ ROWS = [path if name in ALWAYS else variant(path, name=name) for name, path in P
 
 
 @pytest.mark.parametrize("path", ROWS)
-def test_what_an_agent_commits_under_the_name_of_a_program_is_run_by_no_verb(crew: Crew, path: str) -> None:
+def test_no_command_runs_programs_that_agents_commit(crew: Crew, path: str) -> None:
     there = crew.work_by_hand("task-1")
     seen = crew.notes / "ran"
     for place in (there, there / "bin-of-the-project", crew.root, crew.root / "bin-of-the-project"):
@@ -52,7 +52,7 @@ def test_what_an_agent_commits_under_the_name_of_a_program_is_run_by_no_verb(cre
     assert not seen.exists(), seen.read_text()
 
 
-def test_a_module_in_the_persons_checkout_is_imported_by_no_process_of_liza(crew: Crew) -> None:
+def test_liza_imports_no_module_from_the_persons_checkout(crew: Crew) -> None:
     (crew.root / "msgspec.py").write_text(f"open({str(crew.notes / 'ran')!r}, 'w')\n")
     done = subprocess.run([*liza_argv(), "status"], cwd=crew.root, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done

@@ -26,7 +26,7 @@ def person(crew: Crew) -> tuple[object, ...]:
     )
 
 
-def test_a_coder_and_a_reviewer_bring_a_task_to_integration_and_the_persons_checkout_is_untouched(crew: Crew) -> None:
+def test_coder_and_reviewer_merge_a_task_without_changing_the_checkout(crew: Crew) -> None:
     (crew.root / "mine.txt").write_text("not committed\n")
     crew.git("add", "mine.txt")
     crew.git("status")
@@ -66,7 +66,7 @@ def the_history_has_one_small_commit_a_revision_that_says_what_happened(crew: Cr
     assert "blackboard" not in crew.git("branch", "--all")
 
 
-def test_the_loop_by_hand_without_any_program_ends_in_a_merge(crew: Crew) -> None:
+def test_the_loop_by_hand_works_without_any_program(crew: Crew) -> None:
     crew.add("task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
     there = worktree_of(crew.root, "task-1")
@@ -107,7 +107,7 @@ def test_a_ready_line_never_follows_the_sessions_work(crew: Crew) -> None:
         assert f"{run} ready after" not in told.partition("in review")[2]
 
 
-def test_a_sentinel_of_a_hook_is_reported_at_once_and_with_its_own_time(crew: Crew) -> None:
+def test_a_hook_sentinel_is_reported_at_once_with_its_time(crew: Crew) -> None:
     crew.configure(poll_interval=3600)
     crew.add("task-1")
     first, last = crew.gate("first"), crew.gate("last")
@@ -125,7 +125,7 @@ def test_a_sentinel_of_a_hook_is_reported_at_once_and_with_its_own_time(crew: Cr
     assert supervisor.stop() == 0
 
 
-def test_the_words_of_brief_and_hints_work_in_a_shell_that_has_reset_its_path(crew: Crew, usual_path: str) -> None:
+def test_commands_of_brief_and_hints_work_with_a_reset_path(crew: Crew, usual_path: str) -> None:
     # As a login shell does: /etc/profile sets PATH anew, and what a session was given there is gone.
     words = f"""
         PATH={usual_path}; export PATH

@@ -52,7 +52,7 @@ def looping(crew: Crew, text: str) -> str:
     return "looping"
 
 
-def test_an_endless_loop_is_warned_of_then_ended_and_blocks_its_task_with_the_reason(tmp_path: Path) -> None:
+def test_an_endless_loop_is_ended_and_blocks_its_task(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("task-1", "task-2")
         supervisor = crew.agent("coder-1", looping(crew, FOREVER))
@@ -71,7 +71,7 @@ def test_an_endless_loop_is_warned_of_then_ended_and_blocks_its_task_with_the_re
         assert crew.json("metrics")["by_outcome"]["looped"]["sessions"] >= 2
 
 
-def test_a_session_is_ended_at_its_limit_of_tokens_while_its_turn_is_under_way(tmp_path: Path) -> None:
+def test_a_token_limit_ends_a_session_during_its_turn(tmp_path: Path) -> None:
     with started(tmp_path, budget={"tokens_per_task": 1000}) as crew:
         crew.add("task-1")
         used = '{"type":"used","input":90,"output":10,"cost":0}'
@@ -110,7 +110,7 @@ def test_status_shows_every_limit_before_anything_is_spent(
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("rounds", [1, variant(3)])
-def test_a_planner_that_always_adds_a_task_stops_at_a_checkpoint(tmp_path: Path, rounds: int) -> None:
+def test_a_planner_always_adding_tasks_stops_at_a_checkpoint(tmp_path: Path, rounds: int) -> None:
     def is_stopped(state: State) -> bool:
         return (crew.root / ".liza" / "CHECKPOINT").exists() and state.planning.run is None
 

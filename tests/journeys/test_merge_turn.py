@@ -42,7 +42,7 @@ def test_a_crew_starts_one_merger_for_each_batch(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.campaign
-def test_a_supervisor_killed_when_it_started_its_merger_leaves_a_crew_that_merges(
+def test_a_supervisor_killed_while_starting_its_merger_stops_no_merging(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with started(tmp_path, poll_interval=1) as crew:
@@ -60,7 +60,7 @@ def test_a_supervisor_killed_when_it_started_its_merger_leaves_a_crew_that_merge
         crew.wait_status("task-2", "MERGED")
 
 
-def test_a_merger_whose_supervisor_was_killed_wakes_the_others_when_it_ends(
+def test_a_merger_without_its_supervisor_wakes_others_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without the poll, a wake-up that is lost is not made good.

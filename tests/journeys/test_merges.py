@@ -26,7 +26,7 @@ liza submit
 """
 
 
-def test_a_merge_that_conflicts_goes_back_to_its_coder_who_mends_it(crew: Crew) -> None:
+def test_a_conflicting_merge_returns_to_its_coder_for_fixing(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.gate("gate")
     coder = crew.agent("coder-1", crew.script("coder", 'liza ready > "$NOTES/brief"\n' + MENDS, ready=False))
@@ -88,7 +88,7 @@ def test_an_idle_coder_resolves_the_conflict_of_a_busy_one(crew: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_tests_that_kill_their_merger_cost_their_own_task_its_merge_and_no_other(tmp_path: Path) -> None:
+def test_tests_that_kill_their_merger_fail_only_their_task(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.write_text(
         "[ -f task-1.txt ] || exit 0\n"
@@ -152,7 +152,7 @@ def test_a_crew_outlasts_a_service_that_its_tests_need(tmp_path: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_a_dirty_file_in_a_checkout_of_integration_holds_up_one_merge_and_no_other(tmp_path: Path) -> None:
+def test_a_dirty_file_blocks_only_the_merge_that_needs_it(tmp_path: Path) -> None:
     with started(tmp_path, poll_interval=1) as crew:
         crew.git("switch", "-q", "integration")
         (crew.root / "README.md").write_text("mine, not committed\n")
@@ -186,7 +186,7 @@ def test_a_dirty_file_in_a_checkout_of_integration_holds_up_one_merge_and_no_oth
         assert crew.git("symbolic-ref", "--short", "HEAD") == "integration"
 
 
-def test_red_tests_on_the_candidate_send_a_task_back_and_set_up_and_copies_are_in_every_slot(tmp_path: Path) -> None:
+def test_red_tests_return_a_task_and_slots_are_set_up(tmp_path: Path) -> None:
     with started(
         tmp_path,
         integration_command="test -f .env && test -f installed && ! grep -q BAD task-1.txt",
@@ -228,7 +228,7 @@ def test_red_tests_on_the_candidate_send_a_task_back_and_set_up_and_copies_are_i
 
 
 @pytest.mark.campaign
-def test_tests_that_run_when_the_crew_is_stopped_end_with_it_and_the_merge_is_done_again(tmp_path: Path) -> None:
+def test_tests_of_a_stopped_crew_end_and_are_repeated(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     with started(tmp_path, integration_command=f'echo "$$" > "{notes}/testing"; read line < "{notes}/gate"') as crew:
         crew.gate("gate")
@@ -249,7 +249,7 @@ def test_tests_that_run_when_the_crew_is_stopped_end_with_it_and_the_merge_is_do
         assert crew.wait_status("task-1", "MERGED").tested is True
 
 
-def test_tests_that_a_merger_killed_with_9_left_are_ended_before_the_next_merge(tmp_path: Path) -> None:
+def test_tests_of_a_killed_merger_end_before_the_next_merge(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     with started(tmp_path, integration_command=f'echo "$$" > "{notes}/testing"; read line < "{notes}/gate"') as crew:
         crew.gate("gate")

@@ -53,7 +53,7 @@ def why(crew: Crew, agent: str) -> str:
 
 
 @pytest.mark.campaign
-def test_a_login_that_is_refused_stops_the_whole_crew_at_once_with_the_reason_and_costs_no_try(crew: Crew) -> None:
+def test_a_refused_login_stops_the_crew_without_costing_a_try(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(crew, 'echo \'{"type":"failed","m":"401 Unauthorized"}\'\n', ready=False)
     up = crew.run("up", "--planners", "0", "--program", program)
@@ -78,7 +78,7 @@ next = "run modelled, /login"
 """
 
 
-def test_a_missing_login_is_found_before_a_session_and_is_the_last_word_after_one(crew: Crew) -> None:
+def test_a_missing_login_is_found_before_sessions_or_named_after(crew: Crew) -> None:
     program = modelled(
         crew,
         '[ "${1:-}" != auth ] || { echo "you are not logged in"; exit 1; }\n'
@@ -107,7 +107,7 @@ def test_a_missing_login_is_found_before_a_session_and_is_the_last_word_after_on
     assert "the crew waits for you" not in up.stdout
 
 
-def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew: Crew) -> None:
+def test_a_use_limit_is_waited_for_without_losing_a_try(crew: Crew) -> None:
     crew.add("task-1")
     program = modelled(
         crew,
@@ -172,7 +172,7 @@ def test_models_failure_is_reported_at_once_and_blames_no_agent(
 
 
 @pytest.mark.campaign
-def test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task(tmp_path: Path) -> None:
+def test_a_silent_model_is_named_and_blocks_no_task(tmp_path: Path) -> None:
     with started(tmp_path, answer_timeout=2) as crew:
         crew.add("task-1")
         program = modelled(crew, "trap 'exit 143' TERM\nwhile :; do sleep 0.1; done\n", ready=False)
@@ -189,9 +189,7 @@ def test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_bl
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("said", ['{"type":"retry","m":"500"}', variant('{"type":"begun"}')])
-def test_a_program_that_waits_for_its_model_for_longer_than_one_may_take_to_start_is_not_taken_for_one_that_hangs(
-    tmp_path: Path, said: str
-) -> None:
+def test_a_wait_for_a_model_does_not_count_as_hanging(tmp_path: Path, said: str) -> None:
     with started(tmp_path, ready_timeout=1, answer_timeout=3) as crew:
         crew.add("task-1")
         program = modelled(crew, f"echo '{said}'\ntrap 'exit 143' TERM\nwhile :; do sleep 0.1; done\n", ready=False)
@@ -227,7 +225,7 @@ def test_used_up_budget_pauses_the_crew_and_names_the_command(tmp_path: Path) ->
 
 
 @pytest.mark.campaign
-def test_a_script_that_goes_on_past_its_time_is_ended_with_the_reason_in_status_and_resumed_when_it_has_more(
+def test_a_script_over_its_time_is_ended_and_resumed_later(
     tmp_path: Path,
 ) -> None:
     with started(tmp_path, budget={"seconds_per_task": 2}) as crew:
@@ -276,7 +274,7 @@ def test_an_urgent_note_without_a_hook_is_in_the_brief(crew: Crew) -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_program_that_is_not_there_stops_up_before_anything_is_claimed_or_after(crew: Crew, told: bool) -> None:
+def test_a_missing_program_stops_up_without_failing_a_task(crew: Crew, told: bool) -> None:
     crew.add("task-1")
     program = modelled(crew, WORK)
     if told:

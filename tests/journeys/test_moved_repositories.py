@@ -76,7 +76,7 @@ def goes_on(crew: Crew, task: str = "first") -> None:
         variant(renamed_with_its_worktrees, ("status",)),
     ],
 )
-def test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were(
+def test_a_moved_repository_continues_with_its_uncommitted_files(
     crew: Crew, move: Callable[[Crew], Crew], first: tuple[str, ...]
 ) -> None:
     there = drafted(crew)
@@ -95,9 +95,7 @@ def test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were(
 
 
 @pytest.mark.parametrize("move", [renamed, variant(moved_with_its_worktrees), variant(renamed_with_its_worktrees)])
-def test_the_submodules_of_a_worktree_move_with_it_and_keep_their_uncommitted_files(
-    crew: Crew, move: Callable[[Crew], Crew]
-) -> None:
+def test_submodules_move_with_their_worktree_and_uncommitted_files(crew: Crew, move: Callable[[Crew], Crew]) -> None:
     library = crew.root.parent / "library"
     git(crew.root.parent, "init", "-q", "-b", "main", str(library))
     git(library, "commit", "-q", "--allow-empty", "-m", "first")
@@ -128,7 +126,7 @@ def test_first_command_after_a_move_may_run_in_the_worktree(crew: Crew, move: Ca
 
 
 @pytest.mark.campaign
-def test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original(crew: Crew) -> None:
+def test_a_copied_repository_never_touches_the_original_worktrees(crew: Crew) -> None:
     there = drafted(crew)
     shutil.copytree(crew.root, crew.root.with_name("copy"), symlinks=True)
     copy = elsewhere(crew, crew.root.with_name("copy"))
@@ -146,7 +144,7 @@ def test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original(crew
 
 
 @pytest.mark.campaign
-def test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_a_copy(crew: Crew) -> None:
+def test_sessions_without_a_supervisor_end_after_moves_and_not_copies(crew: Crew) -> None:
     program = crew.script(
         "agent",
         """\
@@ -173,7 +171,7 @@ def test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_
 
 
 @pytest.mark.campaign
-def test_a_new_crew_at_the_former_path_does_not_get_the_worktrees_of_the_repository_that_was_there(
+def test_a_new_crew_never_gets_worktrees_of_a_moved_repository(
     tmp_path: Path,
 ) -> None:
     crew = begun(tmp_path)
@@ -214,7 +212,7 @@ def test_a_supervisor_at_the_former_path_keeps_its_worktrees(
 
 
 @pytest.mark.campaign
-def test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in_the_new_place(crew: Crew) -> None:
+def test_a_crew_whose_repository_moves_stops_and_can_continue_there(crew: Crew) -> None:
     program = crew.script(
         "agent",
         """\

@@ -95,9 +95,7 @@ def program(tmp_path: Path) -> str:
 
 
 @pytest.mark.campaign
-def test_a_native_worker_reports_is_prompted_is_ended_when_its_window_is_full_and_its_successor_finishes(
-    tmp_path: Path, program: str
-) -> None:
+def test_a_native_worker_with_a_full_window_gets_a_successor(tmp_path: Path, program: str) -> None:
     with started(tmp_path) as crew:
         crew.configure(**QUICK, context_handoff=0.8)
         crew.add("task-1")
@@ -136,7 +134,7 @@ def _assert_secret(crew: Crew, tokens: list[str]) -> None:
             assert not any(secret in file.read_bytes() for secret in secrets), file
 
 
-def test_a_supervisor_believes_a_runtime_that_it_waits_and_that_it_has_ended(tmp_path: Path, program: str) -> None:
+def test_a_supervisor_trusts_a_runtime_reporting_a_wait_or_end(tmp_path: Path, program: str) -> None:
     with started(tmp_path) as crew:
         (crew.notes / "waits").touch()
         crew.configure(**QUICK, idle_after=1)

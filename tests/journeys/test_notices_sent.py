@@ -36,9 +36,7 @@ def wait_received(crew: Crew, receiver: Receiver, count: int) -> None:
 
 
 @pytest.mark.campaign
-def test_a_blocked_task_reaches_the_receiver_once_and_a_second_time_after_an_answer(
-    crew: Crew, receiver: Receiver
-) -> None:
+def test_a_blocked_task_notifies_once_and_again_after_an_answer(crew: Crew, receiver: Receiver) -> None:
     with (crew.notes / "watch.log").open("ab") as out:
         process = subprocess.Popen(
             [str(BIN / "liza"), "watch", "--notify", receiver.url], cwd=crew.root, stdout=out, stderr=out
@@ -69,7 +67,7 @@ def target_file(crew: Crew, receiver: Receiver) -> str:
 
 
 @pytest.mark.campaign
-def test_up_sends_to_the_targets_and_the_command_that_a_person_confirmed(crew: Crew, receiver: Receiver) -> None:
+def test_up_notifies_only_targets_that_a_person_confirmed(crew: Crew, receiver: Receiver) -> None:
     seen = crew.notes / "seen"
     command = f'echo "$LIZA_ALARM_KIND" >> {seen}'
     crew.configure(notify={"targets": [target_file(crew, receiver)], "exec": command})
@@ -87,7 +85,7 @@ def test_up_sends_to_the_targets_and_the_command_that_a_person_confirmed(crew: C
 
 
 @pytest.mark.campaign
-def test_a_detached_crew_sends_too_and_nothing_is_left_when_it_ends(crew: Crew, receiver: Receiver) -> None:
+def test_a_detached_crew_sends_notices_and_leaves_no_process(crew: Crew, receiver: Receiver) -> None:
     crew.configure(notify={"targets": [target_file(crew, receiver)]})
     crew.add("t1")
     crew.liza("up", "-d", *ALONE, "--program", crew.script("agent", BLOCKS))
@@ -98,7 +96,7 @@ def test_a_detached_crew_sends_too_and_nothing_is_left_when_it_ends(crew: Crew, 
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
 
 
-def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew: Crew, receiver: Receiver) -> None:
+def test_a_killed_notice_process_restarts_and_loses_no_alarm(crew: Crew, receiver: Receiver) -> None:
     target = target_file(crew, receiver)
     crew.configure(notify={"targets": [target]})
     crew.add("t1")
@@ -119,9 +117,7 @@ def test_a_killed_process_that_sends_is_started_again_and_no_alarm_is_lost(crew:
     assert receiver.count == 2
 
 
-def test_a_target_that_an_agent_wrote_into_the_board_is_not_used_and_is_an_alarm(
-    crew: Crew, receiver: Receiver
-) -> None:
+def test_a_notice_target_written_by_an_agent_is_an_alarm(crew: Crew, receiver: Receiver) -> None:
     text = crew.paths.state.read_text()
     planted = f'config:\n  notify: {{exec: "touch {crew.notes}/planted hidden", targets: [{receiver.url}]}}\n'
     assert "\nconfig:\n" in text

@@ -24,9 +24,7 @@ cat "$LIZA_ROOT/.liza/specs/$LIZA_TASK.md" > "$NOTES/spec-$LIZA_TASK" 2> "$NOTES
 
 
 @pytest.mark.campaign
-def test_three_tasks_in_one_slot_the_first_from_an_issue_and_the_second_continued_after_a_kill(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_three_tasks_can_share_one_slot_even_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gh = ForgeStandIn(tmp_path / "bin", monkeypatch)
     url = "https://github.com/acme/shop/issues/7"
     gh.add_issue(

@@ -24,7 +24,7 @@ URL = "https://github.com/acme/shop.git"
 
 
 @pytest.mark.campaign
-def test_what_comes_back_from_a_pull_request_is_mended_and_goes_out_again(
+def test_review_comments_on_a_pull_request_are_fixed_and_pushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gh = ForgeStandIn(tmp_path / "bin", monkeypatch)

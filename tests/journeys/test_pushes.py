@@ -14,7 +14,7 @@ from tests.journeys.crews import APPROVE, WORK, processes_of, started
 
 
 @pytest.mark.campaign
-def test_a_submitted_task_is_pushed_by_its_crew_and_then_merged(tmp_path: Path) -> None:
+def test_a_submitted_task_is_pushed_by_its_crew_and_merged(tmp_path: Path) -> None:
     with started(tmp_path, push="auto") as crew:
         bare = tmp_path / "origin.git"
         git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
@@ -42,7 +42,7 @@ def test_a_submitted_task_is_pushed_by_its_crew_and_then_merged(tmp_path: Path) 
 
 
 @pytest.mark.campaign
-def test_after_a_supervisor_and_its_push_were_killed_the_next_supervisor_pushes(tmp_path: Path) -> None:
+def test_the_next_supervisor_repeats_a_push_that_was_killed(tmp_path: Path) -> None:
     with started(tmp_path, push="auto") as crew:
         bare, hung = tmp_path / "origin.git", tmp_path / "hung"
         git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")

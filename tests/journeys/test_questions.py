@@ -22,7 +22,7 @@ liza submit
 """
 
 
-def test_a_question_of_a_coder_waits_for_a_person_and_the_answer_reaches_its_next_session(crew: Crew) -> None:
+def test_a_persons_answer_reaches_the_next_session_of_a_coder(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.agent("coder-1", crew.script("coder", ASK))
     crew.wait_status("task-1", "BLOCKED")
@@ -48,7 +48,7 @@ def test_a_question_of_a_coder_waits_for_a_person_and_the_answer_reaches_its_nex
     assert crew.git("show", "integration:task-1.txt").splitlines() == ["begun", ANSWER]
 
 
-def test_the_answer_to_a_review_without_a_verdict_goes_to_a_reviewer_with_the_same_commit(crew: Crew) -> None:
+def test_a_reviewer_gets_an_answered_review_with_its_commit(crew: Crew) -> None:
     crew.add("t1")
     crew.agent("coder-1", crew.script("coder", WORK))
     submitted = crew.wait_status("t1", "READY_FOR_REVIEW").review_commit

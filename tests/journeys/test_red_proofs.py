@@ -18,7 +18,7 @@ exit 1
 """
 
 
-def test_a_missing_module_above_a_long_report_is_named_and_the_proof_names_its_log_and_not_itself(
+def test_a_missing_module_is_named_above_a_long_report(
     tmp_path: Path,
 ) -> None:
     crew = begun(tmp_path)

@@ -89,9 +89,7 @@ def test_in_checkout_the_context_is_removed_from_the_file_afterwards(crew: Crew,
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("command", [("down",), ("doctor", "--fix")])
-def test_what_a_killed_run_leaves_in_a_checkout_is_removed_when_its_program_has_ended(
-    crew: Crew, command: tuple[str, ...]
-) -> None:
+def test_files_that_a_killed_run_left_in_checkouts_are_removed(crew: Crew, command: tuple[str, ...]) -> None:
     program(crew, f'echo "$$" > "{crew.notes}/at"; read line < "{crew.notes}/gate"')
     crew.gate("gate")
     child = subprocess.Popen([str(BIN / "liza"), "run", "tidy"], cwd=crew.root, stdin=subprocess.DEVNULL)
@@ -108,7 +106,7 @@ def test_what_a_killed_run_leaves_in_a_checkout_is_removed_when_its_program_has_
     assert list((crew.root / ".liza" / "by-hand").iterdir()) == []
 
 
-def test_at_a_terminal_ctrl_c_is_the_programs_and_its_end_is_cleaned_up_after(crew: Crew) -> None:
+def test_a_program_gets_ctrl_c_and_is_cleaned_up_after(crew: Crew) -> None:
     act = f"""[ -t 0 ] && [ -t 1 ] && echo yes > "{crew.notes}/terminal"
 trap 'exit 9' INT; echo up > "{crew.notes}/at"; read line < "{crew.notes}/gate\""""
     path = crew.notes / "tidy"
@@ -124,7 +122,7 @@ trap 'exit 9' INT; echo up > "{crew.notes}/at"; read line < "{crew.notes}/gate\"
     assert not (crew.root / "AGENTS.md").exists()
 
 
-def test_in_a_claimed_worktree_it_gets_the_brief_of_the_task_and_the_claim_stays(crew: Crew) -> None:
+def test_a_run_in_a_claimed_worktree_gets_the_tasks_brief(crew: Crew) -> None:
     program(crew, "echo work > t1.txt; git add -A; git commit -q -m work")
     crew.liza("config", "set", "sandbox_setup", "touch set-up")
     crew.liza("claim", "t1", "--agent", "coder-1")
@@ -148,7 +146,7 @@ def test_in_a_claimed_worktree_it_gets_the_brief_of_the_task_and_the_claim_stays
     assert crew.status("t1") == "READY_FOR_REVIEW"
 
 
-def test_a_worktree_is_refused_without_its_task_or_under_another_agent_or_with_a_supervisor(crew: Crew) -> None:
+def test_a_worktree_is_refused_to_all_but_its_present_agent(crew: Crew) -> None:
     program(crew)
     gate = crew.script("coder", f'echo here > "{crew.notes}/at"\nread line < "{crew.notes}/gate"\n')
     crew.gate("gate")
@@ -188,7 +186,7 @@ def test_a_run_killed_in_a_worktree_counts_as_no_try(crew: Crew) -> None:
     assert (crew.task("t1").iteration, crew.task("t1").run) == (1, "coder-1.1")
 
 
-def test_a_script_of_a_relative_path_is_found_in_the_directory_of_the_person(crew: Crew) -> None:
+def test_a_scripts_relative_path_starts_in_the_persons_directory(crew: Crew) -> None:
     directory = crew.root / "tools"
     directory.mkdir()
     script = directory / "agent.sh"

@@ -80,7 +80,7 @@ def _rows(text: str) -> list[str]:
     return [line[10:] for line in text.splitlines()]
 
 
-def test_the_log_of_a_task_has_all_its_sessions_and_raw_the_output_as_it_is(crew: Crew) -> None:
+def test_a_tasks_log_has_all_its_sessions_and_raw_output(crew: Crew) -> None:
     crew.add("t1")
     _use(crew, SESSION + WORK)
     crew.wait_status("t1", "READY_FOR_REVIEW")
@@ -121,7 +121,7 @@ def test_logs_show_calls_of_programs_own_log_and_unknown_forms(crew: Crew) -> No
 
 @pytest.mark.campaign
 @pytest.mark.needs("tmux")
-def test_of_a_session_in_a_terminal_the_programs_own_log_is_shown_and_followed(crew: Crew) -> None:
+def test_the_programs_own_log_of_a_terminal_session_is_shown(crew: Crew) -> None:
     crew.add("t1")
     crew.gate("on")
     log = LOGGED.replace("2099-01-01T10:00:00Z", "'$(date -u +%FT%TZ)'")
@@ -182,7 +182,7 @@ def test_a_session_is_printed_for_other_tools(crew: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_a_block_after_refused_commands_names_the_command_and_what_allows_it(crew: Crew) -> None:
+def test_a_block_after_refused_commands_names_what_allows_them(crew: Crew) -> None:
     crew.configure(permissions="prompts")
     crew.add("t1")
     _use(crew, SESSION)
@@ -193,7 +193,7 @@ def test_a_block_after_refused_commands_names_the_command_and_what_allows_it(cre
     assert f"({remedy}): `curl example.org`: {REASON}" in " ".join(crew.liza("status").split())
 
 
-def test_the_cause_of_a_block_has_no_secret_of_the_command_that_failed(crew: Crew) -> None:
+def test_the_cause_of_a_block_contains_no_secret(crew: Crew) -> None:
     crew.configure(max_coder_iterations=2)
     crew.add("t1")
     secret = "ghp_" + "a1B2" * 9

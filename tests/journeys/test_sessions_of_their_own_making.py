@@ -21,7 +21,7 @@ HIDES = {
 
 
 @pytest.mark.parametrize("hides", ["an end that was not", *map(variant, [*HIDES][::2])])
-def test_a_session_that_hides_from_its_supervisor_has_no_second_one_beside_it(crew: Crew, hides: str) -> None:
+def test_a_session_hiding_from_its_supervisor_gets_no_second_one(crew: Crew, hides: str) -> None:
     crew.add("task-1")
     crew.gate("go")
     program = crew.script(

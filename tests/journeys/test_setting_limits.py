@@ -7,7 +7,7 @@ import json
 from tests.journeys.crews import WORK, Crew
 
 
-def test_settings_that_no_clock_can_add_are_violations_and_stop_neither_a_claim_nor_a_supervisor(crew: Crew) -> None:
+def test_settings_no_clock_can_add_are_violations_and_stop_nothing(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     text = crew.paths.state.read_text()
     huge = f"  lease_duration: {10**15}\n  hung_after: {10**12}\n"

@@ -55,7 +55,7 @@ def test_a_test_command_changed_outside_of_liza_does_not_count(red: Crew) -> Non
     assert "exit 7" in str(red.task("task-1").history[-1].detail)
 
 
-def test_a_person_confirms_it_with_the_one_command_that_the_alarm_names(red: Crew) -> None:
+def test_a_person_confirms_a_setting_with_the_alarms_command(red: Crew) -> None:
     type_in(red, "integration_command: .*", 'integration_command: "true"')
     assert (
         "config.integration_command counts with its value on the board"
@@ -66,7 +66,7 @@ def test_a_person_confirms_it_with_the_one_command_that_the_alarm_names(red: Cre
     assert red.status("task-1") == "MERGED"
 
 
-def test_what_a_person_changes_with_liza_edit_counts_at_once_and_confirms_nothing_else(red: Crew) -> None:
+def test_liza_edit_confirms_only_what_a_person_changes_with_it(red: Crew) -> None:
     type_in(red, "^config:", r"config:\n  permissions: bypass")
     red.configure(integration_command="true", max_coder_iterations=3)
     assert [one["about"] for one in alerts(red)] == ["permissions"]
@@ -74,7 +74,7 @@ def test_what_a_person_changes_with_liza_edit_counts_at_once_and_confirms_nothin
     assert red.status("task-1") == "MERGED"
 
 
-def test_a_supervisor_writes_it_down_and_works_with_what_was_confirmed(crew: Crew) -> None:
+def test_a_supervisor_works_with_confirmed_settings_and_logs_others(crew: Crew) -> None:
     crew.configure(sandbox_setup="touch set-up")
     agent = crew.agent("coder-1", crew.script("coder", 'ls > "$NOTES/seen"; read line < "$NOTES/go"\n'))
     crew.wait_supervised("coder-1")
@@ -100,7 +100,7 @@ def test_pins_without_their_settings_are_an_alarm(crew: Crew) -> None:
 
 
 @pytest.mark.parametrize("lost", ["all of .liza", variant("the pins")])
-def test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either(red: Crew, lost: str) -> None:
+def test_losing_the_pins_confirms_no_changed_test_command(red: Crew, lost: str) -> None:
     type_in(red, "integration_command: .*", 'integration_command: "true"')
     (before,) = alerts(red)
     if lost == "the pins":
@@ -126,7 +126,7 @@ def test_settings_without_confirmation_in_the_history_are_an_alarm(crew: Crew) -
     assert [one["next"] for one in alerts(crew)] == ["liza doctor --accept settings"]
 
 
-def test_config_set_keeps_comments_counts_at_once_and_confirms_nothing_else(red: Crew) -> None:
+def test_config_set_keeps_comments_and_confirms_only_its_setting(red: Crew) -> None:
     red.liza("edit", EDITOR=r"sed -i 's|^  integration_command: .*|  # the tests\n&  # slow|'")
     type_in(red, "^config:", r"config:\n  permissions: bypass")
     told = red.json("config", "set", "integration_command", "true")
@@ -144,7 +144,7 @@ def test_config_set_keeps_comments_counts_at_once_and_confirms_nothing_else(red:
     assert alerts(red) == []
 
 
-def test_config_set_of_one_value_does_not_confirm_what_was_changed_beside_it(red: Crew) -> None:
+def test_config_set_of_one_value_confirms_no_neighbouring_change(red: Crew) -> None:
     red.liza("config", "set", "queue.batch", "3")
     type_in(red, "batch: 3", "batch: 3\\n    retries: 9")
     assert "config.queue was changed outside" in red.run("config", "set", "queue.batch", "4").stderr
@@ -152,7 +152,7 @@ def test_config_set_of_one_value_does_not_confirm_what_was_changed_beside_it(red
     assert [one["about"] for one in alerts(red)] == ["queue"]
 
 
-def test_the_goal_and_its_document_are_edited_and_a_document_that_is_missing_is_refused(crew: Crew) -> None:
+def test_the_goals_document_can_be_edited_but_must_exist(crew: Crew) -> None:
     before = crew.state().goal
     assert "unchanged" in crew.liza("edit", "--goal", EDITOR="true")
     missing = crew.liza("edit", "--goal", code=1, EDITOR="sed -i 's|^spec: .*|spec: docs/none.md|'")

@@ -20,9 +20,7 @@ echo "-----BEGIN PGP SIGNATURE-----"
 """
 
 
-def test_a_commit_that_cannot_be_signed_is_named_and_signed_after_the_command_of_init(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_cannot_be_signed_is_named_with_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEAM_KEY", "open")
     crew = begun(tmp_path)
     signer = tmp_path / "sign"

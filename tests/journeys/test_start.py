@@ -57,7 +57,7 @@ def test_one_sentence_becomes_a_merged_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_a_task_that_the_coder_of_an_earlier_start_failed_is_done_by_another_one(tmp_path: Path) -> None:
+def test_a_task_its_coder_failed_earlier_goes_to_another_one(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     program = crew.script("agent", AGENT, ready=False)
     try:

@@ -9,7 +9,7 @@ from tests.conftest import worktree_of
 from tests.journeys.crews import LIMIT, WORK, Crew
 
 
-def test_two_sessions_that_end_well_and_move_nothing_block_the_task_with_their_last_words(crew: Crew) -> None:
+def test_two_successful_sessions_without_progress_block_the_task(crew: Crew) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", crew.script("coder", 'echo "permission to write was denied"\n'))
     task = crew.wait_status("task-1", "BLOCKED")
@@ -23,7 +23,7 @@ def test_two_sessions_that_end_well_and_move_nothing_block_the_task_with_their_l
 POISON = 'if [ "$LIZA_TASK" = poison ]; then echo "cannot import name shop" >&2; exit 3; fi\n'
 
 
-def test_a_task_whose_sessions_crash_is_blocked_and_stops_no_other(crew: Crew) -> None:
+def test_a_task_whose_sessions_crash_is_blocked_without_stopping_others(crew: Crew) -> None:
     crew.add("poison", "task-1", "task-2")
     supervisor = crew.agent("coder-1", crew.script("coder", POISON + WORK))
     task = crew.wait_status("poison", "BLOCKED")
@@ -113,7 +113,7 @@ def test_closing_verb_on_unreadable_board_is_repeated_by_next_session(
     assert "crash" not in crew.heard("task-1")
 
 
-def test_a_session_deaf_to_term_and_all_that_it_started_elsewhere_end_with_the_supervisor(crew: Crew) -> None:
+def test_a_session_ignoring_term_ends_with_its_supervisor(crew: Crew) -> None:
     crew.add("task-1")
     program = crew.script(
         "coder",
@@ -140,7 +140,7 @@ def why(crew: Crew, agent: str) -> str:
     return str(next(row["why"] for row in crew.json("status")["agents"] if row["id"] == agent))
 
 
-def test_a_paused_crew_takes_nothing_new_and_ends_no_session_until_it_is_resumed(crew: Crew) -> None:
+def test_a_paused_crew_takes_nothing_new_and_ends_no_session(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.gate("gate")
     program = crew.script("coder", 'echo "$$" > "$NOTES/at-$LIZA_TASK"; read line < "$NOTES/gate"\n' + WORK)
@@ -173,7 +173,7 @@ def test_an_abort_file_stops_every_session_and_every_supervisor(crew: Crew) -> N
     assert crew.task("task-1").history[-1].event == "stop"
 
 
-def test_a_second_supervisor_of_an_agent_is_refused_with_the_pid_of_the_first(crew: Crew) -> None:
+def test_a_second_supervisor_of_an_agent_is_refused_with_pid(crew: Crew) -> None:
     program = crew.script("coder", WORK)
     first = crew.agent("coder-1", program)
     crew.wait(lambda state: "coder-1" in state.agents, "coder-1 on duty")

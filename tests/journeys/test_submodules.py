@@ -88,7 +88,7 @@ def test_a_review_with_an_unpushed_submodule_names_the_command(
     assert again.stop() == 0
 
 
-def test_the_next_task_in_a_slot_sees_nothing_of_what_the_last_one_changed_in_a_submodule(crew: Crew) -> None:
+def test_submodule_changes_in_a_slot_are_hidden_from_others(crew: Crew) -> None:
     crew.add("task-1")
     script = """\
     (cd lib; git status --porcelain; git log --format=%s) > "$NOTES/lib-$LIZA_TASK"

@@ -60,9 +60,7 @@ def begun(crew: Crew, more: str = "") -> str:
 
 
 @pytest.mark.parametrize("is_up", [True, pytest.param(False, marks=pytest.mark.campaign)])
-def test_a_second_coder_takes_over_a_lapsed_task_of_a_dead_session_and_finds_all_of_its_work(
-    tmp_path: Path, is_up: bool
-) -> None:
+def test_a_coder_takes_over_all_work_of_a_dead_session(tmp_path: Path, is_up: bool) -> None:
     # Its own start repairs what it finds; what happens later is for its claim.
     with started(tmp_path, lease_duration=2) as crew:
         program = begun(crew, WORK_OF_THE_SECOND)
@@ -99,7 +97,7 @@ esac
 """
 
 
-def test_a_task_whose_supervisor_was_killed_is_not_taken_over_while_its_session_lives(tmp_path: Path) -> None:
+def test_a_living_session_keeps_its_task_after_a_supervisor_kill(tmp_path: Path) -> None:
     with started(tmp_path, lease_duration=1) as crew:
         program = begun(crew)
         crew.wait(lambda state: lapsed(state), "the lease to lapse")
@@ -127,7 +125,7 @@ def test_a_claim_by_hand_restores_uncommitted_files_in_the_worktree(tmp_path: Pa
         assert crew.task("task-1").iteration == 2
 
 
-def test_a_reservation_that_a_living_supervisor_does_not_know_of_or_that_the_dead_left_is_taken_back_at_once(
+def test_an_unknown_or_dead_reservation_is_taken_back_at_once(
     tmp_path: Path,
 ) -> None:
     """As a full disk leaves it, that also keeps the claim from being undone; or an old copy of the board."""

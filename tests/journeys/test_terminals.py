@@ -52,7 +52,7 @@ def test_a_program_at_its_prompt_is_asked_to_begin(crew_both_ways: Crew) -> None
     assert crew.living() == []
 
 
-def test_a_program_that_is_back_at_its_prompt_after_its_last_word_is_ended_by_that_and_not_by_the_time_of_grace(
+def test_a_program_back_at_its_prompt_after_closing_is_ended(
     tmp_path: Path,
 ) -> None:
     # A grace that no test waits for.
@@ -66,7 +66,7 @@ def test_a_program_that_is_back_at_its_prompt_after_its_last_word_is_ended_by_th
         assert supervisor.stop() == 0
 
 
-def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_try(crew: Crew) -> None:
+def test_a_terminal_lost_before_the_brief_costs_no_try(crew: Crew) -> None:
     gate = crew.gate("gate")
     crew.add("task-1")
     program = crew.script("agent.sh", f"echo up >> $NOTES/up\ncat {gate}\nliza ready\n{WORK}", ready=False)
@@ -85,7 +85,7 @@ def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_
 
 
 @pytest.mark.campaign
-def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop_ends_it(crew_both_ways: Crew) -> None:
+def test_an_urgent_note_is_typed_answered_and_ended_by_stop(crew_both_ways: Crew) -> None:
     crew = crew_both_ways
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, "liza ready"), "--tmux")
@@ -102,7 +102,7 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
 
 
-def test_a_program_that_only_shows_that_it_waits_is_reported_with_the_signs_and_their_confidence(crew: Crew) -> None:
+def test_a_program_that_waits_is_reported_with_signs_and_confidence(crew: Crew) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, "true"), "--tmux")
     supervisor.wait_said(r"coder-1\.1: waits for input \((process|silence)[^)]*, \d+%\) after [\d.]+ s")
@@ -153,7 +153,7 @@ def test_a_program_reads_its_changed_brief_again(crew: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_a_note_that_is_longer_than_a_line_of_the_kernels_goes_into_the_brief_and_is_not_typed_in_part(
+def test_a_note_longer_than_a_kernel_line_enters_the_brief(
     crew: Crew,
 ) -> None:
     crew.add("task-1")
@@ -188,7 +188,7 @@ def test_a_question_at_the_terminal_is_shown_with_attach(crew: Crew) -> None:
     assert not (crew.paths.run("coder-1.1") / "asks").exists()
 
 
-def test_a_dialog_before_the_first_act_is_answered_at_the_terminal_and_the_session_goes_on(crew: Crew) -> None:
+def test_an_early_dialog_is_answered_at_the_terminal_by_hand(crew: Crew) -> None:
     crew.add("task-1")
     asks = "printf 'Do you trust this folder? [y/n] '; read answer; echo $answer > $NOTES/answer"
     program = crew.script("asks", f"{asks}\nliza ready > /dev/null\n{WORK}", ready=False)

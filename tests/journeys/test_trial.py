@@ -20,9 +20,7 @@ def is_command_server(pid: int) -> bool:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGHUP, variant(signal.SIGKILL)])
-def test_of_a_check_whose_terminal_is_closed_or_that_is_killed_no_supervisor_and_no_program_lives_on(
-    crew: Crew, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_killed_program_check_leaves_no_process(crew: Crew, tmp_path: Path, number: signal.Signals) -> None:
     program = crew.script("endless", 'echo $$ $PPID > "$NOTES/pids"\nexec sleep 600\n')
     temp = tmp_path / "temp"
     temp.mkdir()

@@ -126,9 +126,7 @@ def test_a_python_package_installed_editable_in_an_activated_environment(tmp_pat
 
 @CONFINEMENTS
 @pytest.mark.campaign
-def test_an_activated_environment_with_dependencies_only_is_used_also_where_it_is_not_activated(
-    tmp_path: Path, confinement: str
-) -> None:
+def test_an_activated_environment_of_dependencies_is_used_without_activation(tmp_path: Path, confinement: str) -> None:
     text = PYTHON["pyproject.toml"] + 'pythonpath = ["src"]\n'
     crew = begun(tmp_path, {**PYTHON, "pyproject.toml": text})
     subprocess.run(["sh", "set-up.sh", str(tmp_path)], cwd=crew.root, check=True)
@@ -243,7 +241,7 @@ sys.exit(answer != b"hi")
 
 
 @pytest.mark.campaign
-def test_merges_wait_while_the_tests_would_ask_a_server_of_the_checkout(tmp_path: Path, servers: Servers) -> None:
+def test_merges_wait_while_tests_would_use_the_checkouts_server(tmp_path: Path, servers: Servers) -> None:
     crew = begun(tmp_path, SERVER)
     port = str(choose_port())
     server = servers.start(crew.root, sys.executable, "serve.py", port)

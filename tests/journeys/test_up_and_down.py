@@ -159,7 +159,7 @@ def merged_by_hand(crew: Crew) -> None:
     crew.liza("merge")
 
 
-def test_a_purge_gives_the_repository_back_as_it_was_once_everything_is_merged(tmp_path: Path) -> None:
+def test_a_purge_after_all_merges_restores_the_repository(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     (crew.root / "mine.txt").write_text("not committed\n")
     before = world(crew.root)
@@ -249,7 +249,7 @@ def test_purge_keeps_and_names_specs_of_a_person(tmp_path: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_a_program_is_proved_by_a_small_task_of_which_nothing_stays(crew: Crew, tmp_path: Path) -> None:
+def test_a_program_is_proved_by_a_temporary_small_task(crew: Crew, tmp_path: Path) -> None:
     works = crew.script("works", 'echo done > proof.txt\ngit add -A\ngit commit -q -m "$PWD"\nliza submit\n')
     gives_up = crew.script("gives-up", "exit 3\n")
     (tmp_path / "temp").mkdir()

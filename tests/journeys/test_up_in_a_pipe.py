@@ -30,7 +30,7 @@ def up(crew: Crew, program: str, out: int, *more: str) -> subprocess.Popen[bytes
 
 
 @pytest.mark.campaign
-def test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c(crew: Crew) -> None:
+def test_a_reader_that_closes_ends_the_output_but_no_work(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1")
     program = crew.script("agent", AGENT + APPROVE + ";; esac\n")
@@ -74,7 +74,7 @@ def test_messages_of_up_go_to_stderr_without_a_reader(crew: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term(crew: Crew) -> None:
+def test_a_stopped_reader_blocks_neither_the_work_nor_term(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1")
     program = crew.script("agent", AGENT + APPROVE + ";; esac\n")
@@ -96,7 +96,7 @@ def test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term(crew: Crew)
     assert crew.living() == []
 
 
-def test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_and_supervisors_that_are_stopped(
+def test_a_third_ctrl_c_ends_everything_at_once(
     crew: Crew,
 ) -> None:
     crew.add("t1")

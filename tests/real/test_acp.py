@@ -76,7 +76,7 @@ def waiting(asked: Asked) -> Turn:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_an_urgent_note_cancels_the_turn_and_is_in_the_next_request(begin: Begin, program: str) -> None:
+def test_an_urgent_note_cancels_the_turn_and_comes_next(begin: Begin, program: str) -> None:
     scene = begin(of(program), waiting)
     scene.crew.add("one")
     supervisor = scene.start(f"{program}:acp")
@@ -109,9 +109,7 @@ def pausing(asked: Asked) -> Turn:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_note_reaches_an_idle_session_and_a_stopped_one_goes_on_with_its_conversation(
-    begin: Begin, program: str
-) -> None:
+def test_a_note_reaches_idle_sessions_and_stopped_ones_continue(begin: Begin, program: str) -> None:
     scene = begin(of(program), pausing, idle_after=600)
     scene.crew.add("one")
     supervisor = scene.start(f"{program}:acp")
@@ -163,9 +161,7 @@ def test_a_forbidden_command_is_blocked_with_the_reason(begin: Begin, program: s
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("status", [401, 400])
-def test_a_model_that_refuses_ends_the_session_as_a_failure_and_not_as_work(
-    begin: Begin, program: str, status: int
-) -> None:
+def test_a_refusing_model_ends_the_session_as_a_failure(begin: Begin, program: str, status: int) -> None:
     scene = begin(of(program), WORK, Fault(status), answer_timeout=60)
     scene.crew.add("one")
     supervisor = scene.start(f"{program}:acp")

@@ -31,7 +31,7 @@ export STATE="$BOXES/$(basename "$PWD")/state"
 
 
 @pytest.mark.parametrize("program", ["claude", "codex", "opencode", "gemini"])
-def test_the_commands_of_a_program_can_do_what_its_box_allows(begin: Begin, program: str) -> None:
+def test_commands_of_a_program_can_do_what_its_box_allows(begin: Begin, program: str) -> None:
     home = Path(os.environ["HOME"])
     for name in (".ssh", ".gnupg", ".config/gh"):
         (home / name).mkdir(parents=True, exist_ok=True)

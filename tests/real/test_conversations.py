@@ -69,9 +69,7 @@ CASES = [(program, loss) for program in PROGRAMS for loss in ("nothing", "no rec
 
 
 @pytest.mark.parametrize(("program", "loss"), [*CASES, ("codex", "no conversation")])
-def test_the_session_after_a_rejection_has_the_conversation_and_the_new_brief(
-    begin: Begin, program: str, loss: str
-) -> None:
+def test_a_session_after_a_rejection_has_its_conversation_and_brief(begin: Begin, program: str, loss: str) -> None:
     scene = begin(of(program.partition(":")[0]) if ":" in program else [program], working, restart_after_crash=1)
     crew = scene.crew
     crew.add("one")

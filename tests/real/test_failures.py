@@ -24,9 +24,7 @@ LIMITED = Fault(429, retry_after=3600, message="You have hit your usage limit. T
 
 
 @pytest.mark.parametrize("program", ["codex", "pi", "copilot", "vibe", "qwen", "opencode", "gemini"])
-def test_a_login_that_the_model_refuses_ends_the_supervisor_with_that_reason_and_leaves_the_task(
-    begin: Begin, program: str
-) -> None:
+def test_a_refused_login_ends_the_supervisor_and_leaves_the_task(begin: Begin, program: str) -> None:
     scene = begin([program], WORK, REFUSED)
     scene.crew.add("one")
     supervisor = scene.start(program)
@@ -39,7 +37,7 @@ def test_a_login_that_the_model_refuses_ends_the_supervisor_with_that_reason_and
 
 
 @pytest.mark.parametrize("program", ["copilot", "vibe", "claude"])
-def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_its_end_in_status(begin: Begin, program: str) -> None:
+def test_status_names_the_end_of_an_awaited_use_limit(begin: Begin, program: str) -> None:
     scene = begin([program], WORK, LIMITED)
     scene.crew.add("one")
     supervisor = scene.start(program)
@@ -51,7 +49,7 @@ def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_its_end_in_status(b
 
 
 @pytest.mark.parametrize("program", ["gemini", "opencode", "codex", "pi", "vibe", "qwen"])
-def test_a_model_that_fails_for_ever_is_cut_off_and_named(begin: Begin, program: str) -> None:
+def test_a_model_that_always_fails_is_cut_off_and_named(begin: Begin, program: str) -> None:
     scene = begin([program], WORK, Fault(500, message="the server is on fire"), answer_timeout=20)
     scene.crew.add("one")
     supervisor = scene.start(program)
@@ -63,7 +61,7 @@ def test_a_model_that_fails_for_ever_is_cut_off_and_named(begin: Begin, program:
 
 
 @pytest.mark.parametrize("program", ["gemini", "copilot", "opencode", "qwen", "vibe"])
-def test_a_program_whose_tools_are_all_denied_ends_well_and_its_task_is_blocked(begin: Begin, program: str) -> None:
+def test_a_program_with_all_tools_denied_gets_its_task_blocked(begin: Begin, program: str) -> None:
     scene = begin([program], turns(Shell("touch one.txt"), Say("All done.")), permissions="prompts")
     scene.crew.add("one")
     supervisor = scene.start(program)
@@ -95,9 +93,7 @@ def test_programs_check_distinguishes_a_login_from_work(begin: Begin, program: s
 
 
 @pytest.mark.parametrize("program", ["claude", "codex", "gemini", "qwen", "copilot", "pi", "vibe"])
-def test_a_missing_login_is_found_without_a_session_and_one_that_is_there_is_not_missed(
-    program: str, tmp_path: Path
-) -> None:
+def test_a_missing_login_but_no_present_one_is_reported(program: str, tmp_path: Path) -> None:
     rig = rigs.RIGS[program]
     assert rigs.install(rig) is None
     rows = preset_table.load_presets(Paths(tmp_path), tmp_path).rows

@@ -133,7 +133,7 @@ def test_what_a_subagent_uses_is_counted_with_its_model(begin: Begin, program: s
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_words_of_the_brief_work_in_the_shell_that_a_program_runs_commands_in(begin: Begin, program: str) -> None:
+def test_commands_of_the_brief_work_in_a_programs_shell(begin: Begin, program: str) -> None:
     scene = begin([program], to_the_letter)
     scene.crew.add("one")
     submitted(scene, program)
@@ -149,9 +149,7 @@ def test_a_confined_program_can_commit_and_submit(begin: Begin, program: str) ->
     submitted(scene, program)
 
 
-def test_a_program_that_runs_no_commands_has_its_edit_submitted_for_it(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_edit_of_a_program_without_commands_is_submitted(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = begin(["aider"], edits)
     scene.crew.add("one")
     submitted(scene, "aider")
@@ -169,7 +167,7 @@ def role(asked: Asked) -> Turn:
     return script(asked)
 
 
-def test_one_program_writes_and_another_reviews_and_the_work_is_merged(begin: Begin) -> None:
+def test_different_programs_can_write_and_review_a_merged_task(begin: Begin) -> None:
     scene = begin(["codex", "pi"], role)
     scene.crew.add("one")
     scene.start("codex")
@@ -178,7 +176,7 @@ def test_one_program_writes_and_another_reviews_and_the_work_is_merged(begin: Be
     assert scene.crew.git("show", "integration:one.txt") == "x"
 
 
-def test_a_limit_of_use_that_is_over_soon_is_waited_for_by_the_program_itself(begin: Begin) -> None:
+def test_a_program_waits_by_itself_for_a_short_use_limit(begin: Begin) -> None:
     scene = begin(["codex"], WORK, Fault(429, times=2, retry_after=1))
     scene.crew.add("one")
     submitted(scene, "codex")

@@ -43,7 +43,7 @@ def pushed(put: Callable[[], None]) -> Script:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_message_that_comes_at_the_turns_end_makes_the_program_go_on_with_it(begin: Begin, program: str) -> None:
+def test_a_message_at_the_turns_end_is_handled_at_once(begin: Begin, program: str) -> None:
     scenes: list[Scene] = []
 
     def put() -> None:
@@ -84,7 +84,7 @@ def test_projects_hooks_go_on_running_and_no_commit_has_ours(
     assert scene.crew.git("show", "task/one:.gemini/settings.json") == json.dumps(theirs, indent=2)
 
 
-def test_a_request_that_may_shorten_the_conversation_is_not_taken_for_one_that_did(begin: Begin) -> None:
+def test_a_request_that_may_shorten_a_conversation_is_no_compaction(begin: Begin) -> None:
     """gemini sends PreCompress before each request. A brief after each of them would fill the conversation."""
     rounds = [Shell(f"echo round {number}") for number in range(4)]
     scene = begin(["gemini"], turns(*rounds, Shell(f"{liza_path()} block 'enough' --ask 'is it?'")))

@@ -26,7 +26,7 @@ INSTALLERS = [
 
 
 @pytest.mark.parametrize(("rig", "command", "module"), INSTALLERS, ids=[row[0].name for row in INSTALLERS])
-def test_an_edit_of_a_dependency_in_a_slot_reaches_no_other_place(
+def test_an_edited_dependency_of_a_slot_changes_no_other_copy(
     rig: Rig, command: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = rigs.install(rig)

@@ -47,9 +47,7 @@ def alerts(scene: Scene) -> str:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_an_endless_loop_is_in_status_then_ended_and_its_task_blocked_with_the_reason(
-    begin: Begin, program: str
-) -> None:
+def test_an_endless_loop_of_a_real_program_blocks_its_task(begin: Begin, program: str) -> None:
     scene = begin([program], LOOP)
     scene.crew.add("one")
     began = time.monotonic()
@@ -74,9 +72,7 @@ def test_an_endless_loop_is_in_status_then_ended_and_its_task_blocked_with_the_r
 
 
 @pytest.mark.parametrize("program", ENDS_LOOPS_ITSELF)
-def test_a_program_that_ends_a_loop_by_itself_has_its_task_blocked_with_its_own_words(
-    begin: Begin, program: str
-) -> None:
+def test_a_program_that_ends_its_loop_blocks_its_task(begin: Begin, program: str) -> None:
     script, words = ENDS_LOOPS_ITSELF[program]
     scene = begin([program], script)
     scene.crew.add("one")
@@ -90,7 +86,7 @@ def test_a_program_that_ends_a_loop_by_itself_has_its_task_blocked_with_its_own_
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_budget_of_tokens_ends_a_turn_that_is_under_way(begin: Begin, program: str) -> None:
+def test_a_token_budget_ends_a_turn_before_its_end(begin: Begin, program: str) -> None:
     most = 10 * (INPUT + OUTPUT)
     scene = begin([program], LOOP, budget={"tokens_per_task": most}, loop={"same_calls": 0})
     scene.crew.add("one")

@@ -29,7 +29,7 @@ def read(scene: Scene, run: str) -> list[str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_session_shows_each_command_with_its_result_and_the_last_words(begin: Begin, program: str) -> None:
+def test_a_session_log_shows_each_command_and_the_last_words(begin: Begin, program: str) -> None:
     scene = begin([program], SESSION)
     scene.crew.add("one")
     submitted(scene, program)
@@ -48,7 +48,7 @@ def test_a_session_shows_each_command_with_its_result_and_the_last_words(begin: 
 
 
 @pytest.mark.parametrize(("program", "reason"), [("claude", "simple_expansion"), ("codex", "not permitted")])
-def test_a_refused_command_is_shown_and_is_the_reason_of_the_block(begin: Begin, program: str, reason: str) -> None:
+def test_a_refused_command_is_shown_as_the_reason_for_blocking(begin: Begin, program: str, reason: str) -> None:
     refused = "if [ x$LIZA_TASK = xone ]; then rm -rf /etc/x; fi"
     scene = begin([program], turns(Shell(refused), Say("I may not.")), permissions="prompts")
     scene.crew.add("one")
@@ -83,7 +83,7 @@ HELPERS = {
 
 
 @pytest.mark.parametrize("program", HELPERS)
-def test_what_a_sub_agent_did_is_a_part_of_the_row_of_its_call(begin: Begin, program: str) -> None:
+def test_a_sub_agents_work_is_part_of_the_calls_row(begin: Begin, program: str) -> None:
     call = HELPERS[program]
     waits = [Call("wait_agent", {"targets": []})] if program == "codex" else []
 

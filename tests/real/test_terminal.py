@@ -135,7 +135,7 @@ def past_the_dialogs(seen: Seen, pane: Pane) -> None:
 
 
 @pytest.mark.parametrize("seen", PROGRAMS, indirect=True)
-def test_what_is_typed_reaches_the_model_of_a_real_program_whole_and_once(seen: Seen) -> None:
+def test_typed_text_reaches_the_model_whole_and_once(seen: Seen) -> None:
     pane = seen.start()
     past_the_dialogs(seen, pane)
     for text, pattern, times in (("greet 4711 and\nstop then", "4711 and\\s+stop then", 1), (LONG, "0815", 50)):
@@ -148,7 +148,7 @@ def test_what_is_typed_reaches_the_model_of_a_real_program_whole_and_once(seen: 
 
 
 @pytest.mark.parametrize("seen", PROGRAMS, indirect=True)
-def test_a_persons_half_line_in_a_real_program_is_not_sent_with_a_message_also_after_the_person_has_left(
+def test_a_persons_half_line_is_never_sent_with_a_message(
     seen: Seen,
 ) -> None:
     pane = seen.start()
@@ -169,7 +169,7 @@ def test_a_persons_half_line_in_a_real_program_is_not_sent_with_a_message_also_a
 
 
 @pytest.mark.parametrize("program", ["codex", "pi", "gemini"])
-def test_a_person_who_is_attached_goes_from_session_to_session_and_none_of_them_crashes(
+def test_an_attached_person_moves_between_sessions_without_a_crash(
     begin: Begin, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="tm", ignore_cleanup_errors=True) as sockets:

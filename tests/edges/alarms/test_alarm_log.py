@@ -92,9 +92,7 @@ def _fail_task(crew: Crew) -> None:
         tx.state = tx.state.with_task(replace(task, failed_by=("coder-1",)))
 
 
-def test_a_task_waits_for_another_coder_a_while_before_that_is_reported_and_is_reported_once(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_a_task_waits_before_its_missing_coder_is_reported_once(crew: Crew, clock: FakeClock) -> None:
     _fail_task(crew)
     assert AlarmKind.NEEDS_ANOTHER_CODER in {row["kind"] for row in status(crew).fields()["alerts"]}
     assert _check(crew) == []
@@ -112,7 +110,7 @@ def test_a_task_waits_for_another_coder_a_while_before_that_is_reported_and_is_r
         assert _check(crew, changed_at=clock.monotonic()) == []
 
 
-def test_a_crew_that_starts_reports_no_lack_of_a_coder_that_starts_with_it(crew: Crew, clock: FakeClock) -> None:
+def test_a_starting_crew_reports_no_lack_of_a_starting_coder(crew: Crew, clock: FakeClock) -> None:
     _fail_task(crew)
     clock.advance(60)
     lock = crew.paths.supervisor_lock("coder-1")
@@ -141,7 +139,7 @@ def test_an_unnotified_change_is_an_alarm_after_the_interval(crew: Crew, clock: 
     assert _check(crew) == ["integration_moved"]
 
 
-def test_an_alarm_of_time_alone_is_searched_again_at_the_next_poll(
+def test_alarms_that_depend_on_time_are_searched_at_each_poll(
     crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched = _count_searches(monkeypatch)
@@ -158,7 +156,7 @@ OTHER_START = b'{"revision":1,"stamp":[],"looked_at":9e9,"found_at":9e9}'
 @pytest.mark.parametrize(
     "record", [b"", b"[1]", b"{}", DEEP, OTHER_START], ids=["empty", "list", "none", "deep", "start"]
 )
-def test_a_record_that_is_damaged_or_of_another_start_of_the_machine_hides_no_alarm(crew: Crew, record: bytes) -> None:
+def test_a_damaged_or_old_alarm_record_hides_no_alarm(crew: Crew, record: bytes) -> None:
     assert _check(crew) == []
     _move_integration(crew)
     (crew.paths.tx / "alarm-check").write_bytes(record)

@@ -22,7 +22,7 @@ def crew(repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Crew:
     return Crew(Paths(repo), clock)
 
 
-def test_without_a_name_the_present_alarms_are_explained_and_then_everything(crew: Crew) -> None:
+def test_explain_without_a_name_lists_present_alarms_first(crew: Crew) -> None:
     quiet = explain(())
     assert (quiet.alarms, len(quiet.entries)) == ((), len(read_entries()))
     text = crew.paths.state.read_text()
@@ -40,9 +40,7 @@ def test_a_board_that_cannot_be_read_is_the_alarm(crew: Crew) -> None:
     assert shown.alarms[0].next.startswith("liza ")
 
 
-def test_outside_a_crew_all_entries_are_listed_and_each_is_found_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_a_crew_explain_lists_and_finds_all_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     entries = [row for entry in read_entries() for row in explain([entry.name]).entries]
     assert list(explain(()).entries) == entries

@@ -155,7 +155,7 @@ def run_once(command: str, alarm: Alarm, root: Path) -> str | None:
     return deliver(NoticeTarget(command, is_command=True), build_notice(alarm), root)
 
 
-def test_a_command_gets_the_alarm_in_its_environment_and_on_stdin_and_never_as_shell_text(tmp_path: Path) -> None:
+def test_a_notice_command_never_gets_the_alarm_as_shell_text(tmp_path: Path) -> None:
     message = 'asks $(touch planted) "; touch planted; `touch planted`'
     reads = 'printf "%s\\n" "$LIZA_ALARM_KIND" "$LIZA_ALARM_ABOUT" "$LIZA_ALARM_MESSAGE" "$LIZA_ALARM_NEXT" > env'
     assert run_once(f"{reads}; cat > stdin", Alarm("blocked", "t1", message, "liza answer t1"), tmp_path) is None
@@ -195,14 +195,14 @@ def _ended(pid: int) -> bool:
         ("file:/nonexistent/url", Missing, "the address of file:/nonexistent/url cannot be read"),
     ],
 )
-def test_a_target_that_cannot_be_used_is_refused_at_the_start(text: str, error: type[Exception], says: str) -> None:
+def test_an_unusable_notice_target_is_refused_at_the_start(text: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says) as refused:
         require_target(NoticeTarget(text), {})
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("scheme", ["http", "carrier-pigeon"])
-def test_a_url_that_apprise_does_not_accept_is_an_alarm_that_does_not_show_it(crew: Crew, scheme: str) -> None:
+def test_the_alarm_of_a_refused_apprise_url_hides_the_url(crew: Crew, scheme: str) -> None:
     plan = NoticePlan((NoticeTarget(f"{scheme}://127.0.0.1/hidden-word"),))
     notice_process.check_urls(crew, plan)
     (failure,) = failures(crew)
@@ -232,7 +232,7 @@ send_new(find_crew(Path(sys.argv[1])), NoticeTarget(sys.argv[2]), [Alarm("blocke
 """
 
 
-def test_a_kill_between_delivery_and_record_repeats_one_notice_at_most_once(crew: Crew, receiver: Receiver) -> None:
+def test_a_kill_before_the_record_repeats_a_notice_only_once(crew: Crew, receiver: Receiver) -> None:
     words = [sys.executable, "-c", KILLED_SENDER, str(crew.paths.root), receiver.url]
     killed = subprocess.run(words, env={**os.environ, "LIZA_FAULT": "notices.sent"}, timeout=60)
     assert killed.returncode == -9

@@ -57,7 +57,7 @@ def changes(stream: Stream) -> list[dict[str, object]]:
 
 
 @pytest.mark.campaign
-def test_a_worker_at_its_limit_gets_another_credential_on_its_stream_until_it_acknowledges_it(tmp_path: Path) -> None:
+def test_a_worker_at_its_limit_is_streamed_another_credential(tmp_path: Path) -> None:
     stores = tmp_path / "stores"
     stores.mkdir()
     (tmp_path / "crew").mkdir()
@@ -90,7 +90,7 @@ def test_a_worker_at_its_limit_gets_another_credential_on_its_stream_until_it_ac
 
 
 @pytest.mark.campaign
-def test_a_secret_that_cannot_be_read_is_a_problem_and_the_token_can_be_used_again(tmp_path: Path) -> None:
+def test_an_unreadable_secret_is_a_problem_and_keeps_the_token(tmp_path: Path) -> None:
     with serving(tmp_path) as api:
         write_accounts("[accounts.script.a]\ncommand = 'echo x'\nsets = 'KEY'\n")
         token = identity.issue_token(start_run(api), now())
@@ -166,7 +166,7 @@ def test_a_worker_with_an_unrecorded_account_gets_no_other(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("other", ["script", variant("claude")])
-def test_no_file_that_a_session_writes_decides_whose_secret_it_gets(tmp_path: Path, other: str) -> None:
+def test_no_file_of_a_session_decides_whose_secret_it_gets(tmp_path: Path, other: str) -> None:
     stores = tmp_path / "stores"
     stores.mkdir()
     (tmp_path / "crew").mkdir()

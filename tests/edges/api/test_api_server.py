@@ -126,7 +126,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("headers", PAGES.values(), ids=PAGES)
-def test_a_request_from_a_web_page_is_refused_even_with_a_token(
+def test_a_request_from_a_web_page_is_refused_even_authenticated(
     shared: Api, worker: Worker, headers: dict[str, str]
 ) -> None:
     reply = shared.post("/v1/lifecycle", LIFECYCLE, token=worker.token, tcp=True, headers=headers)
@@ -185,7 +185,7 @@ for _ in range(2):
 """
 
 
-def test_a_session_does_not_become_another_run_by_the_digest_of_a_token(shared: Api) -> None:
+def test_a_session_cannot_become_another_run_by_a_token_digest(shared: Api) -> None:
     run = "coder-9.1"
     token = f"{run}:mine"
     line = {"digest": hashlib.sha256(token.encode()).hexdigest(), "issued": now().isoformat()}
@@ -221,7 +221,7 @@ print(reply.status, used.status, call({"token": token}, "/v1/identity").getrespo
 """
 
 
-def test_a_worker_whose_identity_was_lost_on_the_way_asks_again(shared: Api) -> None:
+def test_a_worker_that_lost_its_identity_answer_asks_again(shared: Api) -> None:
     directory = shared.open_run("coder-4.1")
     token = identity.issue_token(directory, now())
     words = [sys.executable, "-c", LOSE, str(shared.paths.api_socket), token, str(directory.path / "bearer.json")]
@@ -230,7 +230,7 @@ def test_a_worker_whose_identity_was_lost_on_the_way_asks_again(shared: Api) -> 
     assert result.stdout.split() == ["200", "200", "401"]
 
 
-def test_a_person_needs_no_token_at_the_socket_and_a_session_does(shared: Api) -> None:
+def test_a_session_but_no_person_needs_a_socket_token(shared: Api) -> None:
     assert shared.get("/v1/agents").status == 200
     assert shared.get("/v1/agents", tcp=True).status == 401
     assert shared.post("/v1/runs/coder-7.1/exit", {"code": "0"}).status == 401
@@ -251,7 +251,7 @@ def test_a_person_needs_no_token_at_the_socket_and_a_session_does(shared: Api) -
     assert (outside.stdout.strip(), below.stdout.strip()) == ("HTTP/1.1 200", "HTTP/1.1 401")
 
 
-def test_what_is_no_http_and_a_head_without_end_get_a_problem(shared: Api) -> None:
+def test_requests_that_are_not_http_get_a_problem(shared: Api) -> None:
     for words, status in (
         (b"hello\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 20_000, b"431"),
@@ -273,7 +273,7 @@ def test_many_requests_in_one_write_are_not_counted_together(shared: Api) -> Non
     assert answers.count(b"HTTP/1.1 200") == 82, answers[-300:]
 
 
-def test_a_client_that_leaves_within_its_body_writes_nothing_to_the_log(shared: Api) -> None:
+def test_a_client_that_disconnects_within_its_body_logs_nothing(shared: Api) -> None:
     with connect_unix(shared.paths.api_socket) as client:
         client.sendall(b"POST /v1/lifecycle HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
     assert shared.get("/v1/health").status == 200
@@ -298,7 +298,7 @@ def test_the_openapi_document_is_the_committed_one(shared: Api) -> None:
 
 
 @pytest.mark.campaign
-def test_of_two_servers_the_second_refuses_and_the_first_goes_on(api: Api) -> None:
+def test_a_second_server_is_refused_and_the_first_continues(api: Api) -> None:
     second = api.crew.run("serve")
     assert (second.returncode, "has a server already" in second.stderr) == (1, True)
     assert api.get("/v1/health").status == 200
@@ -306,7 +306,7 @@ def test_of_two_servers_the_second_refuses_and_the_first_goes_on(api: Api) -> No
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_after_its_end_the_next_server_takes_socket_port_and_tokens_over(api: Api, how: str) -> None:
+def test_the_next_server_takes_over_socket_port_and_tokens(api: Api, how: str) -> None:
     worker, port = api.worker(), api.port
     getattr(api, how)()
     assert api.paths.api_socket.exists() == (how == "kill")
@@ -318,7 +318,7 @@ def test_after_its_end_the_next_server_takes_socket_port_and_tokens_over(api: Ap
 
 
 @pytest.mark.campaign
-def test_a_file_in_place_of_the_socket_is_replaced_and_a_directory_refused(api: Api) -> None:
+def test_a_file_at_the_socket_is_replaced_but_no_directory(api: Api) -> None:
     api.stop()
     api.paths.api_socket.write_text("no socket")
     api.start()
@@ -340,7 +340,7 @@ def test_a_port_that_another_process_took_is_replaced(api: Api) -> None:
         assert api.get("/v1/health", tcp=True).status == 200
 
 
-def test_each_living_run_has_a_port_file_and_an_ended_one_has_none(api: Api) -> None:
+def test_each_living_run_has_a_port_file_until_it_ends(api: Api) -> None:
     api.crew.work_by_hand("task-1")
     run = "coder-1.1"
     directory = api.open_run(run, "task-1")
@@ -359,7 +359,7 @@ def wake(api: Api) -> None:
 
 
 @pytest.mark.campaign
-def test_a_repository_at_a_deep_path_has_its_socket_in_its_place(tmp_path: Path) -> None:
+def test_a_repository_at_a_deep_path_has_a_socket(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["d" * 60] * 4)
     deep.mkdir(parents=True)
     with started(tmp_path) as crew:
@@ -426,7 +426,7 @@ def test_a_task_is_done_through_the_api_alone(api: Api) -> None:
     assert api.crew.task("task-1").approved_by == "code-reviewer-1"
 
 
-def test_a_rejection_through_the_api_has_comments_on_lines_of_the_reviewed_commit(api: Api) -> None:
+def test_an_api_rejection_comments_on_lines_of_the_reviewed_commit(api: Api) -> None:
     api.crew.work_by_hand("task-1")
     api.crew.prepare("submit", cwd=worktree_of(api.crew.root, "task-1"))
     api.crew.prepare("claim", "task-1", "--agent", "code-reviewer-1")
@@ -465,7 +465,7 @@ def test_a_run_that_lost_its_task_is_refused(api: Api) -> None:
     assert find_crew(api.crew.root).board.read().task("task-1").status == "UNCLAIMED"  # type: ignore[union-attr]
 
 
-def test_a_board_that_cannot_be_read_is_a_problem_and_the_next_request_finds_the_good_one(api: Api) -> None:
+def test_an_unreadable_board_is_a_problem_for_one_request_only(api: Api) -> None:
     good = api.paths.state.read_bytes()
     api.paths.state.write_bytes(b"goal: [\n")
     bad = api.get("/v1/agents")
@@ -476,7 +476,7 @@ def test_a_board_that_cannot_be_read_is_a_problem_and_the_next_request_finds_the
 
 
 @pytest.mark.campaign
-def test_a_worker_asks_for_its_context_its_tools_and_its_health(api: Api) -> None:
+def test_a_worker_can_request_its_context_tools_and_health(api: Api) -> None:
     api.crew.work_by_hand("task-1")
     coder = api.worker("coder-1.1", "task-1")
     coder.report("ready")
@@ -516,7 +516,7 @@ def test_a_whole_number_is_an_integer_however_it_is_written(shared: Api, worker:
     assert (reply.status, reply.data["field"]) == (400, "$.events[0].usage.input_tokens")
 
 
-def test_a_run_whose_lock_is_held_holds_up_no_other_run(shared: Api) -> None:
+def test_a_locked_run_delays_no_other_run(shared: Api) -> None:
     held, other = shared.worker("coder-31.1"), shared.worker("coder-32.1")
 
     def body(worker: Worker, name: str) -> dict[str, Any]:
@@ -535,7 +535,7 @@ def test_a_run_whose_lock_is_held_holds_up_no_other_run(shared: Api) -> None:
 
 
 @pytest.mark.campaign
-def test_telemetry_that_is_sent_again_after_a_kill_is_counted_once(api: Api) -> None:
+def test_telemetry_repeated_after_a_kill_is_counted_once(api: Api) -> None:
     coder = api.worker()
     turn = {"type": "turn_complete", "id": "turn-1", "timestamp": now().isoformat(), "usage": {"input_tokens": 5}}
     body = {"run_id": coder.run, "events": [turn]}
@@ -569,7 +569,7 @@ def test_the_doctor_names_each_fault_of_the_addresses(shared: Api, monkeypatch: 
 
 
 @pytest.mark.campaign
-def test_a_server_whose_socket_was_removed_or_replaced_ends_so_that_another_one_is_started(api: Api) -> None:
+def test_a_server_whose_socket_was_removed_or_replaced_ends(api: Api) -> None:
     assert api.process is not None
     with socket.socket(socket.AF_UNIX) as impostor, contextlib.chdir(api.paths.runs):
         api.paths.api_socket.unlink()
@@ -580,7 +580,7 @@ def test_a_server_whose_socket_was_removed_or_replaced_ends_so_that_another_one_
 
 
 @pytest.mark.campaign
-def test_a_run_whose_session_starts_after_its_claim_gets_its_port_file(api: Api) -> None:
+def test_a_run_started_after_its_claim_gets_its_port_file(api: Api) -> None:
     api.crew.work_by_hand("task-1")
     with api.crew.board.transaction("test", "agents") as tx:
         tx.state = tx.state.with_agent("coder-2", Agent(role="coder", status="WORKING", runs=1))

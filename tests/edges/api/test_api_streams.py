@@ -108,7 +108,7 @@ def test_a_message_of_another_process_arrives_at_once(worker: Worker, sender: st
     assert stream.silences == 0
 
 
-def test_urgent_interrupts_system_waits_for_nothing_and_normal_for_idle_one_at_a_time(worker: Worker) -> None:
+def test_urgent_prompts_wait_for_nothing_and_normal_ones_for_idle(worker: Worker) -> None:
     stream = worker.stream()
     worker.report("busy")
     prompt(worker, "first", "normal")
@@ -125,7 +125,7 @@ def test_urgent_interrupts_system_waits_for_nothing_and_normal_for_idle_one_at_a
     assert stream.ids()[-1] == second
 
 
-def test_after_a_reconnect_nothing_comes_twice_and_what_came_meanwhile_comes(worker: Worker) -> None:
+def test_a_reconnected_stream_repeats_and_misses_nothing(worker: Worker) -> None:
     first = worker.stream()
     for index in range(3):
         prompt(worker, f"{index}")
@@ -138,7 +138,7 @@ def test_after_a_reconnect_nothing_comes_twice_and_what_came_meanwhile_comes(wor
     assert second.wait(2).contents() == ["3", "4"]
 
 
-def test_a_runtime_that_remembers_nothing_gets_what_it_did_not_acknowledge(worker: Worker) -> None:
+def test_a_runtime_without_memory_gets_each_unacknowledged_prompt(worker: Worker) -> None:
     first = worker.stream()
     ids = [prompt(worker, f"{index}") for index in range(3)]
     first.wait(3).close()
@@ -156,7 +156,7 @@ def test_the_newest_stream_of_a_run_ends_the_one_before(worker: Worker) -> None:
 
 
 @pytest.mark.campaign
-def test_prompts_survive_kill_9_of_the_server_between_any_two_events(worker: Worker) -> None:
+def test_prompts_survive_kill_9_of_the_server_at_any_time(worker: Worker) -> None:
     api, got, last = worker.api, [], None
     for index in range(3):
         prompt(worker, f"{index}")
@@ -175,7 +175,7 @@ def test_prompts_survive_kill_9_of_the_server_between_any_two_events(worker: Wor
 
 
 @pytest.mark.campaign
-def test_a_runtime_that_reconnects_all_the_time_gets_each_prompt_once(worker: Worker) -> None:
+def test_a_constantly_reconnecting_runtime_gets_each_prompt_once(worker: Worker) -> None:
     got: list[str] = []
     last: str | None = None
     for index in range(200):
@@ -221,7 +221,7 @@ def memory(api: Api) -> int:
 
 
 @pytest.mark.campaign
-def test_a_full_queue_is_refused_and_nothing_of_it_is_lost(worker: Worker) -> None:
+def test_a_full_queue_refuses_prompts_and_loses_none(worker: Worker) -> None:
     for index in range(1000):
         inbox.queue_message(worker.api.paths, worker.agent, f"{index}", "human:ann", now(), "system")
     refused = worker.api.post("/v1/prompt", {"run_id": worker.run, "content": "one more"})
@@ -229,7 +229,7 @@ def test_a_full_queue_is_refused_and_nothing_of_it_is_lost(worker: Worker) -> No
     assert sorted(map(int, worker.stream().wait(1000).contents())) == list(range(1000))
 
 
-def test_a_stream_whose_record_cannot_be_read_gets_a_problem_and_later_its_prompts(worker: Worker) -> None:
+def test_a_stream_with_an_unreadable_record_gets_its_prompts_later(worker: Worker) -> None:
     prompt(worker, "x")
     record = worker.api.paths.run(worker.run) / "delivered.txt"
     record.mkdir()
@@ -239,7 +239,7 @@ def test_a_stream_whose_record_cannot_be_read_gets_a_problem_and_later_its_promp
     assert worker.stream().wait(1).contents() == ["x"]
 
 
-def test_the_stream_ends_with_the_run_and_an_unknown_run_has_none(worker: Worker) -> None:
+def test_a_stream_ends_with_its_run(worker: Worker) -> None:
     stream = worker.stream()
     worker.api.open_run(worker.run).mark_concluded("done")
     file_growth.wake_watchers(worker.api.paths, worker.agent)

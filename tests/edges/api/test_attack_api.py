@@ -37,7 +37,7 @@ def _held(path: Path) -> Any:
 
 
 @pytest.mark.campaign
-def test_a_run_whose_inbox_is_locked_does_not_stop_the_other_runs(api: Api) -> None:
+def test_a_locked_inbox_does_not_stop_the_other_runs(api: Api) -> None:
     worker, other = api.worker("coder-1.1"), api.worker("coder-2.1")
     message = inbox.queue_message(api.paths, "coder-1", "x", "ann", now())
     lock = _held(inbox.inbox_path(api.paths, "coder-1") / ".lock")
@@ -65,7 +65,7 @@ def test_a_run_whose_inbox_is_locked_does_not_stop_the_other_runs(api: Api) -> N
         lock.close()
 
 
-def test_a_directory_in_place_of_a_port_file_does_not_keep_the_other_runs_from_theirs(tmp_path: Path) -> None:
+def test_a_directory_as_port_file_leaves_other_runs_their_files(tmp_path: Path) -> None:
     from liza.api import serve
     from liza.model.paths import Paths
 
@@ -79,7 +79,7 @@ def test_a_directory_in_place_of_a_port_file_does_not_keep_the_other_runs_from_t
     assert missing == []
 
 
-def test_a_session_does_not_become_another_run_by_a_file_that_it_writes(api: Api) -> None:
+def test_no_file_of_a_session_turns_it_into_another_run(api: Api) -> None:
     directory = api.open_run("code-reviewer-1.1", kind="review")
     token = "code-reviewer-1.1:mine"
     line = {"digest": hashlib.sha256(token.encode()).hexdigest(), "issued": now().isoformat()}
@@ -101,7 +101,7 @@ print(r.status, r.read().decode())
 
 
 @pytest.mark.campaign
-def test_a_stream_of_one_run_does_not_stop_the_streams_of_others(api: Api) -> None:
+def test_the_stream_of_one_run_does_not_block_others(api: Api) -> None:
     worker, other = api.worker("coder-1.1"), api.worker("coder-2.1")
     worker.report("ready")
     other.report("ready")
@@ -148,7 +148,7 @@ def test_a_directory_in_place_of_the_servers_lock_leaves_status(tmp_path: Path) 
 
 
 @pytest.mark.campaign
-def test_down_ends_a_server_in_which_a_request_waits_for_a_lock(api: Api) -> None:
+def test_down_ends_a_server_whose_request_waits_for_a_lock(api: Api) -> None:
 
     worker = api.worker("coder-1.1")
     message = inbox.queue_message(api.paths, "coder-1", "x", "ann", now())
@@ -171,7 +171,7 @@ def test_down_ends_a_server_in_which_a_request_waits_for_a_lock(api: Api) -> Non
         lock.close()
 
 
-def test_a_coder_approves_nothing_with_a_token_that_it_wrote_itself(api: Api) -> None:
+def test_a_coder_approves_nothing_with_a_token_it_forged(api: Api) -> None:
     """As test_a_coder_approves_nothing_in_any_environment, over the worker API."""
     slot = api.crew.work_by_hand("task-1")
     api.crew.liza("submit", cwd=slot)
@@ -199,7 +199,7 @@ r = c.getresponse(); print(r.status, r.read().decode())
 
 
 @pytest.mark.campaign
-def test_a_directory_in_place_of_the_port_of_a_living_server_leaves_status(api: Api) -> None:
+def test_status_works_with_a_directory_in_place_of_a_port(api: Api) -> None:
 
     api.paths.api_port.unlink()
     api.paths.api_port.mkdir()

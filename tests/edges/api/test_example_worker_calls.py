@@ -43,7 +43,7 @@ def test_it_reads_the_events_of_the_server(example: Any, stream: bytes, events: 
 
 
 @pytest.mark.campaign
-def test_it_answers_for_its_health_listens_again_and_shows_who_refused(
+def test_the_example_worker_reports_health_and_who_refused(
     example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(tmp_path) as api:

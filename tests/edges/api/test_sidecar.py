@@ -46,7 +46,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.clean()
 
 
-def test_a_session_begins_with_the_brief_and_ends_with_the_turn_of_the_closing_command(rig: Rig) -> None:
+def test_a_session_begins_with_its_brief_and_ends_after_closing(rig: Rig) -> None:
     rig.script([{"say": "I work.\n"}, CLOSE, {"say": "Done."}])
     rig.start()
     assert rig.end() == 0
@@ -89,7 +89,7 @@ def test_mode_options_and_model_are_set_before_the_first_prompt(rig: Rig) -> Non
     assert rig.received("session/set_mode")[0]["modeId"] == "ask"
 
 
-def test_an_idle_session_is_prompted_with_each_message_alone_and_acknowledges_it(rig: Rig) -> None:
+def test_an_idle_session_gets_and_acknowledges_each_message_separately(rig: Rig) -> None:
     rig.script([{"say": "Hm."}], [{"wait": "gate"}, {"say": "One."}], [CLOSE])
     rig.start()
     until(lambda: rig.lines("turn"), "the first turn is over")
@@ -128,9 +128,7 @@ QUOTED = [
 
 
 @pytest.mark.parametrize(("brief", "is_quoted"), QUOTED)
-def test_a_message_is_taken_from_the_brief_only_if_it_has_the_whole_text_as_a_message_or_a_note(
-    rig: Rig, brief: str, is_quoted: bool
-) -> None:
+def test_only_a_message_quoted_in_full_counts_as_read(rig: Rig, brief: str, is_quoted: bool) -> None:
     name = rig.note("use tabs\nnot blanks")
     queue = PromptQueue(rig.run_dir)
     assert queue.take_quoted(f"{BRIEF}\n{brief}\n") == ((name,) if is_quoted else ())
@@ -138,7 +136,7 @@ def test_a_message_is_taken_from_the_brief_only_if_it_has_the_whole_text_as_a_me
 
 
 @pytest.mark.parametrize("switches", [{}, {"cancel_is_error": True}])
-def test_an_urgent_message_cancels_the_turn_and_is_the_next_prompt(rig: Rig, switches: dict) -> None:
+def test_an_urgent_message_cancels_the_turn_and_comes_next(rig: Rig, switches: dict) -> None:
     rig.script([{"say": "I wait."}, {"wait": "never"}], [CLOSE], **switches)
     rig.start()
     until(lambda: rig.lines("text"), "the turn runs")
@@ -149,7 +147,7 @@ def test_an_urgent_message_cancels_the_turn_and_is_the_next_prompt(rig: Rig, swi
     assert [line["end"] for line in rig.lines("turn")] == ["cancelled", "over"]
 
 
-def test_a_message_whose_turn_was_interrupted_before_any_answer_is_given_again(rig: Rig) -> None:
+def test_a_message_interrupted_before_any_answer_is_given_again(rig: Rig) -> None:
     rig.script([{"say": "Hm."}], [{"wait": "never"}], [{"say": "I stop."}, {"wait": "gate"}], [{"say": "Tabs."}, CLOSE])
     rig.start()
     until(lambda: rig.lines("turn"), "the first turn is over")
@@ -166,7 +164,7 @@ def test_a_message_whose_turn_was_interrupted_before_any_answer_is_given_again(r
 
 
 @pytest.mark.campaign
-def test_a_brief_and_an_urgent_message_that_were_interrupted_unread_are_in_the_next_prompt(rig: Rig) -> None:
+def test_an_interrupted_unread_brief_is_in_the_next_prompt(rig: Rig) -> None:
     rig.script([{"wait": "never"}], [{"wait": "never"}], [{"say": "I read it."}, CLOSE])
     rig.start()
     rig.wait_prompts(1)
@@ -183,7 +181,7 @@ def test_a_brief_and_an_urgent_message_that_were_interrupted_unread_are_in_the_n
     assert rig.pending() == []
 
 
-def test_a_message_that_is_not_urgent_waits_for_the_end_of_the_turn(rig: Rig) -> None:
+def test_a_message_that_is_not_urgent_waits_for_the_turn(rig: Rig) -> None:
     rig.script([{"say": "I wait."}, {"wait": "gate"}], [CLOSE])
     rig.start()
     until(lambda: rig.lines("text"), "the turn runs")
@@ -200,7 +198,7 @@ TRAPS = [{}, {"no_announcement": True}, {"bare_request": True}, {"reject_ends": 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("switches", TRAPS)
-def test_a_refused_tool_does_not_run_and_the_reason_is_the_next_prompt(rig: Rig, switches: dict) -> None:
+def test_a_refused_tool_does_not_run_and_gives_its_reason(rig: Rig, switches: dict) -> None:
     rig.script([{"shell": "touch $LIZA_ROOT/forbidden"}, {"say": "?"}], [{"say": "I see."}, CLOSE], **switches)
     rig.start(command_paths=("rawInput.command", "title"))
     assert rig.end() == 0
@@ -230,7 +228,7 @@ def test_a_tool_that_cannot_be_decided_is_refused(rig: Rig) -> None:
     assert "no parser" in rig.prompts()[1]
 
 
-def test_a_permission_that_is_open_when_the_turn_is_cancelled_is_answered(rig: Rig) -> None:
+def test_a_cancelled_turn_answers_its_open_permission_request(rig: Rig) -> None:
     rig.script(
         [{"say": "I wait."}, {"wait": "cancelled-by-the-test"}],
         [CLOSE],
@@ -245,14 +243,14 @@ def test_a_permission_that_is_open_when_the_turn_is_cancelled_is_answered(rig: R
     assert answers[0] == {"outcome": {"outcome": "cancelled"}}
 
 
-def test_a_request_of_the_program_that_is_not_offered_gets_an_error_and_the_turn_goes_on(rig: Rig) -> None:
+def test_an_unsupported_request_gets_an_error_and_the_turn_continues(rig: Rig) -> None:
     rig.script([{"request": "fs/write_text_file"}, CLOSE])
     rig.start()
     assert rig.end() == 0
     assert json.loads((rig.home / "answer.json").read_text())["error"]["code"] == -32601
 
 
-def test_unknown_updates_stop_reasons_and_lines_that_are_no_messages_disturb_nothing(rig: Rig) -> None:
+def test_unknown_updates_stop_reasons_and_lines_are_ignored(rig: Rig) -> None:
     unknown = {"update": {"sessionUpdate": "sings", "song": ["la"]}}
     noise = [{"line": "Warning: a new version"}, {"line": "[1, 2]"}, {"line": '{"jsonrpc": "2.0"}'}, {"line": "\udcff"}]
     rig.script([unknown, *noise[:3], {"say": "I go on."}, {"stop": "rested"}], [CLOSE])
@@ -274,7 +272,7 @@ def test_a_closing_code_that_cannot_be_read_is_read_again(rig: Rig) -> None:
 
 
 @pytest.mark.campaign
-def test_a_line_of_many_megabytes_and_a_full_stderr_stop_nothing(rig: Rig) -> None:
+def test_a_huge_line_and_a_full_stderr_stop_nothing(rig: Rig) -> None:
     rig.script([{"big": 20 << 20}, {"stderr": 5 << 20}, CLOSE])
     rig.start()
     assert rig.end() == 0
@@ -282,7 +280,7 @@ def test_a_line_of_many_megabytes_and_a_full_stderr_stop_nothing(rig: Rig) -> No
     assert (rig.run_dir.path / "acp-stderr.log").stat().st_size < 5 << 20
 
 
-def test_a_line_without_an_end_ends_the_session_before_it_fills_the_memory(rig: Rig) -> None:
+def test_an_endless_line_ends_the_session_before_memory_fills(rig: Rig) -> None:
     rig.start(argv=(sys.executable, "-c", f"print('x' * {MAX_LINE + 1}, flush=True); input()"))
     assert rig.end() == 1
     (failure,) = rig.lines("failure")
@@ -291,11 +289,11 @@ def test_a_line_without_an_end_ends_the_session_before_it_fills_the_memory(rig: 
 
 
 @pytest.mark.parametrize("name", ['"' + "9" * 5000 + '"', "9" * 5000, "true", '"²"', "null", "[1]"])
-def test_an_answer_with_an_id_of_nothing_that_was_asked_is_no_message(name: str) -> None:
+def test_an_answer_with_an_unknown_id_is_ignored(name: str) -> None:
     assert parse_message(f'{{"id":{name},"result":1}}'.encode()) is None
 
 
-def test_an_error_of_the_inbox_ends_the_program_in_order_and_loses_no_message(rig: Rig) -> None:
+def test_an_inbox_error_ends_the_program_and_loses_no_message(rig: Rig) -> None:
     rig.script([{"say": "Hm."}], [{"say": "never sent"}])
     rig.start()
     until(lambda: rig.lines("turn"), "the first turn is over")
@@ -320,7 +318,7 @@ FAILURES = [
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("error", "kind"), FAILURES)
-def test_an_error_of_a_turn_is_a_failure_of_the_model_and_ends_the_session(rig: Rig, error: dict, kind: str) -> None:
+def test_a_turn_error_counts_as_a_failure_of_the_model(rig: Rig, error: dict, kind: str) -> None:
     rig.script([{"error": error}])
     rig.start()
     assert rig.end() == 1
@@ -344,7 +342,7 @@ def test_turn_with_an_error_text_or_nothing_is_a_failure(rig: Rig) -> None:
     assert rig.lines("failure")[0]["kind"] == "broken"
 
 
-def test_a_message_in_a_turn_that_failed_waits_for_the_next_session(rig: Rig) -> None:
+def test_a_message_in_a_failed_turn_waits_for_another_session(rig: Rig) -> None:
     rig.script([{"say": "Hm."}], [{"error": {"code": 500, "message": "down"}}])
     rig.start()
     until(lambda: rig.lines("turn"), "the first turn is over")
@@ -354,7 +352,7 @@ def test_a_message_in_a_turn_that_failed_waits_for_the_next_session(rig: Rig) ->
 
 
 @pytest.mark.campaign
-def test_a_silent_turn_is_broken_but_a_silent_tool_is_not(rig: Rig) -> None:
+def test_a_silent_turn_is_interrupted_but_no_silent_tool(rig: Rig) -> None:
     rig.script([{"shell": "sleep 2"}, {"say": "It slept."}, {"wait": "never"}])
     rig.start(silence_limit=1.0)
     assert rig.end() == 1
@@ -362,7 +360,7 @@ def test_a_silent_turn_is_broken_but_a_silent_tool_is_not(rig: Rig) -> None:
     assert "no update of a running turn" in rig.lines("failure")[0]["message"]
 
 
-def test_a_program_that_is_not_logged_in_or_cannot_be_started_is_reported(rig: Rig) -> None:
+def test_a_program_that_cannot_log_in_or_start_is_reported(rig: Rig) -> None:
     rig.script([], login=True)
     rig.start()
     assert rig.end() == 1
@@ -384,7 +382,7 @@ def test_a_program_that_dies_is_reported_with_its_last_words(rig: Rig) -> None:
     assert {"last words", "no longer maintained"} <= {line["text"] for line in rig.lines("notice")}
 
 
-def test_the_last_words_of_a_program_are_those_that_were_not_read_yet(tmp_path: Path) -> None:
+def test_the_last_errors_of_a_program_are_its_unread_ones(tmp_path: Path) -> None:
     program = AgentProcess(("sh", "-c", "sleep 0.2; echo words >&2"), str(tmp_path), dict(os.environ), tmp_path)
     assert program.read_last_errors() == ("words",)
     assert program.end(1.0) == 0
@@ -431,7 +429,7 @@ def test_the_next_session_loads_the_conversation_and_ignores_its_replay(rig: Rig
 
 
 @pytest.mark.campaign
-def test_a_loaded_conversation_is_counted_from_the_end_of_its_earlier_sessions(rig: Rig) -> None:
+def test_a_loaded_conversation_is_counted_from_its_earlier_end(rig: Rig) -> None:
     total = {"usage": {"inputTokens": 300, "outputTokens": 60}}
     cost = {"update": {"sessionUpdate": "usage_update", "used": 5, "size": 50, "cost": {"amount": 5}}}
     rig.script([{"say": "Hm."}], [cost, {"usage": total}, CLOSE], load_cost=3)
@@ -456,7 +454,7 @@ def test_a_loaded_conversation_is_counted_from_the_end_of_its_earlier_sessions(r
 
 
 @pytest.mark.parametrize("switches", [{"load_errors": 1}, {"no_load": True}])
-def test_if_a_conversation_cannot_be_loaded_a_new_one_begins_with_the_brief(rig: Rig, switches: dict) -> None:
+def test_a_conversation_that_cannot_be_loaded_starts_anew(rig: Rig, switches: dict) -> None:
     rig.script([{"say": "Hm."}])
     rig.start()
     until(lambda: rig.lines("turn"), "the first turn is over")
@@ -486,7 +484,7 @@ def test_sigterm_cancels_the_turn_closes_stdin_and_leaves_no_program(rig: Rig, s
 
 
 @pytest.mark.campaign
-def test_the_usage_of_a_cancelled_turn_that_ends_late_is_not_lost(rig: Rig) -> None:
+def test_the_late_usage_of_a_cancelled_turn_is_counted(rig: Rig) -> None:
     usage = {"usage": {"inputTokens": 100, "cachedReadTokens": 10, "outputTokens": 20}}
     rig.script([{"usage": usage}, {"say": "I wait."}, {"wait": "never"}], late_end=1.5)
     rig.start(usage={"counts": "turn", "input": ("usage.inputTokens",), "output": ("usage.outputTokens",)})
@@ -496,7 +494,7 @@ def test_the_usage_of_a_cancelled_turn_that_ends_late_is_not_lost(rig: Rig) -> N
     assert [(line["input_tokens"], line["output_tokens"]) for line in rig.lines("usage")] == [(100, 20)]
 
 
-def test_a_tool_that_survives_the_cancellation_is_ended_with_its_turn(rig: Rig) -> None:
+def test_a_tool_that_survives_cancellation_ends_with_its_turn(rig: Rig) -> None:
     rig.script([{"shell": "echo $$ > $LIZA_ROOT/pid; exec sleep 600"}], [CLOSE], orphans_tools=True)
     rig.start(orphans_tools=True)
     pid = rig.root / "pid"
@@ -508,7 +506,7 @@ def test_a_tool_that_survives_the_cancellation_is_ended_with_its_turn(rig: Rig) 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("step", [step if step in USUAL_STEPS else variant(step) for step in STEPS])
-def test_after_a_kill_at_any_step_the_next_session_goes_on_and_no_message_is_lost(rig: Rig, step: str) -> None:
+def test_a_sidecar_killed_at_any_step_loses_no_message(rig: Rig, step: str) -> None:
     work = [{"shell": "touch $LIZA_ROOT/first"}, {"say": "Hm."}]
     rig.script(work, [{"say": "I read it."}], [{"say": "I wait."}, {"wait": "never"}])
     rig.start(fault=step)

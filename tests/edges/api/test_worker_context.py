@@ -57,7 +57,7 @@ def sections(crew: Crew, mode: ContextMode = ContextMode.FULL) -> dict[str, str]
     return {section.type.value: section.content for section in answer.sections}
 
 
-def test_the_sections_of_a_full_context_are_the_text_of_the_brief(crew: Crew, run: RunDir) -> None:
+def test_the_sections_of_a_full_context_form_the_brief(crew: Crew, run: RunDir) -> None:
     inbox.queue_message(crew.paths, "coder-1", "use the fonts in assets/", "human:ann", crew.clock.now())
     state = crew.board.read()
     work = find_current_work(state, "coder-1")
@@ -83,13 +83,13 @@ def test_a_mode_leaves_out_what_the_conversation_has(crew: Crew, run: RunDir) ->
     assert "keep it short" in resumed["mail"]
 
 
-def test_a_run_whose_runtime_reports_gets_its_messages_as_prompts_and_not_twice(crew: Crew, run: RunDir) -> None:
+def test_a_reporting_runtime_gets_its_messages_once_as_prompts(crew: Crew, run: RunDir) -> None:
     inbox.queue_message(crew.paths, "coder-1", "use the fonts in assets/", "human:ann", crew.clock.now())
     run.write_turn(Turn(time=crew.clock.now(), phase="ready", source=TurnSource.API))
     assert "mail" not in sections(crew)
 
 
-def test_a_run_without_its_claim_or_that_is_over_gets_none(crew: Crew, run: RunDir) -> None:
+def test_an_ended_run_or_one_without_claim_has_no_context(crew: Crew, run: RunDir) -> None:
     other = crew.run_dir("coder-2.1")
     other.create(RunRecord(agent="coder-2", run="coder-2.1", kind="work", started=crew.clock.now(), task="t1"))
     with pytest.raises(NotOwner, match="has no claim any more"):

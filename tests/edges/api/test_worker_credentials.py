@@ -86,7 +86,7 @@ def stored(crew: Crew) -> bytes:
     return b"".join(path.read_bytes() for root in roots for path in root.rglob("*") if path.is_file())
 
 
-def test_a_worker_at_its_limit_is_sent_another_credential_until_it_acknowledges_it(crew: Crew) -> None:
+def test_a_worker_at_its_limit_gets_credentials_until_it_acknowledges(crew: Crew) -> None:
     write_accounts(TWO)
     run = start(crew)
     assert values(current_credentials(crew, run)) == [("api_key", "KEY", "mellon-a")]
@@ -137,7 +137,7 @@ def test_each_account_of_a_worker_has_its_own_usage(crew: Crew, clock: FakeClock
     assert sum(parts.values(), TokenUsage()) == sums.used
 
 
-def test_the_limit_of_another_session_changes_the_account_of_a_living_worker(crew: Crew) -> None:
+def test_another_sessions_limit_changes_a_living_workers_account(crew: Crew) -> None:
     write_accounts(TWO)
     run = start(crew)
     path = account_files.records_path(os.environ, Path.home())
@@ -170,7 +170,7 @@ def test_a_secret_that_ends_is_read_again_before_its_end(crew: Crew, clock: Fake
     assert list_rotated(crew, run, {event.id}) == ()
 
 
-def test_a_worker_that_reports_the_end_of_its_credential_gets_another_in_time(crew: Crew, clock: FakeClock) -> None:
+def test_a_worker_reporting_credential_expiry_gets_another_in_time(crew: Crew, clock: FakeClock) -> None:
     write_accounts(TWO)
     run = start(crew)
     assert report(crew, CredentialState.EXPIRES, seconds=600)
@@ -181,7 +181,7 @@ def test_a_worker_that_reports_the_end_of_its_credential_gets_another_in_time(cr
     assert event.credentials[0].expires_at is None
 
 
-def test_a_refused_credential_is_set_aside_for_a_person_and_replaced(crew: Crew) -> None:
+def test_a_refused_credential_is_set_aside_and_replaced(crew: Crew) -> None:
     write_accounts(TWO)
     run = start(crew)
     assert report(crew, CredentialState.REFUSED)
@@ -197,7 +197,7 @@ def test_a_refused_credential_is_set_aside_for_a_person_and_replaced(crew: Crew)
     assert list_rotated(crew, run) == ()
 
 
-def test_an_account_with_its_own_directory_is_sent_as_a_variable(crew: Crew, tmp_path: Path) -> None:
+def test_an_account_with_a_directory_is_sent_as_a_variable(crew: Crew, tmp_path: Path) -> None:
     (crew.paths.liza / "programs.toml").write_text("[programs.script]\nconfig_dir_env = 'PROG_HOME'\n")
     write_accounts(f"[accounts.script.a]\nlogin = true\n[accounts.script.b]\nconfig_dir = '{tmp_path}'\n")
     run = start(crew)
@@ -207,7 +207,7 @@ def test_an_account_with_its_own_directory_is_sent_as_a_variable(crew: Crew, tmp
     assert (event.credentials, event.env) == ((), {"PROG_HOME": str(tmp_path)})
 
 
-def test_a_run_without_accounts_has_no_credentials_and_nothing_to_report(crew: Crew) -> None:
+def test_a_run_without_accounts_has_no_credentials_to_report(crew: Crew) -> None:
     run = start(crew)
     assert current_credentials(crew, run) == ()
     assert list_rotated(crew, run) == ()
@@ -215,7 +215,7 @@ def test_a_run_without_accounts_has_no_credentials_and_nothing_to_report(crew: C
     assert not report(crew, CredentialState.LIMITED)
 
 
-def test_a_secret_that_cannot_be_read_is_an_error_of_that_request_only(crew: Crew) -> None:
+def test_an_unreadable_secret_fails_only_that_request(crew: Crew) -> None:
     write_accounts(TWO)
     run = start(crew)
     write_accounts(TWO.replace('["echo", "mellon-a"]', '"false"'))

@@ -64,7 +64,7 @@ def test_a_run_is_observed_unless_it_reports(crew: Crew, run: RunDir, clock: Fak
     assert run_health(crew, run, unanswered=75).error == "its runtime has not answered for 75 s"
 
 
-def test_what_the_supervisor_noted_counts_and_the_end_of_the_session(crew: Crew, run: RunDir) -> None:
+def test_worker_health_includes_supervisor_notes_and_the_session_end(crew: Crew, run: RunDir) -> None:
     now = crew.clock.now()
     run.write_gauge(Gauge(stuck="20 equal calls"))
     assert run_health(crew, run).error == "20 equal calls"
@@ -79,9 +79,7 @@ def test_what_the_supervisor_noted_counts_and_the_end_of_the_session(crew: Crew,
         run_health(crew, crew.run_dir("coder-1.2"))
 
 
-def test_the_newest_report_of_the_context_window_counts_also_for_the_supervisor(
-    crew: Crew, run: RunDir, clock: FakeClock
-) -> None:
+def test_the_supervisor_uses_the_newest_context_window_report(crew: Crew, run: RunDir, clock: FakeClock) -> None:
     def turn(usage: float) -> None:
         event = TelemetryEvent(timestamp=crew.clock.now(), context_usage=usage)
         record_telemetry(run, TelemetryRequest(run_id=run.run, events=(event,)), crew.clock.now())

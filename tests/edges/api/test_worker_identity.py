@@ -39,7 +39,7 @@ def run(crew: Crew) -> RunDir:
     return directory
 
 
-def test_a_worker_learns_who_it_is_and_gets_a_token_for_its_further_requests(crew: Crew, run: RunDir) -> None:
+def test_a_worker_learns_its_identity_and_gets_a_new_token(crew: Crew, run: RunDir) -> None:
     secret = Credential(type="api_key", name="KEY", value="v")
     token = issue_token(run, NOW)
     answer = identify(crew, IdentityRequest(token=token, session_id="s-1"), lambda record: (secret,))
@@ -61,7 +61,7 @@ def test_a_worker_learns_who_it_is_and_gets_a_token_for_its_further_requests(cre
         assert secret_text.rpartition(":")[2].encode() not in stored
 
 
-def test_a_token_is_used_once_also_by_many_at_the_same_time(crew: Crew, run: RunDir) -> None:
+def test_a_token_is_used_once_even_by_many_at_once(crew: Crew, run: RunDir) -> None:
     token = issue_token(run, NOW)
 
     def exchange(_: int) -> IdentityAnswer | None:
@@ -78,9 +78,7 @@ def test_a_token_is_used_once_also_by_many_at_the_same_time(crew: Crew, run: Run
         identify(crew, IdentityRequest(token=token))
 
 
-def test_after_a_lost_answer_the_session_may_repeat_the_exchange_until_it_uses_the_answer(
-    crew: Crew, run: RunDir
-) -> None:
+def test_an_identity_exchange_may_repeat_until_its_answer_is_used(crew: Crew, run: RunDir) -> None:
     request = IdentityRequest(token=issue_token(run, NOW))
     lost = identify(crew, request)
     for session in (None, "coder-2.1"):
@@ -102,7 +100,7 @@ def test_a_token_that_is_none_is_refused(crew: Crew, run: RunDir, token: str) ->
         identify(crew, IdentityRequest(token=token))
 
 
-def test_a_failure_to_get_credentials_leaves_the_token_as_it_was(crew: Crew, run: RunDir) -> None:
+def test_failing_to_get_credentials_leaves_the_token_unchanged(crew: Crew, run: RunDir) -> None:
     token = issue_token(run, NOW)
 
     def fail(run_dir: RunDir) -> tuple[Credential, ...]:

@@ -107,7 +107,7 @@ os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
-def test_a_stopped_process_that_holds_the_lock_is_logged_and_lets_messages_and_refusals_through(
+def test_a_stopped_lock_holder_is_logged_and_lets_messages_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path)
@@ -151,7 +151,7 @@ def test_a_stopped_process_that_holds_the_lock_is_logged_and_lets_messages_and_r
     assert waits == [LOCK_LIMIT] * 6
 
 
-def test_an_inbox_that_cannot_be_used_does_not_hide_the_state_of_the_turn(tmp_path: Path) -> None:
+def test_an_unusable_inbox_does_not_hide_the_turn(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     (run.path.parent / "inbox").mkdir()
     (run.path.parent / "inbox" / "done").symlink_to(tmp_path)
@@ -228,7 +228,7 @@ def test_hooks_of_a_run_whose_runtime_reports_only_count_tools(tmp_path: Path, m
     assert turn.time == NOW + timedelta(seconds=1)
 
 
-def test_what_an_agent_wrote_into_the_files_of_a_run_stops_no_report(tmp_path: Path) -> None:
+def test_files_an_agent_wrote_in_a_run_stop_no_report(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     (run.path.parent / "coder-1.999").mkdir()
     forged = run.path.parent / "coder-1.998"

@@ -130,7 +130,7 @@ def test_an_entry_moves_with_its_comments_and_peoples_own_fields(root: Path) -> 
     assert move(root) == ()
 
 
-def test_the_board_with_no_task_left_can_be_read_and_gets_new_ones(root: Path) -> None:
+def test_an_empty_board_can_be_read_and_gets_new_tasks(root: Path) -> None:
     close(root, "t2")
     assert move(root) == ("t1", "t2")
     assert on_board(root) == []
@@ -168,7 +168,7 @@ def test_a_board_on_one_line_is_refused_with_a_reason(root: Path) -> None:
     assert on_board(root) == ["t1", "t2"]
 
 
-def test_a_full_file_is_followed_by_another_of_the_same_month(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_archive_file_is_followed_by_another(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_files, "MAX_FILE_SIZE", 300)
     move(root)
     close(root, "t2")
@@ -180,7 +180,7 @@ def test_a_full_file_is_followed_by_another_of_the_same_month(root: Path, monkey
     assert known(root, "t2").status is Status.ABANDONED
 
 
-def test_a_task_stays_while_the_session_of_its_run_is_not_concluded(root: Path) -> None:
+def test_a_task_stays_on_the_board_until_its_session_ends(root: Path) -> None:
     with crew_of(root).change(ME, "test") as tx:
         agent = replace(tx.state.agents["coder-1"], runs=3)
         task = tx.state.tasks[0]
@@ -211,7 +211,7 @@ def assert_in_one_place(root: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_a_kill_at_any_point_of_a_move_leaves_every_task_in_one_place(root: Path, tmp_path: Path) -> None:
+def test_a_killed_move_leaves_every_task_in_exactly_one_file(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)
     points = passed(lambda: move(copy), tmp_path / "trace")
@@ -227,7 +227,7 @@ def test_a_kill_at_any_point_of_a_move_leaves_every_task_in_one_place(root: Path
 
 
 @pytest.mark.campaign
-def test_a_full_disk_at_any_point_of_a_move_leaves_every_task_in_one_place(root: Path, tmp_path: Path) -> None:
+def test_a_move_on_a_full_disk_keeps_every_task_once(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)
     for point in passed(lambda: move(copy), tmp_path / "trace"):
@@ -237,7 +237,7 @@ def test_a_full_disk_at_any_point_of_a_move_leaves_every_task_in_one_place(root:
         assert_in_one_place(copy)
 
 
-def test_an_old_copy_that_brings_back_one_task_of_an_interrupted_move_does_not_lose_the_others(root: Path) -> None:
+def test_restoring_one_task_of_an_interrupted_move_loses_no_other(root: Path) -> None:
     close(root, "t2")
     copy = Paths(root).state.read_text()
     assert killed(child(lambda: move(root), "fsynced.state.yaml#1"))
@@ -250,7 +250,7 @@ def test_an_old_copy_that_brings_back_one_task_of_an_interrupted_move_does_not_l
 
 
 @pytest.mark.parametrize("point", ["fsynced.state.yaml#1", "renamed.state.yaml#1", "synced.next#1"])
-def test_the_history_has_the_files_of_a_move_that_a_kill_interrupted(root: Path, point: str) -> None:
+def test_history_includes_the_files_of_a_killed_move(root: Path, point: str) -> None:
     assert killed(child(lambda: move(root), point))
     crew = crew_of(root)
     recorder.record_history(crew)
@@ -268,7 +268,7 @@ def in_history(root: Path) -> tuple[str, ...]:
 # ── what is known of archived tasks ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_dependency_on_an_archived_merged_task_is_met_and_one_on_a_dropped_task_is_not(root: Path) -> None:
+def test_archived_merged_dependencies_are_met_but_dropped_ones_are_not(root: Path) -> None:
     merged(root, "t2")
     assert move(root) == ("t1", "t2")
     add(root, "t3", "t2")
@@ -282,7 +282,7 @@ def test_a_dependency_on_an_archived_merged_task_is_met_and_one_on_a_dropped_tas
     assert state.sprint.metrics["total"] == 4
 
 
-def test_a_dependency_on_an_archived_task_that_cannot_be_read_is_not_guessed(root: Path) -> None:
+def test_an_unreadable_archived_dependency_is_not_guessed(root: Path) -> None:
     merged(root, "t2")
     move(root)
     path = the_file(root)
@@ -300,7 +300,7 @@ def test_a_dependency_on_an_archived_task_that_cannot_be_read_is_not_guessed(roo
     assert [picking.unmet_dependencies(state, task) for task in state.tasks] == [(), ()]
 
 
-def test_an_archived_dependency_of_a_task_on_the_board_stays_met(root: Path) -> None:
+def test_an_archived_dependency_of_a_present_task_stays_met(root: Path) -> None:
     add(root, "t3", "t2")
     merged(root, "t2")
     move(root)
@@ -309,7 +309,7 @@ def test_an_archived_dependency_of_a_task_on_the_board_stays_met(root: Path) -> 
     assert picking.unmet_dependencies(state, state.tasks[0]) == ()
 
 
-def test_a_superseded_task_counts_as_its_successors_and_waits_for_them(root: Path) -> None:
+def test_a_superseded_dependency_waits_for_its_successors(root: Path) -> None:
     crew = crew_of(root)
     add(root, "t5")
     with crew.change(ME, "supersede") as tx:
@@ -324,7 +324,7 @@ def test_a_superseded_task_counts_as_its_successors_and_waits_for_them(root: Pat
     assert picking.unmet_dependencies(state, state.tasks[0]) == ()
 
 
-def test_an_archived_task_has_the_outcome_of_a_chain_of_successors_on_the_board(root: Path) -> None:
+def test_an_archived_task_has_the_outcome_of_its_present_successors(root: Path) -> None:
     crew = crew_of(root)
     add(root, "t5")
     add(root, "t6")
@@ -350,7 +350,7 @@ def test_the_id_of_an_archived_task_cannot_be_used_again(root: Path) -> None:
         archive.with_archived(Paths(root), opened(root).read(), "t99")
 
 
-def test_a_task_that_a_restored_board_has_again_is_not_counted_twice(root: Path) -> None:
+def test_a_task_restored_from_the_archive_is_counted_once(root: Path) -> None:
     before = opened(root).read_text()
     move(root)
     opened(root).replace_text(ME, before)
@@ -362,7 +362,7 @@ def test_a_task_that_a_restored_board_has_again_is_not_counted_twice(root: Path)
     assert known(root, "t1").status is Status.ABANDONED
 
 
-def test_an_edit_of_a_copy_from_before_the_move_does_not_bring_the_task_back(root: Path) -> None:
+def test_editing_an_old_copy_does_not_restore_an_archived_task(root: Path) -> None:
     before = opened(root).read_text()
     move(root)
     state = Paths(root).state
@@ -390,7 +390,7 @@ def test_an_edit_of_the_archive_is_read_again(root: Path) -> None:
     assert in_files(root) == ["t1", "t2"]
 
 
-def test_lines_that_a_person_appends_to_the_last_entry_belong_to_it(root: Path) -> None:
+def test_lines_appended_by_a_person_belong_to_the_last_entry(root: Path) -> None:
     move(root)
     assert known(root, "t1").rescope_reason is None
     path = the_file(root)
@@ -427,7 +427,7 @@ def test_a_faulty_edit_is_reported_and_nothing_else_stops(root: Path, was: str, 
             add(root, "t1")
 
 
-def test_an_archive_that_is_no_directory_refuses_only_what_needs_it(root: Path) -> None:
+def test_an_archive_that_is_no_directory_blocks_only_its_users(root: Path) -> None:
     Paths(root).archive.write_text("not a directory")
     say(opened(root), "the crew works on")
     with pytest.raises(BoardInconsistent, match="archive cannot be read: Not a directory") as refusal:
@@ -437,7 +437,7 @@ def test_an_archive_that_is_no_directory_refuses_only_what_needs_it(root: Path) 
 
 
 @pytest.mark.parametrize(("was", "now"), [("tasks:", "things:"), ("status: ABANDONED", "status: NONSENSE")])
-def test_the_board_still_counts_the_tasks_of_what_cannot_be_read(root: Path, was: str, now: str) -> None:
+def test_the_board_counts_tasks_that_cannot_be_read_any_more(root: Path, was: str, now: str) -> None:
     merged(root, "t2")
     move(root)
     add(root, "t3")
@@ -467,7 +467,7 @@ def test_no_task_moves_through_a_link_at_the_directory(root: Path, tmp_path: Pat
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_failure_to_archive_is_logged_once_until_it_has_cleared(root: Path) -> None:
+def test_an_archive_failure_is_logged_once_until_it_clears(root: Path) -> None:
     with crew_of(root).change(ME, "test") as tx:
         tx.state = replace(tx.state, config=replace(tx.state.config, archive_after=1))
     close(root, "t2")
@@ -492,9 +492,7 @@ def test_a_failure_to_archive_is_logged_once_until_it_has_cleared(root: Path) ->
 # ── repair ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_task_of_a_missing_or_unreadable_file_is_not_called_unknown_without_a_reason(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_of_an_unreadable_archive_file_is_not_unknown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     move(root)
     recorder.record_history(crew_of(root))
@@ -515,7 +513,7 @@ def test_a_task_of_a_missing_or_unreadable_file_is_not_called_unknown_without_a_
         archive.with_archived(Paths(root), opened(root).read(), "t9")
 
 
-def test_a_repair_writes_recorded_files_and_counts_anew_what_a_person_deleted(
+def test_a_repair_restores_recorded_files_and_recounts_deleted_ones(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)
@@ -559,7 +557,7 @@ def test_a_repair_gives_the_board_the_outcomes_of_the_files(root: Path, monkeypa
     assert validate_verb.validate(None)["valid"]
 
 
-def test_the_parser_of_boards_reads_the_same_as_the_parser_of_the_archive(root: Path) -> None:
+def test_board_and_archive_parsers_read_the_same(root: Path) -> None:
     close(root, "t2")
     tasks = {task.id: task for task in opened(root).read().tasks}
     move(root)
@@ -667,7 +665,7 @@ def test_a_move_beside_a_damaged_file_counts_its_tasks(root: Path, damage: Calla
     assert check(root).archived.counts == {"ABANDONED": 2, "MERGED": 1}
 
 
-def test_a_lost_entry_is_appended_and_other_edits_of_the_file_stay(root: Path) -> None:
+def test_repairing_a_lost_entry_keeps_other_edits_of_its_file(root: Path) -> None:
     add(root, "t3")
     path = recorded_two(root)
     close(root, "t3")
@@ -679,7 +677,7 @@ def test_a_lost_entry_is_appended_and_other_edits_of_the_file_stay(root: Path) -
     assert path.read_text() == f"{damaged}  - id{lost}"
 
 
-def test_an_entry_that_a_person_made_a_comment_or_took_to_the_board_is_not_restored(root: Path) -> None:
+def test_a_repair_does_not_restore_entries_a_person_took_out(root: Path) -> None:
     path = recorded_two(root)
     head, first, second = path.read_text().split("  - id")
     path.write_text(head + "".join(f"# {line}\n" for line in f"  - id{first}".splitlines()))
@@ -695,9 +693,7 @@ def test_an_entry_that_a_person_made_a_comment_or_took_to_the_board_is_not_resto
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("is_readable", [True, False])
-def test_a_kill_at_any_point_of_a_repair_loses_no_entry_and_the_next_one_ends_it(
-    root: Path, tmp_path: Path, is_readable: bool
-) -> None:
+def test_a_repair_killed_at_any_point_loses_no_entry(root: Path, tmp_path: Path, is_readable: bool) -> None:
     add(root, "t3")
     path = recorded_two(root)
     close(root, "t3")
@@ -723,7 +719,7 @@ def test_a_kill_at_any_point_of_a_repair_loses_no_entry_and_the_next_one_ends_it
         assert check(copy).archived.total == 3, point
 
 
-def test_a_directory_at_the_name_of_an_archive_file_is_kept_and_the_file_is_written(root: Path) -> None:
+def test_repair_sets_aside_a_directory_named_as_an_archive_file(root: Path) -> None:
     path = recorded_two(root)
     was = path.read_text()
     path.unlink()
@@ -763,9 +759,7 @@ def archive_alarms(root: Path) -> list[dict[str, object]]:
     return [row for row in status_verb.status(crew_of(root)).fields()["alerts"] if row["kind"] == "archive_damaged"]
 
 
-def test_archive_files_that_a_person_renames_or_joins_are_not_missing(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_files_renamed_or_joined_by_hand_are_not_missing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = two_files(root, monkeypatch)
     add(root, "t3")
     first = first.rename(first.with_name("2020-01.yaml"))
@@ -781,7 +775,7 @@ def test_archive_files_that_a_person_renames_or_joins_are_not_missing(
     assert len(archive_alarms(root)) == 1
 
 
-def test_a_repair_counts_anew_what_the_history_does_not_have_either(root: Path) -> None:
+def test_a_repair_recounts_what_history_does_not_have_either(root: Path) -> None:
     path = recorded_two(root)
     git(root, "update-ref", "-d", "refs/liza/blackboard")
     path.unlink()
@@ -804,7 +798,7 @@ def test_an_id_that_is_not_utf8_is_refused_as_one(root: Path) -> None:
         archive.with_archived(crew.paths, state, "\udcff")
 
 
-def test_a_repair_names_a_task_that_vanished_before_it_was_recorded(root: Path) -> None:
+def test_a_repair_names_a_task_that_vanished_unrecorded(root: Path) -> None:
     move(root)
     path = the_file(root)
     before = path.read_text()

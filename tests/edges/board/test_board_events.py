@@ -131,9 +131,7 @@ def test_crew_that_disappeared_is_an_event_and_is_not_recreated(paths: Paths) ->
         assert not paths.liza.exists()
 
 
-def test_without_inotify_there_is_a_notice_and_looking_once_a_second(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_inotify_the_watch_polls_and_gives_notice(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     class Exhausted(events.Observer):  # type: ignore[misc, valid-type]
         def start(self) -> None:
             raise OSError(24, "inotify instance limit reached")

@@ -62,7 +62,7 @@ ORDER = (
 
 @pytest.mark.needs("strace")
 @pytest.mark.parametrize("which", [variant("first"), "next"])
-def test_new_bytes_journal_and_seal_reach_the_disk_before_the_rename(tmp_path: Path, which: str) -> None:
+def test_board_and_journal_reach_the_disk_before_the_rename(tmp_path: Path, which: str) -> None:
     if which == "next":
         opened(tmp_path).create(FIRST)
     trace = tmp_path / "trace"
@@ -100,7 +100,7 @@ def crew(root: Path) -> Board:
     return board
 
 
-def test_a_board_that_is_on_the_disk_while_its_seal_is_the_one_before_is_no_edit_from_outside(tmp_path: Path) -> None:
+def test_a_board_newer_than_its_seal_is_no_outside_edit(tmp_path: Path) -> None:
     root = tmp_path / "crew"
     board = crew(root)
     paths = Paths(root)
@@ -133,7 +133,7 @@ def test_an_empty_seal_beside_the_new_board_loses_nothing(tmp_path: Path, left: 
     assert sorted(recorded(root)) == [1, 2, 3, 4]
 
 
-def test_the_old_board_beside_a_seal_that_is_a_revision_ahead_is_as_after_a_kill(tmp_path: Path) -> None:
+def test_an_old_board_beside_a_newer_intent_is_repaired(tmp_path: Path) -> None:
     root = tmp_path / "crew"
     board = crew(root)
     paths = Paths(root)

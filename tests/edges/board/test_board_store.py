@@ -130,9 +130,7 @@ def test_nothing_changed_is_nothing_written(board: Board, paths: Paths) -> None:
     assert (paths.state.stat().st_ino, revision_journal.highest_revision(paths.journal)) == (stat.st_ino, 1)
 
 
-def test_a_change_that_adds_a_violation_is_refused_by_name_and_an_old_violation_is_not_in_the_way(
-    board: Board, paths: Paths
-) -> None:
+def test_a_change_is_refused_for_a_new_violation_only(board: Board, paths: Paths) -> None:
     with pytest.raises(BoardInconsistent, match="t1"), board.transaction("human", "x", task="t1") as tx:
         tx.state = tx.state.with_task(replace(tx.state.tasks[0], depends_on=("t1",)))
     assert board.read().revision == 1
@@ -149,7 +147,7 @@ def test_a_transaction_inside_a_transaction_is_a_programming_error(board: Board)
     say(board, "later")
 
 
-def test_a_heartbeat_is_sealed_but_no_revision_and_history_can_still_be_rebuilt(board: Board, paths: Paths) -> None:
+def test_a_heartbeat_is_no_revision_and_history_can_be_rebuilt(board: Board, paths: Paths) -> None:
     say(board, "one")
     with board.heartbeat("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
@@ -161,7 +159,7 @@ def test_a_heartbeat_is_sealed_but_no_revision_and_history_can_still_be_rebuilt(
     assert texts_of(paths)[3] == board.read_text()
 
 
-def test_recorded_revisions_may_leave_the_journal_and_the_rest_can_still_be_rebuilt(board: Board, paths: Paths) -> None:
+def test_recorded_revisions_leave_the_journal_and_the_rest_is_rebuilt(board: Board, paths: Paths) -> None:
     for number in range(4):
         say(board, f"{number}")
     revision_texts.write_mark(paths, 3)
@@ -178,7 +176,7 @@ def test_second_board_is_refused_and_a_missing_crew_is_named(board: Board, tmp_p
         Board(Paths(tmp_path / "elsewhere"), FakeClock()).read()
 
 
-def test_the_whole_text_can_be_replaced_but_not_by_one_that_breaks_a_rule(board: Board) -> None:
+def test_the_whole_text_can_be_replaced_unless_it_breaks_rules(board: Board) -> None:
     board.replace_text("human", board.read_text().replace("The first", "The very first"))
     assert board.read().revision == 2
     with pytest.raises(BoardInconsistent):
@@ -203,15 +201,13 @@ def test_an_outside_edit_gets_a_revision_with_its_whole_text(board: Board, paths
     assert texts_of(paths)[2] == other.read_text()
 
 
-def test_an_edit_from_outside_that_breaks_the_arrows_counts_and_is_an_alert(board: Board, paths: Paths) -> None:
+def test_an_outside_edit_against_the_arrows_counts_with_an_alert(board: Board, paths: Paths) -> None:
     paths.state.write_text(board.read_text().replace("UNCLAIMED # a comment", "MERGED # a comment"))
     assert board.read().tasks[0].status is Status.MERGED
     assert any("UNCLAIMED" in alert.message and "t1" in alert.message for alert in board.take_alerts())
 
 
-def test_a_truncated_board_is_waited_for_and_never_read_as_no_tasks_nor_written_over(
-    board: Board, paths: Paths
-) -> None:
+def test_a_truncated_board_is_waited_for_and_never_overwritten(board: Board, paths: Paths) -> None:
     whole = board.read_text()
     cut = whole[: whole.index('  - id: "t2"')]
     paths.state.write_text(cut)
@@ -283,7 +279,7 @@ def with_windows_line_ends(text: str) -> str:
     ],
     ids=lambda reformat: reformat.__name__,
 )
-def test_the_same_data_in_another_form_is_kept_and_a_cut_of_it_is_refused(
+def test_a_reformatted_board_is_kept_and_a_cut_one_refused(
     board: Board, paths: Paths, reformat: Callable[[str], str]
 ) -> None:
     with board.transaction("coder-1", "claim", task="t1") as tx:
@@ -312,9 +308,7 @@ def test_the_same_data_in_another_form_is_kept_and_a_cut_of_it_is_refused(
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ["", "tasks: [", "\xff"])
-def test_a_board_that_does_not_parse_stops_everything_and_last_good_brings_it_back(
-    board: Board, paths: Paths, text: str
-) -> None:
+def test_an_unparsable_board_blocks_all_until_last_good_restores_it(board: Board, paths: Paths, text: str) -> None:
     say(board, "worth keeping")
     paths.state.write_bytes(text.encode("latin-1"))
     with pytest.raises(BoardUnreadable, match=r"state\.yaml") as caught:
@@ -343,7 +337,7 @@ def test_after_a_damaged_line_the_next_whole_text_is_used(board: Board, paths: P
     assert messages(other.read()) == ["one", "two", "three", "four"]
 
 
-def test_without_the_end_of_the_journal_the_next_revision_is_kept_whole(board: Board, paths: Paths) -> None:
+def test_the_revision_after_a_lost_journal_end_is_kept_whole(board: Board, paths: Paths) -> None:
     for message in ("one", "two", "three"):
         say(board, message)
     paths.journal.write_bytes(b"".join(paths.journal.read_bytes().splitlines(keepends=True)[:-1]))
@@ -355,7 +349,7 @@ def test_without_the_end_of_the_journal_the_next_revision_is_kept_whole(board: B
     assert texts_of(paths) == {7: board.read_text()}
 
 
-def test_a_line_has_the_whole_text_only_where_entries_are_not_enough(
+def test_a_line_has_the_whole_text_only_where_needed(
     board: Board, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for message in ("one", "two", "three"):
@@ -373,7 +367,7 @@ def test_a_line_has_the_whole_text_only_where_entries_are_not_enough(
     [("write_journal", True), ("record_intent", True)],
 )
 @pytest.mark.parametrize("left", [variant(None), variant(""), "tasks:"])
-def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_counts(
+def test_a_restoration_killed_at_any_step_can_be_repeated(
     board: Board, paths: Paths, step: str, after: bool, left: str | None
 ) -> None:
     say(board, "one")
@@ -404,7 +398,7 @@ def test_an_interrupted_change_on_a_board_destroyed_since_never_came(board: Boar
     assert sorted(record.revision for record in revision_journal.iter_newest_first(paths.journal)) == [1, 2, 4]
 
 
-def test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done(board: Board, paths: Paths) -> None:
+def test_a_board_written_slowly_after_truncation_is_read_when_complete(board: Board, paths: Paths) -> None:
     text = board.read_text().replace("The first", "The slow first")
     script = (
         "import sys,time,pathlib; f=open(sys.argv[1],'w'); f.flush(); time.sleep(0.3); f.write(sys.argv[2]); f.close()"
@@ -416,7 +410,7 @@ def test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done(
     assert child.wait() == 0
 
 
-def test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since(board: Board, paths: Paths) -> None:
+def test_writing_back_an_old_copy_reverts_no_crew_changes(board: Board, paths: Paths) -> None:
     old = board.read_text()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
         tx.state = tx.state.with_task(
@@ -441,9 +435,7 @@ def test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since(boa
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["its own revision is in the journal", "it is in the history"])
-def test_an_old_copy_whose_end_was_cut_off_takes_away_neither_entries_nor_what_happened_to_them(
-    board: Board, paths: Paths, kept: bool
-) -> None:
+def test_a_cut_old_copy_removes_no_entries_and_no_events(board: Board, paths: Paths, kept: bool) -> None:
     """An editor that saves an old buffer and dies of it, or a disk that was full: at every line it may have stopped."""
     with board.transaction("coder-1", "claim", task="t1") as tx:
         event = Event(time=NOW, event="claim", agent="coder-1", run="coder-1.1")
@@ -475,9 +467,7 @@ def test_an_old_copy_whose_end_was_cut_off_takes_away_neither_entries_nor_what_h
         assert (state.config, messages(state)) == (known.config, ["first"]), number
 
 
-def test_a_board_cut_off_behind_the_name_of_an_entry_after_its_leases_were_renewed_is_torn(
-    board: Board, paths: Paths
-) -> None:
+def test_a_board_cut_off_inside_an_entry_is_torn(board: Board, paths: Paths) -> None:
     with board.transaction("coder-1", "claim", task="t1") as tx:
         tx.state = replace(tx.state, config=replace(tx.state.config, grace=7))
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], runs=5))
@@ -496,7 +486,7 @@ def test_a_board_cut_off_behind_the_name_of_an_entry_after_its_leases_were_renew
         assert (state.config, len(state.tasks)) == (known.config, 2), number
 
 
-def test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged(board: Board, paths: Paths) -> None:
+def test_writing_back_the_previous_board_removes_nothing_acknowledged(board: Board, paths: Paths) -> None:
     old = paths.state.read_bytes()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
         tx.state = tx.state.with_task(
@@ -511,7 +501,7 @@ def test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged(b
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("cut", [0, 1, 2])
-def test_the_same_without_the_beginning_and_the_end_of_the_journal(board: Board, paths: Paths, cut: int) -> None:
+def test_a_journal_without_beginning_or_end_is_rebuilt(board: Board, paths: Paths, cut: int) -> None:
     old = board.read_text()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
         tx.state = tx.state.with_task(
@@ -571,9 +561,7 @@ def killed(work: Callable[[], object], step: str, after: bool) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("after", [False, True])
-def test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all(
-    board: Board, paths: Paths, step: str, after: bool
-) -> None:
+def test_a_revision_killed_at_any_step_is_whole_or_absent(board: Board, paths: Paths, step: str, after: bool) -> None:
     say(board, "first")
     with board.heartbeat("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
@@ -614,7 +602,7 @@ def test_a_heartbeat_killed_at_any_step_voids_no_revision(
 
 
 @pytest.mark.parametrize("step", STEPS[:-1])
-def test_killed_while_the_first_board_is_made_it_can_be_made_again(paths: Paths, clock: FakeClock, step: str) -> None:
+def test_a_killed_creation_of_the_first_board_can_be_repeated(paths: Paths, clock: FakeClock, step: str) -> None:
     killed(lambda: Board(paths, clock).create(FIRST), step, after=False)
     board = Board(paths, clock)
     board.create(FIRST)
@@ -622,7 +610,7 @@ def test_killed_while_the_first_board_is_made_it_can_be_made_again(paths: Paths,
     assert [*texts_of(paths)] == [board.read().revision]
 
 
-def test_a_first_board_is_numbered_above_the_history_that_is_there(paths: Paths, clock: FakeClock) -> None:
+def test_a_first_board_is_numbered_above_existing_history(paths: Paths, clock: FakeClock) -> None:
     board = Board(paths, clock)
     board.create(FIRST, above=41)
     say(board, "on")
@@ -631,7 +619,7 @@ def test_a_first_board_is_numbered_above_the_history_that_is_there(paths: Paths,
     assert board.last_good_text() == board.read_text()
 
 
-def test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment(board: Board, paths: Paths) -> None:
+def test_a_torn_line_at_the_journals_end_becomes_a_comment(board: Board, paths: Paths) -> None:
     with paths.journal.open("a") as file:
         file.write('- {"revision": 2, "time": "2026')
     say(board, "after")
@@ -639,7 +627,7 @@ def test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment(board: Board, p
     assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [2, 1]
 
 
-def test_a_revision_that_failed_before_an_edit_from_outside_is_voided(
+def test_a_revision_that_failed_before_an_outside_edit_is_voided(
     board: Board, paths: Paths, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(board, "before")
@@ -660,7 +648,7 @@ def test_a_revision_that_failed_before_an_edit_from_outside_is_voided(
     assert [*texts_of(paths)] == [1, 2, 4, 5]
 
 
-def test_a_committed_revision_is_not_voided_by_an_edit_of_an_old_copy(board: Board, paths: Paths) -> None:
+def test_an_edit_of_an_old_copy_voids_no_committed_revision(board: Board, paths: Paths) -> None:
     say(board, "one")
     old = paths.state.read_text()
     say(board, "two")
@@ -671,7 +659,7 @@ def test_a_committed_revision_is_not_voided_by_an_edit_of_an_old_copy(board: Boa
     assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [5, 4, 3, 2, 1]
 
 
-def test_a_torn_line_that_only_half_of_a_full_disk_can_take_as_a_comment_swallows_no_record(
+def test_a_half_written_comment_on_a_torn_line_loses_nothing(
     board: Board, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paths.journal.open("a") as file:
@@ -697,7 +685,7 @@ def test_a_torn_line_that_only_half_of_a_full_disk_can_take_as_a_comment_swallow
     assert kept == [3, *reversed(written)]
 
 
-def test_the_tail_of_a_long_journal_is_read_across_its_blocks(tmp_path: Path) -> None:
+def test_the_end_of_a_long_journal_is_read_across_blocks(tmp_path: Path) -> None:
     path = tmp_path / "log.yaml"
     records = [
         revision_journal.RevisionRecord(number, actor="x" * (number * 37 % 20000), sha256="é")
@@ -814,7 +802,7 @@ def test_a_lock_timeout_names_its_holder(tmp_path: Path, some_lock: Callable[[],
     assert not lock.is_locked
 
 
-def test_who_gave_up_waiting_does_not_keep_the_lock_when_it_comes(some_lock: Callable[[], Lock]) -> None:
+def test_a_waiter_that_gave_up_does_not_keep_the_lock(some_lock: Callable[[], Lock]) -> None:
     holder, impatient, patient = some_lock(), some_lock(), some_lock()
     holder.acquire()
     with pytest.raises(LockTimeout):
@@ -838,7 +826,7 @@ def test_a_lock_that_was_taken_twice_is_released_twice(some_lock: Callable[[], L
         _ = lock.descriptor
 
 
-def test_another_thread_does_not_hold_the_lock_that_this_one_holds(some_lock: Callable[[], Lock]) -> None:
+def test_a_lock_is_not_held_by_another_thread(some_lock: Callable[[], Lock]) -> None:
     lock = some_lock()
     taken: list[bool] = []
     with lock:
@@ -854,7 +842,7 @@ def test_an_unnamed_lock_is_free(some_lock: Callable[[], Lock]) -> None:
     assert some_lock().try_acquire()
 
 
-def test_a_process_that_has_a_file_of_the_same_number_on_another_disk_is_not_named_as_holder(tmp_path: Path) -> None:
+def test_an_equal_inode_on_another_disk_names_no_lock_holder(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.touch()
     with theirs.open("w") as file:

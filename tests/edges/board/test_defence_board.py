@@ -35,7 +35,7 @@ def _somebody_waits_for(path: Path) -> bool:
     return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
 
 
-def test_of_two_transactions_at_once_the_second_waits_and_neither_is_lost(board: Board, paths: Paths) -> None:
+def test_the_second_of_two_simultaneous_transactions_waits_and_counts(board: Board, paths: Paths) -> None:
     second = threading.Thread(target=say, args=(Board(paths, FakeClock()), "second"))
     with board.transaction("human", "note") as tx:
         second.start()
@@ -48,7 +48,7 @@ def test_of_two_transactions_at_once_the_second_waits_and_neither_is_lost(board:
     assert board.take_alerts() == []
 
 
-def test_who_opened_the_board_before_a_change_reads_all_of_the_old_one(board: Board, paths: Paths) -> None:
+def test_a_reader_that_opened_the_old_board_reads_it_whole(board: Board, paths: Paths) -> None:
     before = paths.state.read_bytes()
     with paths.state.open("rb") as reader:
         say(board, "a change")
@@ -69,7 +69,7 @@ def _killed_half_way(paths: Paths, number: int) -> bool:
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-def test_killed_half_way_through_any_write_the_board_is_the_old_one_or_the_new_one(board: Board, paths: Paths) -> None:
+def test_a_killed_write_leaves_the_old_or_the_new_board(board: Board, paths: Paths) -> None:
     say(board, "first")
     number = 1
     while _killed_half_way(paths, number):

@@ -78,7 +78,7 @@ def is_free(path: Path) -> bool:
     return True
 
 
-def test_an_interrupted_wait_leaves_no_descriptor_that_takes_the_lock_later(
+def test_an_interrupted_wait_leaves_no_descriptor_to_lock_later(
     path: Path, holder: subprocess.Popen[bytes], interrupt: Callable[[Callable[[], object]], None]
 ) -> None:
     interrupt(lambda: None)
@@ -89,7 +89,7 @@ def test_an_interrupted_wait_leaves_no_descriptor_that_takes_the_lock_later(
     assert is_free(path)
 
 
-def test_a_lock_that_comes_at_the_moment_of_the_interrupt_is_given_up(
+def test_a_lock_acquired_during_an_interrupt_is_released(
     path: Path, holder: subprocess.Popen[bytes], interrupt: Callable[[Callable[[], object]], None]
 ) -> None:
     def release_and_wait() -> None:
@@ -103,9 +103,7 @@ def test_a_lock_that_comes_at_the_moment_of_the_interrupt_is_given_up(
     assert is_free(path)
 
 
-def test_after_a_timeout_the_lock_goes_to_others_as_soon_as_it_is_free(
-    path: Path, holder: subprocess.Popen[bytes]
-) -> None:
+def test_after_a_timeout_the_freed_lock_goes_to_others(path: Path, holder: subprocess.Popen[bytes]) -> None:
     with pytest.raises(LockTimeout, match=r"some\.lock was not free within 0\.1 s"), lock_path(path, 0.1):
         raise AssertionError("another process has the lock")
     holder.communicate()

@@ -32,7 +32,7 @@ def write_note(crew: Crew, text: str) -> None:
         tx.state = replace(tx.state, human_notes=(*tx.state.human_notes, note))
 
 
-def test_new_revisions_have_their_patch_before_and_after_a_supervisor_records_them(crew: Crew) -> None:
+def test_new_revisions_have_patches_before_and_after_recording(crew: Crew) -> None:
     shown = history.history(crew, None, 50, patch=True)
     rows = history.follow_history(crew, None, shown, patch=True)
     assert [next(rows).revision for _ in shown] == [row.revision for row in reversed(shown)]
@@ -49,7 +49,7 @@ def test_new_revisions_have_their_patch_before_and_after_a_supervisor_records_th
     rows.close()
 
 
-def test_revisions_that_are_not_recorded_yet_have_a_patch_only_if_it_is_wanted(crew: Crew) -> None:
+def test_unrecorded_revisions_have_a_patch_only_on_request(crew: Crew) -> None:
     write_note(crew, "look here")
     recording = Lock(crew.paths.recorder_lock)
     assert recording.try_acquire()

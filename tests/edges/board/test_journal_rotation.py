@@ -44,7 +44,7 @@ def own(root: Path) -> list[int]:
     return [record.revision for record in revision_journal.iter_newest_first(Paths(root).journal)]
 
 
-def test_a_long_journal_keeps_its_end_which_begins_with_a_whole_text(root: Path) -> None:
+def test_a_long_journal_keeps_its_end_from_a_whole_text(root: Path) -> None:
     say(opened(root), "last")
     assert 1 < len(own(root)) < 15
     assert own(root)[0] == 22
@@ -74,7 +74,7 @@ def test_a_void_revision_is_not_the_beginning(root: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_a_kill_at_any_point_of_a_rotation_loses_no_text(root: Path, tmp_path: Path) -> None:
+def test_a_kill_during_a_rotation_loses_no_text(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)
     points = passed(lambda: say(opened(copy), "last"), tmp_path / "trace")
@@ -91,9 +91,7 @@ def test_a_kill_at_any_point_of_a_rotation_loses_no_text(root: Path, tmp_path: P
 
 
 @pytest.mark.campaign
-def test_a_full_disk_at_any_point_of_a_rotation_leaves_no_file_and_the_next_one_succeeds(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_rotation_on_a_full_disk_leaves_no_file(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)
     points = passed(lambda: _rotate(copy), tmp_path / "trace")

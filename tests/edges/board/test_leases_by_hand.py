@@ -78,7 +78,7 @@ def test_an_extension_needs_a_reason_and_a_reason_an_extension(by_hand: Crew) ->
     assert [event.event for event in _task(by_hand).history].count("extend lease") == 0
 
 
-def test_ready_prints_the_brief_of_work_by_hand_and_starts_no_session(by_hand: Crew) -> None:
+def test_ready_prints_the_brief_by_hand_and_starts_no_session(by_hand: Crew) -> None:
     brief = ready(by_hand).details["brief"]
     assert "assigned:c" in brief
     assert "DONE WHEN  it is there" in brief
@@ -99,7 +99,7 @@ def test_an_expired_lease_alone_ends_no_claim(by_hand: Crew) -> None:
     assert "its lease expired at" in (task.history[-1].detail or "")
 
 
-def test_a_run_whose_task_was_taken_over_after_its_lease_cannot_submit(
+def test_a_run_whose_task_was_taken_over_cannot_submit(
     by_hand: Crew,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_run_whose_task_was_taken_over_after_its_lease_cannot_submit(
     assert (_task(by_hand).status, _task(by_hand).assigned_to) == (Status.CLAIMED, "coder-2")
 
 
-def test_a_check_that_a_session_fails_is_in_the_hand_off_of_its_task_and_one_by_hand_is_not(by_hand: Crew) -> None:
+def test_only_a_check_failed_by_a_session_enters_the_handoff(by_hand: Crew) -> None:
     run, slot = _task(by_hand).run or "", by_hand.paths.slot("s1")
     os.chdir(by_hand.paths.root)
     slot.rename(slot.with_name("away"))
@@ -137,9 +137,7 @@ def test_a_check_that_a_session_fails_is_in_the_hand_off_of_its_task_and_one_by_
     assert not by_hand.run_dir(run).is_ready()
 
 
-def test_a_session_of_any_role_whose_lease_has_expired_without_a_supervisor_is_not_ready(
-    by_hand: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_with_an_expired_lease_is_not_ready(by_hand: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     submit(by_hand)
     claim_review(by_hand, REVIEWER, "c")
     past = by_hand.clock.now() - timedelta(hours=1)

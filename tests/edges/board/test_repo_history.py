@@ -28,7 +28,7 @@ def revision(number: int, task: str = "task-3", text: str | None = None) -> NewR
     )
 
 
-def test_a_person_reads_the_audit_by_its_short_name_and_branches_stay_clean(repo: Path) -> None:
+def test_a_person_reads_the_audit_and_branches_stay_clean(repo: Path) -> None:
     assert board_history.record_revisions(Git(repo), [revision(1), revision(2), revision(5)]) == 3
     log = git(repo, "log", "-p", "liza/blackboard")
     assert "task-3: CLAIMED → READY_FOR_REVIEW (coder-1.5)" in log
@@ -43,7 +43,7 @@ def test_a_person_reads_the_audit_by_its_short_name_and_branches_stay_clean(repo
     assert git(repo, "status", "--porcelain") == ""
 
 
-def test_a_file_with_the_name_of_the_ref_is_not_taken_for_it(repo: Path) -> None:
+def test_a_file_named_like_the_ref_is_not_mistaken(repo: Path) -> None:
     path = repo / "refs" / "liza" / "blackboard"
     path.parent.mkdir(parents=True)
     path.write_text("of the project\n")
@@ -68,7 +68,7 @@ def test_a_push_of_everything_does_not_publish_it(repo: Path, tmp_path: Path) ->
     assert git(tmp_path / "remote.git", "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
 
-def test_a_batch_goes_on_from_the_tip_and_what_is_recorded_already_is_left_out(repo: Path) -> None:
+def test_a_batch_continues_from_the_tip_without_recorded_revisions(repo: Path) -> None:
     assert board_history.read_newest(Git(repo)) is None
     assert board_history.list_revisions(Git(repo), None, 10) == ()
     board_history.record_revisions(Git(repo), [revision(1), revision(2)])
@@ -82,7 +82,7 @@ def test_a_batch_goes_on_from_the_tip_and_what_is_recorded_already_is_left_out(r
         board_history.record_revisions(Git(repo), [revision(5), revision(4)])
 
 
-def test_text_comes_back_byte_by_byte_and_words_that_look_like_a_trailer_are_no_trailer(repo: Path) -> None:
+def test_text_survives_byte_by_byte_and_words_form_no_trailer(repo: Path) -> None:
     odd = "crlf\r\nü \udcff no final newline\nfrom refs/heads/main"
     tricky = NewRevision(7, "task-3: x\nLiza-Revision: 99", "Liza-Revision: 98\n\nfrom me", START, "a <b>\n", odd)
     board_history.record_revisions(Git(repo), [tricky])
@@ -93,7 +93,7 @@ def test_text_comes_back_byte_by_byte_and_words_that_look_like_a_trailer_are_no_
     assert board_history.read_board_at(Git(repo), entry.commit) == odd
 
 
-def test_the_log_of_one_task_is_its_own_lines_only_and_the_limit_counts_those(repo: Path) -> None:
+def test_the_log_of_a_task_counts_only_its_own_lines(repo: Path) -> None:
     tasks = ["task-3", "task-31", "task-3", "other", "task-3"]
     board_history.record_revisions(Git(repo), [revision(n, task) for n, task in enumerate(tasks, start=1)])
     assert [entry.revision for entry in board_history.list_revisions(Git(repo), "task-3", 2)] == [5, 3]
@@ -101,7 +101,7 @@ def test_the_log_of_one_task_is_its_own_lines_only_and_the_limit_counts_those(re
     assert [entry.revision for entry in board_history.list_revisions(Git(repo), None, 2)] == [5, 4]
 
 
-def test_a_history_that_was_tampered_with_is_an_error_and_no_beginning(repo: Path) -> None:
+def test_a_modified_history_is_an_error_and_not_a_beginning(repo: Path) -> None:
     git(repo, "update-ref", "refs/liza/blackboard", "main")
     with pytest.raises(GitFailed, match="no Liza-Revision"):
         board_history.record_revisions(Git(repo), [revision(1)])
@@ -116,7 +116,7 @@ def test_a_persons_index_and_a_bare_repository_are_no_matter(repo: Path, tmp_pat
 
 
 @pytest.mark.campaign
-def test_a_batch_of_large_boards_is_never_in_memory_as_a_whole(repo: Path) -> None:
+def test_large_boards_are_recorded_without_holding_all_in_memory(repo: Path) -> None:
     size, number = 1 << 20, 24
     opened = Git(repo)
     board_history.record_revisions(opened, [revision(1)])

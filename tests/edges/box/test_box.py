@@ -480,7 +480,7 @@ def test_a_box_in_a_box_works_for_an_ordinary_user(site: Site) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_link_in_the_private_directories_leads_the_next_box_nowhere(site: Site) -> None:
+def test_no_box_follows_links_left_in_its_private_directories(site: Site) -> None:
     own = site.paths.box("s1")
     script = 'ln -s "$HOME" /tmp/link && ln -s / "$CACHE/link" && mkdir -p /tmp/a/b && chmod 0 /tmp/a'
     assert site.run(site.wrap(["sh", "-c", script])).returncode == 0
@@ -492,7 +492,7 @@ def test_a_link_in_the_private_directories_leads_the_next_box_nowhere(site: Site
     assert (site.home / ".bashrc").exists()
 
 
-def test_what_is_in_the_place_of_a_private_directory_is_removed(site: Site) -> None:
+def test_other_files_in_place_of_a_private_directory_are_removed(site: Site) -> None:
     own = site.paths.box("s1")
     shutil.rmtree(own.cache)
     own.cache.symlink_to(site.home)

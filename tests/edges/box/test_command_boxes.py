@@ -94,7 +94,7 @@ def test_its_git_works_and_changes_nothing_of_the_repository(place: Worktrees, r
     assert ((root / ".git" / "config").read_text(), git(root, "for-each-ref")) == before
 
 
-def test_the_next_commit_in_a_slot_has_a_git_of_its_own(place: Worktrees, run: Run) -> None:
+def test_the_next_commit_in_a_slot_has_its_own_git(place: Worktrees, run: Run) -> None:
     assert _is_green(run("git config shop.price 1 && git tag v2"))
     (place.paths.root / "price.py").write_text("PRICE = 2\n")
     git(place.paths.root, "commit", "-q", "-a", "-m", "second")
@@ -103,7 +103,7 @@ def test_the_next_commit_in_a_slot_has_a_git_of_its_own(place: Worktrees, run: R
     assert _is_green(run("! git config shop.price && ! git rev-parse -q --verify v2 && git diff --exit-code main"))
 
 
-def test_a_further_commit_of_a_proof_keeps_what_the_set_up_configured(place: Worktrees, run: Run) -> None:
+def test_later_commits_of_a_proof_keep_the_set_up_configuration(place: Worktrees, run: Run) -> None:
     slot_git, outside = place.slot_git("merge"), place.paths.root / "outside"
     outside.mkdir()
     own = shlex.quote(str(place.paths.box("merge").git / "info"))
@@ -210,7 +210,7 @@ def test_config_network_off_leaves_loopback_working(place: Worktrees, run: Run, 
     assert run(f"{ASK} {outside}", network=network).passed is (network is Network.ON)
 
 
-def test_a_socket_and_a_directory_are_reached_only_if_a_person_shares_them(run: Run, tmp_path: Path) -> None:
+def test_sockets_and_directories_are_reached_only_if_shared(run: Run, tmp_path: Path) -> None:
     path, cache = tmp_path / "s" / "db.sock", Path.home() / ".cache" / "shop"
     path.parent.mkdir()
     cache.mkdir(parents=True)
@@ -227,7 +227,7 @@ def test_a_socket_and_a_directory_are_reached_only_if_a_person_shares_them(run: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a directory of another user")
-def test_a_socket_in_a_closed_directory_of_another_user_is_no_obstacle(run: Run) -> None:
+def test_a_socket_in_another_users_closed_directory_is_no_obstacle(run: Run) -> None:
     closed = Path.home() / "closed"
     closed.mkdir()
     with socket.socket(socket.AF_UNIX) as server:
@@ -239,9 +239,7 @@ def test_a_socket_in_a_closed_directory_of_another_user_is_no_obstacle(run: Run)
         assert _is_green(run("! test -e ~/closed/s"))
 
 
-def test_a_shared_directory_above_the_repository_shows_nothing_of_the_crew(
-    place: Worktrees, run: Run, tmp_path: Path
-) -> None:
+def test_a_shared_directory_above_the_repository_hides_the_crew(place: Worktrees, run: Run, tmp_path: Path) -> None:
     root, key = place.paths.root, Path.home() / ".ssh" / "id"
     key.parent.mkdir(parents=True)
     key.write_text("key\n")

@@ -26,9 +26,7 @@ def slot(repo: Path) -> Path:
     return repo / ".worktrees" / ".slots" / "s1"
 
 
-def test_untracked_files_are_copied_once_renewed_when_they_change_and_tracked_ones_left_alone(
-    repo: Path, slot: Path
-) -> None:
+def test_untracked_files_are_copied_again_only_when_they_change(repo: Path, slot: Path) -> None:
     (repo / ".env").write_text("A=1\n")
     (repo / ".env").chmod(0o600)
     (repo / "config" / "deep").mkdir(parents=True)
@@ -43,7 +41,7 @@ def test_untracked_files_are_copied_once_renewed_when_they_change_and_tracked_on
     assert slot_setup.copy_files(repo, Git(slot), patterns) == (".env",)
 
 
-def test_patterns_that_leave_the_repository_and_lizas_own_files_are_not_copied(repo: Path, slot: Path) -> None:
+def test_patterns_never_copy_lizas_files_or_files_outside_the_repository(repo: Path, slot: Path) -> None:
     for pattern in ("../x", "/etc/passwd", ""):
         with pytest.raises(UsageError):
             slot_setup.copy_files(repo, Git(slot), (pattern,))
@@ -52,7 +50,7 @@ def test_patterns_that_leave_the_repository_and_lizas_own_files_are_not_copied(r
     assert slot_setup.copy_files(repo, Git(slot), (".liza", ".git/config", "**/state.yaml")) == ()
 
 
-def test_nothing_is_copied_through_a_link_that_leads_out_of_the_slot(repo: Path, slot: Path, tmp_path: Path) -> None:
+def test_nothing_is_copied_through_a_link_outside_the_slot(repo: Path, slot: Path, tmp_path: Path) -> None:
     (repo / "config").mkdir()
     (repo / "config" / "local.json").write_text("{}\n")
     (repo / ".env").write_text("A=1\n")
@@ -68,7 +66,7 @@ def test_nothing_is_copied_through_a_link_that_leads_out_of_the_slot(repo: Path,
     assert (slot / ".env").read_text() == "A=1\n"
 
 
-def test_set_up_is_due_in_a_new_slot_and_when_an_input_changes(repo: Path, slot: Path) -> None:
+def test_set_up_runs_in_new_slots_and_when_inputs_change(repo: Path, slot: Path) -> None:
     config = Config(sandbox_setup="npm ci", sandbox_setup_files=("package.json", "absent"), sandbox_copy=(".npmrc",))
     assert not slot_setup.is_setup_due(repo, Git(slot), Config())
     assert slot_setup.is_setup_due(repo, Git(slot), config)
@@ -86,7 +84,7 @@ def test_set_up_is_due_in_a_new_slot_and_when_an_input_changes(repo: Path, slot:
     assert slot_setup.is_setup_due(repo, Git(slot), config)
 
 
-def test_a_set_up_that_builds_from_sources_is_due_at_each_commit(repo: Path, slot: Path) -> None:
+def test_a_set_up_that_builds_sources_runs_at_each_commit(repo: Path, slot: Path) -> None:
     config = Config(sandbox_setup="make", proof=TestProof(setup="make", setup_builds=True))
     slot_setup.mark_setup_done(repo, Git(slot), config)
     assert not slot_setup.is_setup_due(repo, Git(slot), config)
@@ -95,7 +93,7 @@ def test_a_set_up_that_builds_from_sources_is_due_at_each_commit(repo: Path, slo
 
 
 @pytest.mark.needs("bwrap")
-def test_a_set_up_is_due_once_it_runs_in_a_box(repo: Path, slot: Path) -> None:
+def test_a_set_up_runs_again_once_it_uses_a_box(repo: Path, slot: Path) -> None:
     config = Config(sandbox_setup="make", confinement=Confinement.OFF)
     slot_setup.mark_setup_done(repo, Git(slot), config)
     assert not slot_setup.is_setup_due(repo, Git(slot), config)
@@ -119,7 +117,7 @@ def with_submodule(repo: Path, tmp_path: Path) -> Path:
     return slot
 
 
-def test_a_changed_submodule_is_as_the_commit_has_it_afterwards_and_runs_no_hook(repo: Path, tmp_path: Path) -> None:
+def test_a_changed_submodule_matches_its_commit_and_runs_no_hook(repo: Path, tmp_path: Path) -> None:
     slot = with_submodule(repo, tmp_path)
     lib, victim, ran = slot / "lib", tmp_path / "victim", tmp_path / "ran"
     victim.mkdir()

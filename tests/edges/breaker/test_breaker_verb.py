@@ -107,9 +107,7 @@ def test_nothing_is_recorded_twice_for_the_same_events(crew: Crew, clock: FakeCl
     assert crew.board.read().revision == state.revision
 
 
-def test_a_person_takes_over_a_checkpoint_of_the_breaker_and_it_stays_after_the_trip_is_resolved(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_a_person_can_take_over_a_checkpoint_of_the_breaker(crew: Crew, clock: FakeClock) -> None:
     trip(crew, clock, "checkpoint")
     assert signals.read_author(crew.paths, "CHECKPOINT") == BREAKER_AUTHOR
     assert checkpoint(crew).result == "changed"
@@ -120,9 +118,7 @@ def test_a_person_takes_over_a_checkpoint_of_the_breaker_and_it_stays_after_the_
     resume(crew)
 
 
-def test_a_signal_that_is_missing_after_a_crash_is_set_again_and_that_of_a_person_stays(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_a_signal_lost_in_a_crash_is_set_again(crew: Crew, clock: FakeClock) -> None:
     pause(crew, "lunch")
     state = trip(crew, clock)
     assert signals.read_reason(crew.paths, "PAUSE") == "lunch"
@@ -193,7 +189,7 @@ def test_money_without_a_merge_halts_the_crew(crew: Crew, clock: FakeClock) -> N
     assert signals.active_signals(crew.paths) == ("PAUSE",)
 
 
-def test_a_check_that_fails_is_an_alarm_and_hides_no_other(crew: Crew, clock: FakeClock) -> None:
+def test_a_failing_check_is_an_alarm_and_hides_no_other(crew: Crew, clock: FakeClock) -> None:
     configure(crew, cost_without_merge=5.0)
     crew.paths.usage.parent.mkdir(exist_ok=True)
     crew.paths.usage.write_text("not JSON\n")
@@ -205,7 +201,7 @@ def test_a_check_that_fails_is_an_alarm_and_hides_no_other(crew: Crew, clock: Fa
     assert check(crew, clock).circuit_breaker.status == "TRIGGERED"
 
 
-def test_a_trip_is_an_alarm_in_the_check_that_records_it(crew: Crew, clock: FakeClock) -> None:
+def test_a_trip_is_an_alarm_of_the_check_recording_it(crew: Crew, clock: FakeClock) -> None:
     configure(crew, review_loop=3)
     reject(crew, 3)
     clock.advance(alarm_log.MIN_INTERVAL + 1)
@@ -214,7 +210,7 @@ def test_a_trip_is_an_alarm_in_the_check_that_records_it(crew: Crew, clock: Fake
     assert crew.paths.alerts.read_text().count("breaker_tripped") == 1
 
 
-def test_settings_that_an_agent_wrote_do_not_turn_the_breaker_off(crew: Crew, clock: FakeClock) -> None:
+def test_agents_cannot_turn_off_the_breaker_by_settings(crew: Crew, clock: FakeClock) -> None:
     configure(crew, review_loop=3)
     text = crew.paths.state.read_text()
     crew.paths.state.write_text(text.replace("review_loop: 3", "review_loop: 0"))
@@ -254,14 +250,14 @@ def kill_resolution(crew: Crew) -> None:
     assert breaker.show_breaker(crew.board)["status"] == "OK"
 
 
-def test_the_signal_of_a_killed_resolution_is_cleared_by_the_next_check(crew: Crew, clock: FakeClock) -> None:
+def test_the_next_check_clears_the_signal_of_a_killed_resolution(crew: Crew, clock: FakeClock) -> None:
     trip(crew, clock)
     kill_resolution(crew)
     check_breaker(crew, crew.board.read(), "")
     assert signals.active_signals(crew.paths) == ()
 
 
-def test_a_killed_resolution_is_completed_by_the_same_command_and_recorded_once(crew: Crew, clock: FakeClock) -> None:
+def test_repeating_a_killed_resolution_completes_it_once(crew: Crew, clock: FakeClock) -> None:
     trip(crew, clock)
     kill_resolution(crew)
     result = breaker.resolve(crew, "another cause")
@@ -276,7 +272,7 @@ def _pause_for_lunch(crew: Crew) -> int:
     return 0
 
 
-def test_the_pause_of_a_person_is_not_lost_to_a_resolution_or_a_check_at_the_same_moment(
+def test_no_resolution_or_simultaneous_check_loses_a_persons_pause(
     crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The person pauses right after the look at the signals, in a thread that must wait for the change."""
@@ -309,9 +305,7 @@ def test_the_pause_of_a_person_is_not_lost_to_a_resolution_or_a_check_at_the_sam
 
 
 @pytest.mark.campaign
-def test_a_process_that_holds_the_lock_of_the_signals_keeps_no_crew_from_being_stopped(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_a_held_signals_lock_never_keeps_a_crew_from_stopping(crew: Crew, clock: FakeClock) -> None:
     state = trip(crew, clock)
     signals.clear_signal(crew.paths, "PAUSE")
     with signals.lock_signals(crew.paths):
@@ -324,7 +318,7 @@ def test_a_process_that_holds_the_lock_of_the_signals_keeps_no_crew_from_being_s
     assert breaker.resolve(crew, "cause").details == {"resolved": [], "cleared": ["PAUSE"]}
 
 
-def test_resume_keeps_the_signal_of_a_trip_that_is_recorded_meanwhile(
+def test_resume_keeps_the_signal_of_a_simultaneous_trip(
     crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pause(crew, "lunch")

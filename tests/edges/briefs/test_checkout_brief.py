@@ -78,7 +78,7 @@ def test_a_file_that_could_not_be_restored_is_not_written(
     assert list(by_hand(crew).iterdir()) == []
 
 
-def test_a_hard_link_that_a_backup_makes_meanwhile_does_not_keep_the_context(crew: Crew) -> None:
+def test_a_hard_link_from_a_backup_does_not_keep_contexts(crew: Crew) -> None:
     root = crew.paths.root
     with checkout_brief.written(crew, PRESET, ignore):
         name_twice(root)
@@ -160,7 +160,7 @@ def plant_run(directory: Path) -> None:
     [(plant_link, False), (plant_record, True), (plant_pipe, True), (plant_run, False)],
     ids=["link", "record", "pipe", "run"],
 )
-def test_what_an_agent_plants_beside_the_contexts_stops_neither_a_run_nor_the_recovery(
+def test_files_planted_beside_contexts_stop_neither_run_nor_recovery(
     crew: Crew, plant: Callable[[Path], None], is_told: bool
 ) -> None:
     hiding.bind_filter(crew.git, ["AGENTS.md"], "coder-1.1", KEY)

@@ -44,7 +44,7 @@ def test_a_message_waits_until_read_and_records_its_channel(paths: Paths) -> Non
     assert inbox.list_pending(paths, "coder-2") == ()
 
 
-def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gone(paths: Paths) -> None:
+def test_a_killed_acknowledgement_repeats_a_message_once_at_most(paths: Paths) -> None:
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     said = (
         "from pathlib import Path; from datetime import datetime, UTC; from liza.briefs import inbox;"
@@ -67,14 +67,14 @@ def test_concurrent_senders_deliver_every_message(paths: Paths) -> None:
     assert {one.text for one in inbox.list_pending(paths, "coder-1")} == {str(number) for number in range(64)}
 
 
-def test_what_was_read_meanwhile_is_not_brought_back_by_who_still_counts_its_tries(paths: Paths) -> None:
+def test_counting_tries_does_not_restore_a_message_read_meanwhile(paths: Paths) -> None:
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "liza ready", NOW, MessageChannel.COMMAND)
     inbox.update_message(paths, "coder-1", replace(one, attempts=2))
     assert inbox.list_pending(paths, "coder-1") == ()
 
 
-def test_each_step_of_a_delivery_is_in_the_log_with_message_try_and_channel(paths: Paths) -> None:
+def test_the_log_has_each_delivery_step_with_try_and_channel(paths: Paths) -> None:
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     inbox.claim_for_hook(paths, "coder-1", "coder-1.1", NOW)
     (offered,) = inbox.claim_for_hook(paths, "coder-1", "coder-1.1", NOW)
@@ -90,9 +90,7 @@ def test_each_step_of_a_delivery_is_in_the_log_with_message_try_and_channel(path
     assert offered.attempts == 2
 
 
-def test_a_log_of_deliveries_is_cut_and_read_again_and_a_damaged_one_is_named(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delivery_log_is_trimmed_and_read_again(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_log, "MAX_SIZE", 2000)
     monkeypatch.setattr(delivery_log, "SIZE_AFTER_CUT", 1000)
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
@@ -111,9 +109,7 @@ def test_a_log_of_deliveries_is_cut_and_read_again_and_a_damaged_one_is_named(
 
 
 @pytest.mark.parametrize("plant", [os.mkfifo, os.mkdir])
-def test_a_log_of_deliveries_that_cannot_be_written_stops_no_delivery(
-    paths: Paths, plant: Callable[[Path], None]
-) -> None:
+def test_an_unwritable_delivery_log_stops_no_delivery(paths: Paths, plant: Callable[[Path], None]) -> None:
     one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     plant(delivery_log.log_path(paths, "coder-1"))
     assert [message.id for message in inbox.claim_for_hook(paths, "coder-1", "coder-1.1", NOW)] == [one.id]
@@ -144,7 +140,7 @@ def test_words_that_are_none_are_refused(paths: Paths) -> None:
         inbox.queue_message(paths, "coder-1", "a", "human", NOW, "soon")
 
 
-def test_what_was_to_begin_a_session_that_is_over_is_taken_back_and_nothing_else(paths: Paths) -> None:
+def test_messages_to_begin_an_ended_session_are_taken_back(paths: Paths) -> None:
     inbox.withdraw_messages(paths, "coder-1", "liza")
     inbox.queue_message(paths, "coder-1", "First run: liza ready", "liza", NOW, "system")
     note = inbox.queue_message(paths, "coder-1", "use the fonts in assets/", "human", NOW, "urgent")
@@ -152,9 +148,7 @@ def test_what_was_to_begin_a_session_that_is_over_is_taken_back_and_nothing_else
     assert inbox.list_pending(paths, "coder-1") == (note,)
 
 
-def test_messages_that_were_escalated_or_failed_stay_counted_when_they_were_read_at_last_or_taken_back(
-    paths: Paths, clock: FakeClock
-) -> None:
+def test_escalated_or_failed_messages_stay_counted_once_read(paths: Paths, clock: FakeClock) -> None:
     crew = Crew(paths, clock)
     crew.board.create(FIRST)
 

@@ -63,7 +63,7 @@ ORIGINALS = [
 
 
 @pytest.mark.parametrize("original", ORIGINALS)
-def test_putting_the_block_in_and_taking_it_away_gives_the_same_bytes_and_mode(place: Place, original: bytes) -> None:
+def test_adding_and_removing_the_block_restores_bytes_and_mode(place: Place, original: bytes) -> None:
     file = place.tree / "AGENTS.md"
     file.write_bytes(original)
     file.chmod(0o640)
@@ -77,7 +77,7 @@ def test_putting_the_block_in_and_taking_it_away_gives_the_same_bytes_and_mode(p
     assert place.snapshot() == before
 
 
-def test_the_first_file_that_exists_is_the_one_and_else_the_plain_one_is_made(place: Place) -> None:
+def test_the_first_existing_instructions_file_is_used(place: Place) -> None:
     first, second = place.run(), place.run("coder-1.2")
     assert write_block(place.tree, PRESET, first, block(first.run)).file == "AGENTS.md"
     assert remove_block(place.tree, first) == "AGENTS.md"
@@ -96,7 +96,7 @@ def test_text_that_the_agent_wrote_beside_the_block_stays(place: Place) -> None:
     assert (place.tree / "AGENTS.md").read_text() == "a rule that was agreed on\n"
 
 
-def test_a_block_that_an_earlier_run_left_is_replaced_and_the_file_it_made_goes_with_the_last(place: Place) -> None:
+def test_a_block_of_an_earlier_run_is_replaced_and_removed(place: Place) -> None:
     first, second = place.run(), place.run("coder-1.2")
     write_block(place.tree, PRESET, first, block(first.run))
     write_block(place.tree, PRESET, second, block(second.run))
@@ -107,7 +107,7 @@ def test_a_block_that_an_earlier_run_left_is_replaced_and_the_file_it_made_goes_
     assert place.snapshot() == {}
 
 
-def test_an_empty_file_of_the_projects_own_stays_though_an_earlier_run_left_its_block_in_it(place: Place) -> None:
+def test_an_empty_file_of_the_project_stays_without_its_block(place: Place) -> None:
     (place.tree / "AGENTS.md").write_bytes(b"")
     first, second = place.run(), place.run("coder-1.2")
     write_block(place.tree, PRESET, first, block(first.run))
@@ -125,7 +125,7 @@ def test_writing_twice_is_writing_once(place: Place) -> None:
     assert place.snapshot() == {}
 
 
-def test_a_link_that_ends_inside_is_followed_and_stays_a_link(place: Place) -> None:
+def test_a_link_to_a_file_inside_is_followed_and_stays(place: Place) -> None:
     (place.tree / "docs").mkdir()
     (place.tree / "docs" / "rules.md").write_text("rules\n")
     (place.tree / "CLAUDE.md").symlink_to("docs/rules.md")
@@ -154,7 +154,7 @@ def test_a_link_that_ends_outside_is_never_written_through(place: Place) -> None
     assert remove_block(place.tree, run) is None
 
 
-def test_a_directory_that_is_a_link_to_the_outside_is_never_written_through(place: Place) -> None:
+def test_no_block_is_written_through_a_directory_link_outside(place: Place) -> None:
     (place.root / "outside").mkdir()
     (place.tree / ".github").symlink_to(place.root / "outside")
     run = place.run()
@@ -165,7 +165,7 @@ def test_a_directory_that_is_a_link_to_the_outside_is_never_written_through(plac
 
 
 @pytest.mark.parametrize("kind", ["dangling", "loop", "directory", "fifo", "git", "submodule", "parent is a file"])
-def test_what_is_no_plain_file_is_left_alone_with_a_reason(place: Place, kind: str) -> None:
+def test_an_irregular_instructions_file_is_left_alone(place: Place, kind: str) -> None:
     file, preset = place.tree / "AGENTS.md", PRESET
     if kind == "dangling":
         file.symlink_to("nowhere.md")
@@ -201,7 +201,7 @@ def test_program_that_reads_no_file_gets_the_brief_by_prompt(place: Place) -> No
     assert "reads no instructions file" in str(placement.reason)
 
 
-def test_a_file_that_became_a_link_to_the_outside_meanwhile_is_not_touched_when_the_block_is_taken_away(
+def test_a_file_that_became_a_link_outside_is_not_touched(
     place: Place,
 ) -> None:
     run = place.run()
@@ -214,7 +214,7 @@ def test_a_file_that_became_a_link_to_the_outside_meanwhile_is_not_touched_when_
     assert target.read_text() == block(run.run)
 
 
-def test_a_file_that_is_gone_or_a_run_that_wrote_nothing_is_nothing_to_take_away(place: Place) -> None:
+def test_a_missing_file_or_unwritten_block_needs_no_removal(place: Place) -> None:
     run = place.run()
     assert remove_block(place.tree, run) is None
     write_block(place.tree, PRESET, run, block(run.run))

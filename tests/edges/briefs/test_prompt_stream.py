@@ -59,7 +59,7 @@ def acknowledge(run: RunDir, *names: str) -> int:
     return acknowledge_prompts(run, AcknowledgeRequest(run_id=run.run, ids=names), NOW).acknowledged
 
 
-def test_a_prompt_is_accepted_with_its_position_and_the_name_of_its_event(crew: Crew, run: RunDir) -> None:
+def test_an_accepted_prompt_returns_its_position_and_event_name(crew: Crew, run: RunDir) -> None:
     report(run, "idle")
     request = PromptRequest(run_id="coder-1.1", content="a", metadata=PromptMetadata(sender="ann", task_id="t1"))
     first = submit_prompt(crew, "human:bob", request)
@@ -96,7 +96,7 @@ def test_messages_come_only_from_liza_and_never_reach_ended_runs(crew: Crew, run
         submit(crew, "a")
 
 
-def test_a_stream_delivers_by_priority_and_state_and_after_a_reconnect_nothing_twice(crew: Crew, run: RunDir) -> None:
+def test_a_stream_delivers_by_priority_and_never_twice_after_reconnecting(crew: Crew, run: RunDir) -> None:
     stream = PromptStream(run)
     report(run, "busy")
     assert sent(stream) == []
@@ -123,7 +123,7 @@ def test_messages_survive_disconnection_and_the_end_of_the_session(crew: Crew, r
     assert sent(PromptStream(following)) == ["a"]
 
 
-def test_a_prompt_that_a_hook_or_the_stream_has_taken_is_not_taken_by_the_other(crew: Crew, run: RunDir) -> None:
+def test_hooks_and_the_stream_never_take_the_same_prompt(crew: Crew, run: RunDir) -> None:
     submit(crew, "a", "urgent")
     (taken,) = inbox.claim_for_hook(crew.paths, "coder-1", "coder-1.1", NOW, priorities=message_rules.DURING_TURN)
     stream = PromptStream(run)
@@ -131,9 +131,7 @@ def test_a_prompt_that_a_hook_or_the_stream_has_taken_is_not_taken_by_the_other(
     assert [message.id for message in stream.next_prompts(NOW + timedelta(minutes=1))] == [taken.id]
 
 
-def test_killed_between_the_record_and_the_sending_a_prompt_is_delivered_by_the_next_process(
-    crew: Crew, run: RunDir
-) -> None:
+def test_a_prompt_recorded_before_a_kill_is_delivered_afterwards(crew: Crew, run: RunDir) -> None:
     name = submit(crew, "a")
     code = (
         "from pathlib import Path; from datetime import datetime, UTC; from liza.model.paths import Paths\n"
@@ -151,7 +149,7 @@ def test_killed_between_the_record_and_the_sending_a_prompt_is_delivered_by_the_
     assert sent(PromptStream(run, other)) == []
 
 
-def test_more_than_the_limit_is_refused_and_liza_itself_still_gets_through(
+def test_prompts_over_the_limit_are_refused_except_those_of_liza(
     crew: Crew, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbox, "MAX_PENDING", 20)
@@ -201,7 +199,7 @@ def _work(root: Path, number: int) -> None:
 
 
 @pytest.mark.campaign
-def test_many_processes_that_submit_and_acknowledge_lose_no_prompt_and_deliver_each(crew: Crew, run: RunDir) -> None:
+def test_many_processes_submitting_prompts_lose_and_repeat_none(crew: Crew, run: RunDir) -> None:
     report(run, "idle")
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         pool.starmap(_work, [(crew.paths.root, number) for number in range(3)])
@@ -213,7 +211,7 @@ def test_many_processes_that_submit_and_acknowledge_lose_no_prompt_and_deliver_e
     assert sorted(message.text for message in done) == sorted(f"{n}-{count}" for n in range(3) for count in range(15))
 
 
-def test_a_repeat_with_its_key_stores_a_prompt_once_also_after_it_was_read(crew: Crew, run: RunDir) -> None:
+def test_a_repeated_submission_stores_a_prompt_once_even_after_reading(crew: Crew, run: RunDir) -> None:
     report(run, "idle")
     first = submit(crew, "only once", key="k-1")
     again = Crew(crew.paths, crew.clock)  # as after a restart of the server

@@ -126,7 +126,7 @@ EDITS = (WRITE, ABOVE, "echo new > AGENTS.md", "true")
 
 
 @pytest.mark.campaign
-def test_git_gets_the_own_text_of_every_file_and_nothing_is_dirty_after_a_session(session: Session) -> None:
+def test_a_session_leaves_no_file_dirty_and_git_sees_originals(session: Session) -> None:
     """The same commands with and without a brief give the same commit."""
     for name, content in FILES.items():
         for edit in EDITS if name in ("empty", "shows marks") else EDITS[:1]:
@@ -166,7 +166,7 @@ COPIES = {
 }
 
 
-def test_submit_names_each_file_that_would_bring_a_brief_to_the_project(session: Session) -> None:
+def test_submit_names_each_file_that_would_publish_a_brief(session: Session) -> None:
     """The filter sees the instructions files only, and complete blocks only."""
     (session.slot / "AGENTS.md").write_text(RULES)
     git(session.slot, "add", "-A")
@@ -189,7 +189,7 @@ def test_submit_names_each_file_that_would_bring_a_brief_to_the_project(session:
             assert inspect_worktree(session.crew, task).briefs == (), command
 
 
-def test_with_the_setting_prompt_no_file_is_written_and_the_prompt_has_all_of_the_brief(session: Session) -> None:
+def test_the_brief_can_be_in_the_prompt_instead_of_files(session: Session) -> None:
     (session.slot / "AGENTS.md").write_text(RULES)
     set_setting(session.crew, "brief", "prompt")
     for preset in (PRESET, replace(PRESET, instructions=("CLAUDE.md",), creates="CLAUDE.md")):

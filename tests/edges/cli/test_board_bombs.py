@@ -221,9 +221,7 @@ LARGE: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", each(LARGE, {"a tag for an object in a section of somebody else"}))
-def test_what_is_large_or_odd_and_still_a_board_is_read_and_changed_in_bounded_memory_and_time(
-    tmp_path: Path, name: str
-) -> None:
+def test_large_or_odd_boards_use_bounded_memory_and_time(tmp_path: Path, name: str) -> None:
     paths = crew(tmp_path / "crew")
     root = paths.root
     paths.state.write_text(paths.state.read_text() + LARGE[name])
@@ -244,9 +242,7 @@ def test_a_byte_order_mark_is_no_obstacle_and_stays(tmp_path: Path) -> None:
     assert messages(opened(paths.root).read()) == ["worth keeping", "and on"]
 
 
-def test_a_change_that_would_make_the_board_too_large_to_be_read_again_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_that_make_a_board_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_BOARD_SIZE", 1 << 20)
     paths = crew(tmp_path / "crew")
     before = paths.state.read_bytes()
@@ -275,7 +271,7 @@ NEIGHBOURS: dict[str, Callable[[Paths], Path]] = {
     "kinds", [QUICK_KINDS, pytest.param(ALL_KINDS, marks=pytest.mark.campaign)], ids=["few", "all"]
 )
 @pytest.mark.parametrize("which", NEIGHBOURS)
-def test_what_is_no_file_beside_the_board_is_overcome_or_refused_with_a_way_out_and_no_link_leads_a_write_away(
+def test_irregular_files_beside_the_board_are_overcome_or_refused(
     tmp_path: Path, which: str, kinds: Collection[str]
 ) -> None:
     outside = tmp_path / "theirs"

@@ -127,7 +127,7 @@ def server(module_world: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield server
 
 
-def test_a_served_command_has_the_output_status_and_effect_of_a_direct_one(server: Server) -> None:
+def test_a_served_command_has_the_output_of_a_direct_one(server: Server) -> None:
     direct = {**server.environ, "LIZA_COMMAND_SERVER": "0"}
     for words in (
         ("task", "list", "--json"),
@@ -143,9 +143,7 @@ def test_a_served_command_has_the_output_status_and_effect_of_a_direct_one(serve
     assert "b" in server.run("task", "list", env=direct).stdout
 
 
-def test_a_served_command_has_the_directory_umask_limits_and_input_of_its_client(
-    server: Server, tmp_path: Path
-) -> None:
+def test_a_served_command_has_the_environment_of_its_client(server: Server, tmp_path: Path) -> None:
     script = "umask; pwd; ulimit -n; cat; echo $MARK; trap"
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
@@ -162,7 +160,7 @@ def test_a_served_command_has_the_directory_umask_limits_and_input_of_its_client
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_a_signal_to_the_client_ends_its_command_and_frees_its_locks(server: Server, number: signal.Signals) -> None:
+def test_a_signal_to_the_client_ends_its_command_freeing_locks(server: Server, number: signal.Signals) -> None:
     process, command = server.hold_lock()
     os.kill(process.pid, number)
     code = process.wait(LIMIT)
@@ -192,7 +190,7 @@ def test_a_command_outlives_a_killed_server_and_reports_its_end(own_server: Serv
 
 
 @pytest.mark.campaign
-def test_a_command_runs_directly_if_the_server_is_stopped_by_a_signal(own_server: Server) -> None:
+def test_a_command_runs_directly_when_a_signal_stopped_the_server(own_server: Server) -> None:
     os.kill(own_server.pid, signal.SIGSTOP)
     try:
         assert own_server.run("task", "add", "--id", "b", "--desc", "d", "--done", "e", "--scope", "a").returncode == 0
@@ -261,7 +259,7 @@ def test_a_socket_that_others_may_use_is_not_used(own_server: Server, mode: int)
     own_server.socket.chmod(0o700)
 
 
-def test_a_link_in_the_place_of_the_socket_is_not_used(server: Server) -> None:
+def test_a_link_in_place_of_the_socket_is_not_used(server: Server) -> None:
     link = server.socket.with_name("link")
     link.symlink_to(server.socket)
     environ = {**server.environ, "LIZA_COMMAND_SERVER": str(link)}
@@ -304,7 +302,7 @@ def test_many_commands_at_once_are_answered(server: Server, count: int) -> None:
     assert len(outputs) == 1
 
 
-def test_a_served_command_starts_no_server_and_a_session_starts_none(server: Server, tmp_path: Path) -> None:
+def test_neither_served_commands_nor_sessions_start_a_server(server: Server, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     environ = {name: value for name, value in os.environ.items() if name != "LIZA_COMMAND_SERVER"}
@@ -332,7 +330,7 @@ print(threading.active_count(), sorted(os.listdir("/proc/self/fd")))
 """
 
 
-def test_importing_everything_leaves_one_thread_no_file_and_reads_no_variable_that_a_command_may_set() -> None:
+def test_importing_everything_starts_no_thread_and_opens_no_file() -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     done = subprocess.run(
         [sys.executable, "-c", MEASURE], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,

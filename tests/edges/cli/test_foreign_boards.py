@@ -79,7 +79,7 @@ def refuse_all(directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: 
     ],
     ids=["another layout", "with a revision", "binary", "a directory"],
 )
-def test_every_command_refuses_the_liza_of_another_program_and_writes_nothing(
+def test_every_command_refuses_a_foreign_liza_directory_without_writing(
     repo: Path,
     files: dict[str, str],
     capfd: pytest.CaptureFixture[str],
@@ -109,7 +109,7 @@ def test_a_liza_without_a_board_is_refused_by_doctor_too(
     assert content(repo / ".liza") == {"config.toml": b"x\n"}
 
 
-def test_a_liza_of_another_program_above_a_repository_is_not_looked_at(
+def test_a_foreign_liza_directory_above_a_repository_is_ignored(
     repo: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (repo.parent / ".liza").mkdir()
@@ -149,7 +149,7 @@ def without_record(repo: Path) -> Path:
 @pytest.mark.parametrize(
     "place", [linked_worktree, clone, *map(variant, [inner_repository, subdirectory, without_record])]
 )
-def test_every_command_refuses_a_copied_liza_and_the_original_stays_as_it_is(
+def test_every_command_refuses_a_copied_liza_and_changes_nothing(
     repo: Path,
     place: Callable[[Path], Path],
     capfd: pytest.CaptureFixture[str],

@@ -87,7 +87,7 @@ CORE = ("git file to another repository", "links are elsewhere", "the crew is el
     "name", [pytest.param(name, marks=() if name in CORE else (pytest.mark.campaign,)) for name in LEADS]
 )
 @pytest.mark.campaign
-def test_nothing_is_written_where_a_link_or_a_file_of_an_agent_leads(place: Place, name: str) -> None:
+def test_no_write_follows_a_link_or_file_of_an_agent(place: Place, name: str) -> None:
     LEADS[name](place)
     canary = fingerprint(place.elsewhere)
     tips = git(place.elsewhere, "for-each-ref")
@@ -199,7 +199,7 @@ def test_unsuitable_instructions_file_gets_no_brief_but_the_prompt_does(
 
 
 @pytest.mark.campaign
-def test_files_of_nothing_but_marks_are_read_once_and_not_once_for_each_mark(tmp_path: Path) -> None:
+def test_a_file_full_of_marks_is_read_only_once(tmp_path: Path) -> None:
     begins = f"{begin_mark('coder-1.1', KEY)}\n".encode() * 100_000
     for text in (begins, begins.replace(b"\n", b""), begins.replace(b"<!--", b"")):
         assert strip_blocks(text, (KEY,)) == text
@@ -242,7 +242,7 @@ NO_FILES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", NO_FILES)
-def test_pins_that_are_no_file_are_refused_by_name_with_the_way_out(tmp_path: Path, kind: str) -> None:
+def test_irregular_pins_are_refused_by_name_with_a_remedy(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "pins.json"
     NO_FILES[kind](path)
     with pytest.raises(NotRegularFile, match=r"is not a regular file|has more than 1 MB") as caught:

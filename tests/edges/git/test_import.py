@@ -258,7 +258,7 @@ IMPORT_POINTS = [
 
 
 @pytest.mark.campaign
-def test_an_import_killed_at_any_step_is_completed_by_the_next(slots: BoxedSlots) -> None:
+def test_an_import_killed_at_any_step_is_completed_next_time(slots: BoxedSlots) -> None:
     for number, point in enumerate(IMPORT_POINTS):
         commit = slots.commit(f"{number}.txt")
         before = slots.tip()
@@ -274,7 +274,7 @@ START_POINTS = ["written", "saved", "retired", "renamed", "based"]
 
 
 @pytest.mark.campaign
-def test_a_start_killed_at_any_step_is_completed_by_the_next(slots: BoxedSlots) -> None:
+def test_a_start_killed_at_any_step_is_completed_next_time(slots: BoxedSlots) -> None:
     (slots.own.git / "modules" / "m").mkdir(parents=True)
     for number, point in enumerate(START_POINTS):
         run_git.leave_run_git(slots.trees.slot_git("s1"))
@@ -342,7 +342,7 @@ def test_files_of_lfs_come_with_the_commits_and_are_verified(slots: BoxedSlots) 
     assert slots.tip() == before
 
 
-def test_a_directory_of_lfs_that_is_a_link_is_not_followed(slots: BoxedSlots, tmp_path: Path) -> None:
+def test_a_linked_lfs_directory_is_not_followed(slots: BoxedSlots, tmp_path: Path) -> None:
     slots.commit("new.txt")
     (slots.own.git / "lfs").mkdir()
     (slots.own.git / "lfs" / "objects").symlink_to("/etc")
@@ -361,7 +361,7 @@ def test_a_directory_of_lfs_that_is_a_link_is_not_followed(slots: BoxedSlots, tm
         f"mkdir -p lfs/objects/aa/aa; mkfifo lfs/objects/aa/aa/{'a' * 64}",
     ],
 )
-def test_a_damaged_git_of_a_run_frees_its_slot_and_keeps_the_stash(slots: BoxedSlots, damage: str) -> None:
+def test_a_damaged_run_git_frees_its_slot_and_keeps_stashes(slots: BoxedSlots, damage: str) -> None:
     commit = slots.commit("new.txt")
     slots.do("echo stashed > a.txt; git stash -q")
     slots.do(f'cd "$(git rev-parse --git-dir)"; {damage}')
@@ -371,7 +371,7 @@ def test_a_damaged_git_of_a_run_frees_its_slot_and_keeps_the_stash(slots: BoxedS
 
 
 @pytest.mark.campaign
-def test_a_slot_full_of_odd_files_is_read_saved_and_handed_on(slots: BoxedSlots) -> None:
+def test_a_slot_full_of_odd_files_is_saved_and_reused(slots: BoxedSlots) -> None:
     slots.trees = vary(slots.trees, git=slots.trees.git.with_timeout(2))
     slots.do("mkdir odd; ln -s /dev/zero odd/zero; ln -s . odd/loop; echo x > odd/file; ln -s /etc etc")
     os.mkfifo(slots.slot / "odd" / "pipe")
@@ -402,7 +402,7 @@ def test_a_planted_program_runs_in_a_box_only(slots: BoxedSlots, tmp_path: Path)
     assert slots.salvages()
 
 
-def test_a_filter_that_is_a_program_of_the_worktree_runs_in_a_box_only(slots: BoxedSlots, tmp_path: Path) -> None:
+def test_a_filter_program_from_the_worktree_runs_in_boxes_only(slots: BoxedSlots, tmp_path: Path) -> None:
     for name in ("clean", "smudge"):
         git(slots.repo, "config", f"filter.own.{name}", f"./{name}.sh %f")
     (slots.slot / ".gitattributes").write_text("*.x filter=own\n")

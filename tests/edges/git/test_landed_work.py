@@ -154,7 +154,7 @@ class History:
     ("steps", "landed"),
     [pytest.param(*row, id=name) if name in DAILY else variant(*row, name=name) for name, row in CASES.items()],
 )
-def test_work_counts_as_landed_only_if_the_branch_has_all_of_it(steps: str, landed: str, tmp_path: Path) -> None:
+def test_work_counts_as_landed_only_if_the_branch_has_everything(steps: str, landed: str, tmp_path: Path) -> None:
     history = History(tmp_path)
     for step in steps.split("; "):
         history.do(step)

@@ -58,7 +58,7 @@ def both(crew: Merges, *words: str) -> str:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("name", "escaped"), NAMES)
-def test_a_conflict_in_any_file_returns_its_task_and_merges_the_next(crew: Merges, name: bytes, escaped: str) -> None:
+def test_a_conflict_in_oddly_named_files_blocks_no_other_task(crew: Merges, name: bytes, escaped: str) -> None:
     approved(crew, "a", name)
     approved(crew, "b", name)
     approved(crew, "c", b"c2")
@@ -74,7 +74,7 @@ def test_a_conflict_in_any_file_returns_its_task_and_merges_the_next(crew: Merge
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("name", "escaped"), NAMES)
-def test_a_file_of_any_name_in_the_way_is_named_until_it_is_gone(crew: Merges, name: bytes, escaped: str) -> None:
+def test_a_blocking_file_of_any_name_is_named_until_removed(crew: Merges, name: bytes, escaped: str) -> None:
     git(crew.root, "checkout", "-q", "integration")
     approved(crew, "a", name)
     written(crew.root, name, b"mine")
@@ -96,7 +96,7 @@ def test_a_file_of_any_name_in_the_way_is_named_until_it_is_gone(crew: Merges, n
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("name", "escaped"), NAMES)
-def test_land_names_a_file_of_any_name_that_is_in_the_way(crew: Merges, name: bytes, escaped: str) -> None:
+def test_land_names_a_blocking_file_of_any_name(crew: Merges, name: bytes, escaped: str) -> None:
     approved(crew, "a", name)
     assert crew.merge("a") == ""
     written(crew.root, name, b"mine")
@@ -121,7 +121,7 @@ def test_commit_messages_that_are_not_utf_8_are_shown_escaped(crew: Merges) -> N
     assert r"caf\xe9" in crew.alerts()
 
 
-def test_a_diff_shows_names_and_contents_that_are_not_utf_8(crew: Merges) -> None:
+def test_a_diff_shows_names_and_contents_outside_utf_8(crew: Merges) -> None:
     there = crew.claimed("a")
     written(there, b"n\xe9w", b"x")
     written(there, b"a.txt", b"caf\xe9\n")

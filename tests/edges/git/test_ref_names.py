@@ -31,7 +31,7 @@ def crew(made: Path, tmp_path: Path) -> Merges:
 
 
 @pytest.mark.campaign
-def test_a_task_goes_from_its_claim_to_main_where_tags_have_all_names(crew: Merges) -> None:
+def test_a_task_reaches_main_where_tags_have_the_same_names(crew: Merges) -> None:
     crew.approved("a")
     assert "a.txt" in diff(crew.crew, "a", stat=True).diff
     assert crew.merge() == ""
@@ -57,7 +57,7 @@ def test_a_branch_of_any_name_is_landed_on(crew: Merges, name: str) -> None:
     assert git(crew.root, *shlex.split(landed.next)[1:], "--format=%H", "-1") == landed.details["commit"]
 
 
-def test_a_revision_is_no_branch_and_the_next_step_names_a_branch_that_exists(crew: Merges) -> None:
+def test_a_revision_is_no_branch_and_the_hint_names_one(crew: Merges) -> None:
     for act in (land_merge, sync):
         with pytest.raises(UnknownId, match="there is no branch 'main~0'"):
             act(crew.crew, "main~0")
@@ -84,7 +84,7 @@ def test_a_free_name_excludes_no_branch(name: str, names: list[str], excluding: 
     assert git_refs.find_free_name(name, names) == free
 
 
-def test_a_revision_is_typed_in_full_only_where_its_short_name_has_two_meanings(repo: Path) -> None:
+def test_only_an_ambiguous_revision_is_printed_in_full(repo: Path) -> None:
     for name in ("file", "tagged", "a b".replace(" ", "$"), "plain"):
         git(repo, "branch", name)
     git(repo, "tag", "tagged")

@@ -127,7 +127,7 @@ class Move:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("case", [*[*BLOCKED][::2], *map(variant, [*BLOCKED][1::2])])
-def test_what_is_in_the_way_stays_and_the_given_commands_put_it_away(
+def test_blocking_files_stay_and_printed_commands_set_them_aside(
     repo: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     work, mine, names = BLOCKED[case]
@@ -152,7 +152,7 @@ def test_what_is_in_the_way_stays_and_the_given_commands_put_it_away(
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("case", FREE)
-def test_what_is_not_in_the_way_stays_and_the_branch_moves(repo: Path, case: str) -> None:
+def test_files_that_do_not_block_stay_and_the_branch_moves(repo: Path, case: str) -> None:
     work, mine = FREE[case]
     move = Move(repo, work)
     sh(repo, f"{mine}\n{FLAGS}")
@@ -200,7 +200,7 @@ AFTER_A_KILL = {
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("point", [variant("move.locked"), "git.read-tree", variant("move.branch")])
 @pytest.mark.parametrize("case", AFTER_A_KILL)
-def test_what_a_person_puts_in_the_way_after_a_killed_move_stays(repo: Path, case: str, point: str) -> None:
+def test_a_file_that_blocks_after_a_killed_move_stays(repo: Path, case: str, point: str) -> None:
     work, mine = AFTER_A_KILL[case]
     move = Move(repo, work)
     move.kill(point)

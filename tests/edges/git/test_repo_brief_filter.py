@@ -36,7 +36,7 @@ def status(repo: Path) -> str:
     return git(repo, "status", "--porcelain")
 
 
-def test_a_block_is_seen_by_no_status_diff_add_or_commit_and_goes_without_a_trace(repo: Path, tracked: Path) -> None:
+def test_git_never_shows_a_block_and_it_is_removed_completely(repo: Path, tracked: Path) -> None:
     add(tracked)
     assert hiding.refresh_index_entry(Git(repo), "AGENTS.md")
     assert status(repo) == ""
@@ -71,9 +71,7 @@ def test_index_is_refreshed_only_for_exactly_text_outside_the_block(repo: Path, 
 
 
 @pytest.mark.parametrize("mark", ["MERGE_HEAD", "CHERRY_PICK_HEAD", "rebase-merge"])
-def test_a_merge_a_cherry_pick_or_a_rebase_under_way_keeps_its_index_and_no_file_is_dirty_after_it(
-    repo: Path, tracked: Path, mark: str
-) -> None:
+def test_an_unfinished_merge_or_rebase_keeps_its_index_and_files(repo: Path, tracked: Path, mark: str) -> None:
     (repo / "README.md").write_text("resolved\n")
     git(repo, "add", "README.md")
     staged = git(repo, "ls-files", "-s")
@@ -146,7 +144,7 @@ def test_a_file_that_another_filter_works_on_is_refused(repo: Path, tracked: Pat
         hiding.bind_filter(Git(repo), ["../AGENTS.md"], "coder-3.1", KEY)
 
 
-def test_the_installed_program_works_from_a_path_with_spaces_and_uninstall_leaves_nothing(
+def test_liza_works_from_a_path_with_spaces_and_uninstalls_completely(
     repo: Path, tracked: Path, tmp_path: Path
 ) -> None:
     program = tmp_path / "a place" / "it's.py"
@@ -176,7 +174,7 @@ def test_lizas_directory_is_kept_out_and_let_in_again(repo: Path) -> None:
     assert (repo / ".git" / "info" / "exclude").read_text() == before
 
 
-def test_a_section_cut_short_by_hand_is_left_to_the_person(tmp_path: Path) -> None:
+def test_a_section_shortened_by_hand_is_left_to_its_author(tmp_path: Path) -> None:
     path = tmp_path / "attributes"
     path.write_text("# liza:begin run=coder-1.1\n/A filter=liza-brief\n*.png binary\n")
     hiding.write_section(path, "run=coder-1.2", ["/B filter=liza-brief"])
@@ -186,7 +184,7 @@ def test_a_section_cut_short_by_hand_is_left_to_the_person(tmp_path: Path) -> No
     assert path.read_text() == "# liza:begin run=coder-1.1\n/A filter=liza-brief\n*.png binary\n"
 
 
-def test_a_persons_link_to_their_own_exclude_file_is_kept_a_link(tmp_path: Path) -> None:
+def test_a_linked_exclude_file_of_a_person_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("*.o\n")
     (tmp_path / "exclude").symlink_to("real")
     hiding.write_section(tmp_path / "exclude", "crew", ["/.liza"])

@@ -37,7 +37,7 @@ def made(repo: Path, work: tuple[str, str]) -> str:
     return merges.build_candidate(Git(repo), work[1], work[0], "Merge t: a better project", "t")
 
 
-def test_a_candidate_has_both_parents_touches_no_file_and_is_kept_by_a_ref(repo: Path, work: tuple[str, str]) -> None:
+def test_a_candidate_has_both_parents_and_is_kept_by_ref(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     assert git(repo, "log", "-1", "--format=%P%n%s", candidate).split("\n") == [
         f"{work[0]} {work[1]}",
@@ -68,7 +68,7 @@ def test_a_conflict_names_files_of_any_name(repo: Path, work: tuple[str, str]) -
     assert git(repo, "for-each-ref", "refs/liza") == ""
 
 
-def test_a_commit_that_does_not_exist_is_a_failure_and_no_conflict(repo: Path, work: tuple[str, str]) -> None:
+def test_a_missing_commit_is_a_failure_and_no_conflict(repo: Path, work: tuple[str, str]) -> None:
     with pytest.raises(GitFailed) as caught:
         merges.build_candidate(Git(repo), "1" * 40, work[0], "Merge t: x", "t")
     assert not isinstance(caught.value, MergeConflict)
@@ -87,9 +87,7 @@ def test_an_absent_branch_moves_and_a_second_swap_is_lost(repo: Path, work: tupl
     assert git(repo, "status", "--porcelain") == ""
 
 
-def test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_reverts_nothing(
-    repo: Path, work: tuple[str, str]
-) -> None:
+def test_a_move_also_updates_files_of_a_persons_checkout(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     git(repo, "config", "branch.integration.mergeOptions", "--no-ff")
@@ -103,9 +101,7 @@ def test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_re
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["README.md", "new.txt"])
-def test_a_persons_own_changes_in_the_way_make_the_merge_wait_and_are_left_as_they_are(
-    repo: Path, work: tuple[str, str], name: str
-) -> None:
+def test_a_merge_waits_for_blocking_changes_and_keeps_them(repo: Path, work: tuple[str, str], name: str) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     git(repo, "config", "merge.autoStash", "true")
@@ -119,7 +115,7 @@ def test_a_persons_own_changes_in_the_way_make_the_merge_wait_and_are_left_as_th
     assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
 
 
-def test_a_branch_with_two_checkouts_does_not_move_until_one_has_left_it(
+def test_a_branch_with_two_checkouts_waits_until_one_has_left(
     repo: Path, work: tuple[str, str], tmp_path: Path
 ) -> None:
     candidate = made(repo, work)
@@ -148,7 +144,7 @@ OPERATIONS = {
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("linked", [False, True])
-def test_a_branch_in_an_unfinished_operation_of_the_person_does_not_move(
+def test_a_branch_in_an_unfinished_operation_does_not_move(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, linked: bool
 ) -> None:
     """A rebase detaches HEAD, and puts the branch to its own commit at the end or at its abort."""
@@ -182,9 +178,7 @@ def test_a_branch_in_an_unfinished_operation_of_the_person_does_not_move(
 
 
 @pytest.mark.parametrize("lock", ["index.lock", "refs/heads/integration.lock"])
-def test_a_lock_that_a_killed_git_left_is_removed_or_named_with_its_remedy(
-    repo: Path, work: tuple[str, str], lock: str
-) -> None:
+def test_a_lock_from_a_killed_git_is_removed_or_named(repo: Path, work: tuple[str, str], lock: str) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     path = repo / ".git" / lock
@@ -216,9 +210,7 @@ def test_a_checkout_made_during_the_move_gets_its_files(repo: Path, work: tuple[
     assert git(repo, "status", "--porcelain") == ""
 
 
-def test_a_checkout_made_meanwhile_with_changes_in_the_way_turns_the_branch_back(
-    repo: Path, work: tuple[str, str]
-) -> None:
+def test_a_new_checkout_with_blocking_changes_turns_the_branch_back(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     (repo / "README.md").write_text("mine\n")
@@ -231,9 +223,7 @@ def test_a_checkout_made_meanwhile_with_changes_in_the_way_turns_the_branch_back
     assert git(repo, "status", "--porcelain") == " M README.md"
 
 
-def test_a_linked_worktree_with_the_branch_is_found_and_one_that_is_gone_is_not(
-    repo: Path, work: tuple[str, str], tmp_path: Path
-) -> None:
+def test_only_a_living_linked_worktree_of_a_branch_is_found(repo: Path, work: tuple[str, str], tmp_path: Path) -> None:
     candidate = made(repo, work)
     git(repo, "worktree", "add", "-q", str(tmp_path / "w"), "integration")
     found = merges.advance_branch(Git(repo), "integration", candidate, work[0])
@@ -244,7 +234,7 @@ def test_a_linked_worktree_with_the_branch_is_found_and_one_that_is_gone_is_not(
     assert merges.advance_branch(Git(repo), "integration", again, candidate) == AdvanceResult(MoveOutcome.MOVED)
 
 
-def test_the_files_of_a_persons_checkout_get_as_much_time_as_those_of_a_slot(
+def test_a_persons_checkout_gets_as_much_time_as_a_slot(
     repo: Path, work: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     candidate = made(repo, work)
@@ -261,9 +251,7 @@ def test_the_files_of_a_persons_checkout_get_as_much_time_as_those_of_a_slot(
     assert {name: limits[name] for name in ("read-tree", "update-index")} == {"read-tree": 1800, "update-index": 1800}
 
 
-def test_a_branch_goes_back_from_an_untested_candidate_with_its_checkout_and_from_nothing_else(
-    repo: Path, work: tuple[str, str]
-) -> None:
+def test_a_branch_returns_only_from_an_unchanged_untested_candidate(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     assert not merges.move_branch_back(Git(repo), "integration", candidate, work[0])
@@ -278,7 +266,7 @@ def test_a_branch_goes_back_from_an_untested_candidate_with_its_checkout_and_fro
 
 
 @pytest.mark.parametrize("name", ["a\u2028b", "a\x85b"])
-def test_a_ref_whose_name_holds_a_line_separator_is_one_ref(repo: Path, work: tuple[str, str], name: str) -> None:
+def test_a_ref_name_with_a_line_separator_is_one_ref(repo: Path, work: tuple[str, str], name: str) -> None:
     tip, commit = work
     refs = [f"refs/liza/candidates/{name}", f"refs/heads/task/{name}"]
     before = git_refs.snapshot_refs(Git(repo))
@@ -305,12 +293,12 @@ def test_a_candidate_without_parents_stops_no_merge(repo: Path, work: tuple[str,
         "HEADS", "\u00e4/\u00f6", "../x", "x/../y", "", "HEAD", "a\x7f", "a\n", "a.lock\n",
     ],
 )  # fmt: skip
-def test_a_task_can_name_a_target_branch_if_and_only_if_git_accepts_its_name(repo: Path, name: str) -> None:
+def test_a_task_can_name_exactly_those_branches_git_accepts(repo: Path, name: str) -> None:
     is_accepted = Git(repo).run("check-ref-format", "--branch", name).code == 0
     assert (targets.is_target_name(name), targets.is_branch_name(name)) == (is_accepted, is_accepted)
 
 
 @pytest.mark.parametrize("name", ["a\u00a0b", "a\u200bb", "refs/x", "task/x", "epic/x"])
-def test_the_name_of_a_branch_that_git_accepts_is_one_also_if_no_task_can_name_it(repo: Path, name: str) -> None:
+def test_a_valid_branch_name_need_not_suit_a_task(repo: Path, name: str) -> None:
     assert Git(repo).run("check-ref-format", "--branch", name).code == 0
     assert (targets.is_target_name(name), targets.is_branch_name(name)) == (False, True)

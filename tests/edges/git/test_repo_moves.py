@@ -100,7 +100,7 @@ def test_a_half_moved_checkout_is_repaired_also_without_its_lock(
     assert merge.left() == []
 
 
-def test_half_written_and_absent_files_are_read_as_progress_and_a_persons_words_are_not(merge: Merge) -> None:
+def test_only_half_written_and_absent_files_count_as_progress(merge: Merge) -> None:
     merge.killed("git.read-tree")
     (merge.repo / "README.md").write_text("# A bet")
     (merge.repo / "place" / "new.txt").unlink()
@@ -111,7 +111,7 @@ def test_half_written_and_absent_files_are_read_as_progress_and_a_persons_words_
     assert (merge.repo / "gone.txt").read_text() == "not quite gone\n"
 
 
-def test_a_file_that_the_person_changed_after_a_killed_move_turns_the_branch_back_and_stays(merge: Merge) -> None:
+def test_a_file_changed_after_a_killed_move_stays_and_blocks(merge: Merge) -> None:
     merge.killed("move.branch")
     (merge.repo / "README.md").write_text("mine\n")
     assert merge.settle() == merge.expected
@@ -122,7 +122,7 @@ def test_a_file_that_the_person_changed_after_a_killed_move_turns_the_branch_bac
     assert merge.left() == []
 
 
-def test_a_persons_git_at_work_in_the_checkout_is_waited_for_and_then_named(merge: Merge) -> None:
+def test_a_persons_git_in_the_checkout_is_awaited_then_named(merge: Merge) -> None:
     merge.killed("move.intent")
     (merge.repo / ".git" / "index.lock").touch()
     with pytest.raises(Refused, match=r"another git holds .*index\.lock, or left it") as refused:
@@ -134,9 +134,7 @@ def test_a_persons_git_at_work_in_the_checkout_is_waited_for_and_then_named(merg
 
 
 @pytest.mark.parametrize("how", ["deleted", "ignored"])
-def test_a_file_that_the_person_deleted_or_that_git_ignores_is_in_the_way_and_stays_as_it_is(
-    merge: Merge, how: str
-) -> None:
+def test_a_deleted_or_ignored_file_blocks_and_stays_unchanged(merge: Merge, how: str) -> None:
     if how == "deleted":
         (merge.repo / "README.md").unlink()
         name = "README.md"
@@ -160,16 +158,14 @@ def test_a_file_that_the_person_deleted_or_that_git_ignores_is_in_the_way_and_st
     assert not (merge.repo / name).exists() if how == "deleted" else (merge.repo / name).read_text() == "mine\n"
 
 
-def test_a_file_that_was_only_touched_is_not_in_the_way(merge: Merge) -> None:
+def test_a_file_that_was_only_touched_does_not_block(merge: Merge) -> None:
     os.utime(merge.repo / "README.md", (1, 1))
     assert merge.advance().outcome is MoveOutcome.MOVED
     assert git(merge.repo, "status", "--porcelain") == ""
 
 
 @pytest.mark.parametrize("name", ["refs/heads/integration", "HEAD", "packed-refs"])
-def test_the_lock_of_a_git_that_was_killed_is_removed_and_one_that_a_living_git_may_hold_is_not(
-    repo: Path, name: str
-) -> None:
+def test_only_the_lock_of_a_killed_git_is_removed(repo: Path, name: str) -> None:
     git(repo, "branch", "integration")
     lock = repo / ".git" / f"{name}.lock"
     lock.touch()
@@ -184,7 +180,7 @@ def test_the_lock_of_a_git_that_was_killed_is_removed_and_one_that_a_living_git_
     assert not lock.exists()
 
 
-def test_the_lock_of_a_killed_git_goes_although_its_time_is_in_the_future(repo: Path) -> None:
+def test_a_killed_gits_lock_from_the_future_is_removed(repo: Path) -> None:
     git(repo, "branch", "integration")
     lock = repo / ".git" / "refs/heads/integration.lock"
     lock.touch()
@@ -193,7 +189,7 @@ def test_the_lock_of_a_killed_git_goes_although_its_time_is_in_the_future(repo: 
     assert leftovers.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == (str(lock),)
 
 
-def test_a_planted_record_of_a_merge_names_commits_or_is_none(merge: Merge, tmp_path: Path) -> None:
+def test_a_planted_merge_record_names_commits_or_is_none(merge: Merge, tmp_path: Path) -> None:
     precious, place = tmp_path / "precious", tmp_path / "place"
     precious.write_text("x\n")
     git(merge.repo, "switch", "-q", "main")
@@ -210,9 +206,7 @@ def test_a_planted_record_of_a_merge_names_commits_or_is_none(merge: Merge, tmp_
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("point", "back"), [("git.read-tree", False), ("move.branch", True)])
-def test_a_put_back_that_was_killed_leaves_branch_and_files_on_the_same_commit(
-    merge: Merge, point: str, back: bool
-) -> None:
+def test_a_killed_put_back_leaves_branch_and_files_in_agreement(merge: Merge, point: str, back: bool) -> None:
     assert merge.advance().outcome is MoveOutcome.MOVED
 
     def put_back() -> bool:

@@ -69,12 +69,12 @@ def test_what_takes_too_long_is_killed_with_all_it_started(repo: Path, tmp_path:
     os.close(reader)
 
 
-def test_a_directory_that_is_gone_is_an_error_and_never_the_current_directory(repo: Path) -> None:
+def test_a_missing_directory_is_never_replaced_by_the_current_one(repo: Path) -> None:
     with pytest.raises(GitFailed, match="not a directory"):
         Git(repo / "gone").out("status")
 
 
-def test_git_that_is_not_installed_is_missing_and_its_last_words_are_kept(
+def test_a_missing_git_is_reported_with_its_last_output(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(GitFailed, match="fatal: Needed a single revision"):
@@ -89,7 +89,7 @@ def test_names_with_newlines_arrive_whole(repo: Path) -> None:
     assert Git(repo).names("ls-files", "--others", "-z") == ("two\nlines ü",)
 
 
-def test_a_slot_without_its_git_file_is_not_taken_for_the_repository_around_it(repo: Path) -> None:
+def test_a_slot_without_its_git_file_is_no_outer_repository(repo: Path) -> None:
     inner = repo / "inner"
     inner.mkdir()
     assert Git(inner).out("rev-parse", "--show-toplevel") == str(repo)
@@ -111,7 +111,7 @@ def test_the_survey_has_branch_head_files_and_the_operation(repo: Path, tmp_path
     assert (linked.branch, linked.main_checkout) == (None, repo)
 
 
-def test_the_survey_knows_an_unborn_and_a_bare_repository_and_none_at_all(tmp_path: Path) -> None:
+def test_the_survey_reports_unborn_and_bare_repositories_and_none(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "trunk", "young")
     assert (survey(tmp_path / "young").branch, survey(tmp_path / "young").head) == ("trunk", None)
     git(tmp_path, "init", "-q", "--bare", "bare.git")
@@ -177,7 +177,7 @@ def test_an_identity_that_only_the_environment_gives_is_taken(repo: Path, monkey
 
 
 @pytest.mark.parametrize("name", ["(detached", "feature/x", "ümlaut"])
-def test_branch_commit_and_changes_of_a_worktree_are_those_of_one_moment(repo: Path, name: str) -> None:
+def test_a_worktree_snapshot_has_branch_commit_and_changes_together(repo: Path, name: str) -> None:
     git(repo, "checkout", "-q", "-b", name)
     git(repo, "tag", name)
     (repo / "new").touch()

@@ -50,7 +50,7 @@ def test_a_clean_work_tree_at_integration_needs_no_salvage(slot: Git) -> None:
     assert slot.out("for-each-ref", "refs/liza") == ""
 
 
-def test_everything_uncommitted_is_in_the_tree_and_the_real_index_is_not_touched(slot: Git) -> None:
+def test_a_salvage_has_everything_uncommitted_and_keeps_the_index(slot: Git) -> None:
     top = slot.directory
     (top / "changed").write_text("new text\n")
     (top / "deleted").unlink()
@@ -82,7 +82,7 @@ def test_everything_uncommitted_is_in_the_tree_and_the_real_index_is_not_touched
     assert slot.out("status", "--porcelain") == before
 
 
-def test_unfinished_files_come_back_as_uncommitted_changes_and_ignored_ones_do_not(slot: Git) -> None:
+def test_a_salvage_restores_uncommitted_changes_but_no_ignored_files(slot: Git) -> None:
     top = slot.directory
     (top / "changed").write_text("new text\n")
     (top / "deleted").unlink()
@@ -111,7 +111,7 @@ def test_restored_changes_are_merged_onto_a_moved_branch_without_conflicts(slot:
     assert slot.out("status", "--porcelain") == "?? new"
 
 
-def test_a_head_that_is_in_no_branch_is_saved_with_its_commits(slot: Git) -> None:
+def test_a_head_outside_every_branch_is_saved_with_its_commits(slot: Git) -> None:
     (slot.directory / "changed").write_text("committed\n")
     slot.with_identity().out("commit", "-qam", "on no branch")
     head = slot.out("rev-parse", "HEAD")
@@ -122,7 +122,7 @@ def test_a_head_that_is_in_no_branch_is_saved_with_its_commits(slot: Git) -> Non
     assert salvage_if_needed(slot, "t", "coder-1.2", kept_in=("refs/heads/integration", head)) is None
 
 
-def test_the_same_state_is_saved_once_and_another_never_writes_over_it(slot: Git) -> None:
+def test_an_unchanged_state_is_saved_once_and_never_overwritten(slot: Git) -> None:
     (slot.directory / "new").write_text("one\n")
     first = create_salvage(slot, "t", "coder-1.1")
     assert create_salvage(slot, "t", "coder-1.1") == first
@@ -145,7 +145,7 @@ def test_large_ignored_files_are_named_and_small_ones_saved(slot: Git) -> None:
     assert 'too large to be saved: "build/"' in slot.out("log", "-1", "--format=%B", ref)
 
 
-def test_a_nested_repository_is_a_bundle_with_its_commits_and_its_uncommitted_files(slot: Git, tmp_path: Path) -> None:
+def test_a_nested_repository_is_saved_as_a_bundle_with_changes(slot: Git, tmp_path: Path) -> None:
     inner = slot.directory / "lib" / "inner"
     inner.mkdir(parents=True)
     git(inner, "init", "-q", "-b", "main")
@@ -186,7 +186,7 @@ def test_the_monitor_of_a_nested_repository_does_not_run(slot: Git, tmp_path: Pa
     assert not (tmp_path / "it-ran").exists()
 
 
-def test_a_work_tree_that_an_agent_added_inside_its_own_is_saved_in_the_same_repository(slot: Git) -> None:
+def test_a_nested_work_tree_of_an_agent_is_saved_too(slot: Git) -> None:
     git(slot.directory, "worktree", "add", "-q", "--detach", "inner")
     (slot.directory / "inner" / "a").write_text("a\n")
     ref = salvage_if_needed(slot, "t", "coder-1.1")
@@ -236,7 +236,7 @@ def _objects(slot: Git) -> str:
     return str(slot.directory.parent / ".git" / "objects")
 
 
-def test_a_salvage_that_cannot_be_made_raises_and_writes_no_ref(slot: Git) -> None:
+def test_a_salvage_that_cannot_be_made_writes_no_ref(slot: Git) -> None:
     (slot.directory / "new").write_text("x")
     # Objects that cannot be written; permissions would not stop root.
     broken = slot.with_environment(
@@ -252,7 +252,7 @@ def _salvage_refs(slot: Git) -> Path:
     return slot.directory.parent / ".git" / "refs" / "liza" / "salvage"
 
 
-def test_a_salvage_whose_ref_git_cannot_write_is_refused_with_the_reason_of_git(slot: Git) -> None:
+def test_a_salvage_refused_by_git_is_refused_with_its_reason(slot: Git) -> None:
     (slot.directory / "new").write_text("x")
     path = _salvage_refs(slot)
     path.parent.mkdir(parents=True)
@@ -261,7 +261,7 @@ def test_a_salvage_whose_ref_git_cannot_write_is_refused_with_the_reason_of_git(
         create_salvage(slot, "t", "coder-1.1")
 
 
-def test_a_lock_that_a_killed_git_left_at_a_salvage_does_not_stop_the_next_one(slot: Git) -> None:
+def test_a_lock_on_an_interrupted_salvage_does_not_stop_another(slot: Git) -> None:
     (slot.directory / "new").write_text("x")
     lock = _salvage_refs(slot) / "t" / "coder-1.1.lock"
     lock.parent.mkdir(parents=True)
@@ -271,7 +271,7 @@ def test_a_lock_that_a_killed_git_left_at_a_salvage_does_not_stop_the_next_one(s
     assert not lock.exists()
 
 
-def test_a_name_below_which_there_is_a_ref_is_left_to_it(slot: Git) -> None:
+def test_a_name_with_a_ref_below_it_is_not_used(slot: Git) -> None:
     (slot.directory / "new").write_text("x")
     slot.out("update-ref", "refs/liza/salvage/t/coder-1.1/planted", "HEAD")
     assert create_salvage(slot, "t", "coder-1.1") == "refs/liza/salvage/t/coder-1.1+2"

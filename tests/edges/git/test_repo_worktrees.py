@@ -60,7 +60,7 @@ def salvages(trees: Worktrees) -> list[str]:
     return git(trees.paths.root, "for-each-ref", "--format=%(refname)", "refs/liza/salvage").splitlines()
 
 
-def test_a_first_claim_gives_a_slot_on_the_tasks_branch_a_link_for_people_and_no_upstream(trees: Worktrees) -> None:
+def test_a_first_claim_gives_a_slot_on_the_tasks_branch(trees: Worktrees) -> None:
     tip = git(trees.paths.root, "rev-parse", "integration")
     git(trees.paths.root, "config", "branch.autoSetupMerge", "always")
     assert claim(trees, "s1", "task-3", "coder-1.1") == PreparedSlot("task/task-3", tip, False)
@@ -92,7 +92,7 @@ def test_git_in_a_slot_ignores_core_worktree_of_the_repository(trees: Worktrees,
     assert git(slot, "config", "pull.rebase") == "true"
 
 
-def test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files(trees: Worktrees) -> None:
+def test_another_tasks_slot_is_saved_and_reused_with_ignored_files(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     head = commit(trees, "s1", "committed")
     place = trees.paths.slot("s1")
@@ -107,7 +107,7 @@ def test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files(trees
     assert git(place, "rev-parse", "task/one") == head
 
 
-def test_a_takeover_goes_on_at_the_branchs_tip_with_the_unfinished_files(trees: Worktrees) -> None:
+def test_a_takeover_continues_at_the_tip_with_unfinished_files(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     head = commit(trees, "s1", "committed")
     place = trees.paths.slot("s1")
@@ -166,9 +166,7 @@ def test_finish_repeated_after_the_agent_began_touches_nothing(trees: Worktrees)
 
 
 @pytest.mark.parametrize("step", [variant("empty"), "switch", variant("lay_back"), "note"])
-def test_a_finish_killed_at_any_step_is_carried_through_by_the_next_one_and_by_the_next_run(
-    trees: Worktrees, step: str
-) -> None:
+def test_a_killed_finish_is_completed_by_the_next_run(trees: Worktrees, step: str) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
     (trees.paths.slot("s1") / "a.txt").write_text("changed\n")
@@ -220,7 +218,7 @@ def test_a_slot_whose_salvage_fails_is_not_reset(trees: Worktrees, monkeypatch: 
         assert (trees.paths.slot("s1") / "unfinished").read_text() == "x\n"
 
 
-def test_what_a_killed_worktree_add_left_half_made_is_made_anew(trees: Worktrees) -> None:
+def test_a_half_made_worktree_of_a_killed_add_is_remade(trees: Worktrees) -> None:
     root, place = trees.paths.root, trees.paths.slot("s1")
     admin = root / ".git" / "worktrees" / "s1"
     trees.add("s1", "main")
@@ -232,7 +230,7 @@ def test_what_a_killed_worktree_add_left_half_made_is_made_anew(trees: Worktrees
     assert not (admin / "locked").exists()
 
 
-def test_an_add_killed_before_it_wrote_anything_that_git_recognises_is_made_anew(trees: Worktrees) -> None:
+def test_a_worktree_add_killed_before_its_start_is_repeated(trees: Worktrees) -> None:
     place = trees.paths.slot("s1")
     admin = trees.paths.root / ".git" / "worktrees" / "s1"
     admin.mkdir(parents=True)
@@ -262,7 +260,7 @@ def test_many_slots_added_at_once_all_come_to_be(trees: Worktrees) -> None:
     assert trees.slot_names() == ("s0", "s1", "s2", "s3")
 
 
-def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(trees: Worktrees, tmp_path: Path) -> None:
+def test_a_git_whose_caller_was_killed_keeps_its_lock(trees: Worktrees, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     # A smudge filter of the day of init that waits: git is in the midst of the checkout as long as we like.
@@ -288,7 +286,7 @@ def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(tree
     assert (trees.paths.slot("s1") / "a.txt").read_text() == "a\n"
 
 
-def test_a_detached_slot_is_empty_at_its_commit_and_throws_away_only_what_is_saved(trees: Worktrees) -> None:
+def test_a_detached_slot_is_empty_and_discards_only_saved_files(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     first = commit(trees, "s1", "first")
     trees.detach("code-reviewer-1", first, "code-reviewer-1.1")
@@ -302,7 +300,7 @@ def test_a_detached_slot_is_empty_at_its_commit_and_throws_away_only_what_is_sav
     assert salvages(trees) == ["refs/liza/salvage/code-reviewer-1/code-reviewer-1.2"]
 
 
-def test_clear_lets_the_branch_and_the_link_go_and_is_repeatable(trees: Worktrees) -> None:
+def test_clear_removes_branch_and_link_and_can_be_repeated(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     head = commit(trees, "s1", "x")
     trees.release("s1", "two", "coder-1.1")
@@ -315,7 +313,7 @@ def test_clear_lets_the_branch_and_the_link_go_and_is_repeatable(trees: Worktree
     assert git(trees.paths.root, "rev-parse", "HEAD") == head
 
 
-def test_a_slot_whose_directory_was_deleted_lets_its_branch_go_as_well(trees: Worktrees) -> None:
+def test_clearing_a_deleted_slot_also_removes_its_branch(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     commit(trees, "s1", "x")
     shutil.rmtree(trees.paths.slot("s1"))
@@ -332,7 +330,7 @@ def test_a_task_with_a_deleted_directory_gets_another_slot(trees: Worktrees) -> 
     assert trees.head_commit("s2") == head
 
 
-def test_a_branch_that_a_person_has_checked_out_refuses_the_claim_before_anything_is_touched(trees: Worktrees) -> None:
+def test_a_branch_checked_out_by_a_person_refuses_the_claim(trees: Worktrees) -> None:
     git(trees.paths.root, "checkout", "-q", "-b", "task/one")
     with pytest.raises(Refused, match="checked out in"):
         trees.prepare("s1", "one", "coder-1.1", None)
@@ -348,7 +346,7 @@ def test_branch_in_another_slot_after_crash_is_released_with_files(trees: Worktr
     assert trees.paths.task_link("one").readlink() == Path("../s2")
 
 
-def test_a_rebase_left_under_way_and_a_stale_index_lock_do_not_stop_the_next_claim(trees: Worktrees) -> None:
+def test_a_stale_rebase_or_index_lock_does_not_stop_claims(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     place = trees.paths.slot("s1")
     base = trees.head_commit("s1")
@@ -366,7 +364,7 @@ def test_a_rebase_left_under_way_and_a_stale_index_lock_do_not_stop_the_next_cla
     assert "rebase" not in git(place, "status")
 
 
-def test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout(trees: Worktrees) -> None:
+def test_a_slot_without_its_git_file_resets_no_other_checkout(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.root / "a.txt").write_text("the person's own change\n")
     place = trees.paths.slot("s1")
@@ -382,7 +380,7 @@ def test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout(trees: 
     assert status(trees, "s1") == []
 
 
-def test_an_ignored_file_in_the_way_of_a_tracked_one_is_saved_before_it_is_overwritten(trees: Worktrees) -> None:
+def test_an_ignored_file_that_blocks_tracked_ones_is_saved(trees: Worktrees) -> None:
     root = trees.paths.root
     (root / "x.log").write_text("tracked\n")
     git(root, "add", "-f", "x.log")
@@ -412,7 +410,7 @@ def test_a_link_planted_in_a_slot_is_never_written_through(trees: Worktrees, tmp
     assert (outside / "f").read_text() == "precious\n"
 
 
-def test_a_brief_is_no_change_and_a_dead_runs_block_goes_when_the_slot_is_emptied(trees: Worktrees) -> None:
+def test_emptying_a_slot_removes_the_block_of_an_ended_run(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     commit(trees, "s1", "CLAUDE.md")
     place = trees.paths.slot("s1")
@@ -430,7 +428,7 @@ def test_a_brief_is_no_change_and_a_dead_runs_block_goes_when_the_slot_is_emptie
     assert status(trees, "s1") == []
 
 
-def test_remove_all_saves_what_is_left_and_takes_every_trace_but_the_refs(trees: Worktrees) -> None:
+def test_remove_all_saves_work_and_keeps_only_the_refs(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
     trees.detach("code-reviewer-1", "integration", "code-reviewer-1.1")
@@ -440,7 +438,7 @@ def test_remove_all_saves_what_is_left_and_takes_every_trace_but_the_refs(trees:
     assert trees.remove_all() == ()
 
 
-def test_remove_all_makes_no_salvage_of_commits_that_the_tasks_branch_has_and_one_of_those_that_it_has_not(
+def test_remove_all_saves_only_commits_no_branch_has(
     trees: Worktrees,
 ) -> None:
     for slot, task in (("s1", "one"), ("s2", "two")):
@@ -485,7 +483,7 @@ def fetch_bundle(root: Path, ref: str, name: str, into: Path) -> None:
 
 
 @pytest.mark.parametrize("next_step", ["claim", variant("detach"), variant("release")])
-def test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it(
+def test_submodule_work_is_saved_and_hidden_from_the_next_task(
     trees: Worktrees, library: Path, tmp_path: Path, next_step: str
 ) -> None:
     slot, root = trees.paths.slot("s1"), trees.paths.root
@@ -517,18 +515,14 @@ def test_work_in_a_submodule_is_saved_and_the_next_task_does_not_see_it(
     assert git(root, *salvages).split() == [saved]
 
 
-def test_a_task_that_continues_in_its_slot_finds_its_submodules_as_it_left_them(
-    trees: Worktrees, library: Path
-) -> None:
+def test_a_continued_task_finds_its_submodules_unchanged(trees: Worktrees, library: Path) -> None:
     claim(trees, "s1", "t1", "coder-1.2")
     assert (library / "draft").read_text() == "not committed\n"
     assert "work of the agent" in git(library, "log", "--format=%s")
 
 
 @pytest.mark.campaign
-def test_a_task_that_comes_back_gets_its_files_and_not_the_salvage_of_its_submodules(
-    trees: Worktrees, library: Path
-) -> None:
+def test_a_returning_task_gets_files_but_no_submodule_salvage(trees: Worktrees, library: Path) -> None:
     slot = trees.paths.slot("s1")
     (slot / "unfinished.txt").write_text("x\n")
     claim(trees, "s1", "t2", "coder-1.2")
@@ -540,7 +534,7 @@ def test_a_task_that_comes_back_gets_its_files_and_not_the_salvage_of_its_submod
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_submodule_that_a_task_added_is_saved_and_gone_for_the_next_task(
+def test_a_submodule_added_by_a_task_is_saved_and_removed(
     trees: Worktrees, library: Path, tmp_path: Path, committed: bool
 ) -> None:
     slot, root = trees.paths.slot("s1"), trees.paths.root
@@ -555,7 +549,7 @@ def test_a_submodule_that_a_task_added_is_saved_and_gone_for_the_next_task(
     assert git(tmp_path / "clean", "show", "saved:draft").strip() == "not committed"
 
 
-def test_what_is_no_submodule_of_the_slot_stays_when_the_slot_is_reused(trees: Worktrees, library: Path) -> None:
+def test_a_repository_that_is_no_submodule_stays_in_its_slot(trees: Worktrees, library: Path) -> None:
     subprocess.run(["rm", "-rf", library], check=True)
     library.mkdir()
     (library / "written").write_text("nobody saves this\n")
@@ -564,9 +558,7 @@ def test_what_is_no_submodule_of_the_slot_stays_when_the_slot_is_reused(trees: W
 
 
 @pytest.mark.campaign
-def test_work_in_a_submodule_is_saved_before_the_slot_is_removed(
-    trees: Worktrees, library: Path, tmp_path: Path
-) -> None:
+def test_submodule_work_is_saved_before_the_slot_is_removed(trees: Worktrees, library: Path, tmp_path: Path) -> None:
     root = trees.paths.root
     saved = [ref for ref in trees.remove_all() if ref.endswith("-submodules")]
     assert (saved, library.exists()) == (["refs/liza/salvage/t1/coder-1.1-submodules"], False)
@@ -576,7 +568,7 @@ def test_work_in_a_submodule_is_saved_before_the_slot_is_removed(
     assert "work of the agent" in git(tmp_path / "lib", "log", "--format=%s", "saved")
 
 
-def test_remove_all_takes_half_made_slots_and_records_of_deleted_ones_too(trees: Worktrees) -> None:
+def test_remove_all_also_removes_half_made_and_deleted_slots(trees: Worktrees) -> None:
     for slot in ("half", "gone"):
         trees.add(slot, "main")
     (trees.paths.root / ".git" / "worktrees" / "half" / "locked").write_text("initializing")
@@ -587,7 +579,7 @@ def test_remove_all_takes_half_made_slots_and_records_of_deleted_ones_too(trees:
     assert git(trees.paths.root, "worktree", "list", "--porcelain").count("worktree ") == 1
 
 
-def test_an_owner_file_that_cannot_be_read_makes_no_free_slot_and_another_task_finds_nothing_of_it(
+def test_an_unreadable_owner_file_neither_frees_nor_shares_a_slot(
     trees: Worktrees,
 ) -> None:
     claim(trees, "s1", "one", "coder-1.1")
@@ -600,9 +592,7 @@ def test_an_owner_file_that_cannot_be_read_makes_no_free_slot_and_another_task_f
     assert git(trees.paths.root, "show", "refs/liza/salvage/one/unknown:unfinished.txt") == "unfinished"
 
 
-def test_slots_are_found_when_a_directory_of_the_same_name_is_known_to_git_already(
-    trees: Worktrees, tmp_path: Path
-) -> None:
+def test_slots_are_found_despite_an_equally_named_worktree(trees: Worktrees, tmp_path: Path) -> None:
     git(trees.paths.root, "worktree", "add", "-q", "--detach", str(tmp_path / "s1"))
     claim(trees, "s1", "one", "coder-1.1")
     assert trees.owner("s1") == ("one", "coder-1.1")
@@ -641,7 +631,7 @@ def _lose_record(trees: Worktrees, slot: str) -> None:
     shutil.rmtree(trees.paths.root / ".git" / "worktrees" / slot)
 
 
-def test_the_files_of_an_unknown_owner_become_the_work_of_no_task_that_gets_the_slot(trees: Worktrees) -> None:
+def test_an_unknown_owners_files_become_no_other_tasks_work(trees: Worktrees) -> None:
     claim(trees, "s1", "task-1", "coder-1.1")
     trees.release("s1", "task-1", "coder-1.1")
     git(trees.paths.root, "switch", "-q", "integration")
@@ -660,7 +650,7 @@ def test_the_files_of_an_unknown_owner_become_the_work_of_no_task_that_gets_the_
     assert salvages(trees) == ["refs/liza/salvage/s1/unknown"]
 
 
-def test_the_files_in_a_slot_that_the_task_never_had_are_not_restored_as_its_earlier_work(trees: Worktrees) -> None:
+def test_files_a_task_never_had_are_not_restored_to_it(trees: Worktrees) -> None:
     claim(trees, "s1", "task-1", "coder-1.1")
     (trees.paths.slot("s1") / "of-task-1.txt").write_text("unfinished\n")
     _lose_record(trees, "s1")
@@ -673,9 +663,7 @@ def test_the_files_in_a_slot_that_the_task_never_had_are_not_restored_as_its_ear
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_after_a_claim_that_was_not_finished_the_files_of_the_owner_before_are_no_work_of_the_task(
-    trees: Worktrees, is_known: bool
-) -> None:
+def test_an_unfinished_claim_adds_no_files_of_the_previous_owner(trees: Worktrees, is_known: bool) -> None:
     claim(trees, "s1", "task-1", "coder-1.1")
     (trees.paths.slot("s1") / "of-task-1.txt").write_text("unfinished\n")
     if not is_known:
@@ -688,7 +676,7 @@ def test_after_a_claim_that_was_not_finished_the_files_of_the_owner_before_are_n
     assert salvages(trees) == ["refs/liza/salvage/task-1/coder-1.1" if is_known else "refs/liza/salvage/s1/unknown"]
 
 
-def test_after_an_interrupted_finish_nothing_is_saved_in_the_name_of_the_owner_before(
+def test_an_interrupted_finish_saves_nothing_for_the_previous_owner(
     trees: Worktrees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim(trees, "s2", "task-2", "coder-2.1")
@@ -714,7 +702,7 @@ def test_after_an_interrupted_finish_nothing_is_saved_in_the_name_of_the_owner_b
     assert status(trees, "s3") == ["?? of-task-1.txt"]
 
 
-def test_late_files_of_the_same_task_are_restored_after_a_claim_that_was_not_finished(trees: Worktrees) -> None:
+def test_an_unfinished_claim_restores_late_files_of_the_same_task(trees: Worktrees) -> None:
     claim(trees, "s1", "task-1", "coder-1.1")
     assert not trees.prepare("s1", "task-1", "coder-1.2").restores_files
     (trees.paths.slot("s1") / "late.txt").write_text("of a process that was still ending\n")
@@ -773,7 +761,7 @@ def test_unreadable_records_of_other_worktrees_stop_no_command(trees: Worktrees,
     assert claim(trees, "s2", "two", "coder-2.1").branch == "task/two"
 
 
-def test_a_pipe_in_the_place_of_the_record_of_a_worktree_is_not_read(trees: Worktrees) -> None:
+def test_a_pipe_in_place_of_worktree_records_is_not_read(trees: Worktrees) -> None:
     place = trees.paths.root / ".git" / "worktrees" / "a-pipe"
     place.mkdir(parents=True)
     os.mkfifo(place / "gitdir")
@@ -788,7 +776,7 @@ def test_an_odd_name_beside_an_owner_file_is_left_alone(trees: Worktrees) -> Non
     assert odd.exists()
 
 
-def test_temporary_files_of_killed_writers_are_removed_and_those_of_living_ones_are_kept(trees: Worktrees) -> None:
+def test_only_temporary_files_of_killed_writers_are_removed(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     with subprocess.Popen(["true"]) as ended:
         pass

@@ -110,7 +110,7 @@ def test_a_branch_that_the_run_has_packed_is_imported(slots: BoxedSlots) -> None
     assert (slots.trees.import_run("s1"), slots.tip()) == (commit, commit)
 
 
-def test_the_next_session_of_a_task_finds_its_stash_and_the_rebase_in_progress(slots: BoxedSlots) -> None:
+def test_a_tasks_next_session_finds_its_stash_and_rebase(slots: BoxedSlots) -> None:
     slots.begin()
     slots.commit("own.txt")
     slots.do("echo stashed >> a.txt; git stash -q; git branch side")
@@ -127,7 +127,7 @@ def test_the_next_session_of_a_task_finds_its_stash_and_the_rebase_in_progress(s
     assert git(slots.repo, "for-each-ref", "--format=%(refname)", "refs/liza/base") == "refs/liza/base/coder-1.2"
 
 
-def test_the_next_task_of_a_slot_gets_a_git_directory_of_its_own(slots: BoxedSlots) -> None:
+def test_the_next_task_of_a_slot_gets_its_own_git(slots: BoxedSlots) -> None:
     slots.begin()
     slots.commit("own.txt")
     slots.do("git config alias.x status; git branch side; printf dirty > a.txt")
@@ -143,7 +143,7 @@ def test_the_next_task_of_a_slot_gets_a_git_directory_of_its_own(slots: BoxedSlo
     assert slots.inside("git config alias.x").returncode == 1
 
 
-def test_a_very_deep_directory_in_the_git_of_a_run_is_removed(slots: BoxedSlots) -> None:
+def test_a_very_deep_directory_in_the_git_is_removed(slots: BoxedSlots) -> None:
     slots.begin()
     slots.do(f'mkdir -p "$(git rev-parse --git-dir)/{"d/" * 1500}"')
     slots.claim("u", "coder-1.2")
@@ -196,7 +196,7 @@ def test_a_partial_a_shallow_and_a_sharing_clone_work(repo: Path, tmp_path: Path
     assert git(slots.repo, "fsck", "--no-dangling") == ""
 
 
-def test_a_sparse_checkout_of_the_person_is_that_of_the_run(slots: BoxedSlots) -> None:
+def test_a_run_has_the_persons_sparse_checkout(slots: BoxedSlots) -> None:
     git(slots.repo, "sparse-checkout", "set", "d")
     slots.trees.remove("s1", lambda: None)
     slots.claim("t", "coder-1.3")
@@ -207,7 +207,7 @@ def test_a_sparse_checkout_of_the_person_is_that_of_the_run(slots: BoxedSlots) -
     assert git(slots.slot, "status", "--porcelain") == ""
 
 
-def test_a_submodule_of_a_run_stays_for_its_next_session_and_is_saved(slots: BoxedSlots, tmp_path: Path) -> None:
+def test_a_submodule_of_a_run_stays_and_is_saved(slots: BoxedSlots, tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     git(tmp_path, "init", "-q", "inner")
     (inner / "x").write_text("x\n")
@@ -245,7 +245,7 @@ def test_a_moved_repository_goes_on(repo: Path, tmp_path: Path) -> None:
     assert git(moved.repo, "rev-parse", f"{second}^") == first
 
 
-def test_a_session_without_a_box_goes_on_with_the_commits_of_the_last_one(slots: BoxedSlots) -> None:
+def test_a_session_without_a_box_has_the_last_commits(slots: BoxedSlots) -> None:
     slots.begin()
     commit = slots.commit("one.txt")
     slots.do("echo x > a.txt; git stash -q")

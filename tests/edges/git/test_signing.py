@@ -88,9 +88,7 @@ def ssh_agent() -> Iterator[None]:
 @pytest.mark.usefixtures("ssh_agent")
 @pytest.mark.parametrize("form", ["file", variant("literal"), variant("command")])
 @pytest.mark.parametrize("confinement", BOTH_WAYS)
-def test_a_key_of_an_ssh_agent_is_reached_by_the_command_that_init_names(
-    repo: Path, form: str, confinement: Confinement
-) -> None:
+def test_init_names_the_command_to_reach_an_ssh_agent_key(repo: Path, form: str, confinement: Confinement) -> None:
     key = repo.parent / "id"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     subprocess.run(["ssh-add", "-q", key], check=True)
@@ -113,7 +111,7 @@ def test_a_key_of_an_ssh_agent_is_reached_by_the_command_that_init_names(
 
 @pytest.mark.needs("gpg")
 @pytest.mark.parametrize("confinement", BOTH_WAYS)
-def test_a_key_of_gpg_is_found_by_the_address_of_the_person(
+def test_a_gpg_key_is_found_by_the_persons_address(
     repo: Path, monkeypatch: pytest.MonkeyPatch, confinement: Confinement
 ) -> None:
     home = repo.parent / "gnupg"
@@ -129,7 +127,7 @@ def test_a_key_of_gpg_is_found_by_the_address_of_the_person(
         subprocess.run(["gpgconf", "--kill", "all"], check=True)
 
 
-def test_a_key_that_only_a_terminal_can_unlock_is_named_with_the_command_that_does(repo: Path) -> None:
+def test_a_key_needing_a_terminal_is_named_with_its_command(repo: Path) -> None:
     make_program(repo, TEAM_PROGRAM)
     (fact,) = init_crew(repo)
     assert fact.endswith(
@@ -155,7 +153,7 @@ def test_the_doctor_runs_no_signing_program_before_init(repo: Path) -> None:
         ({"commit.gpgSign": "off", "tag.gpgSign": "yes"}, (("user.signingkey", "<me@example.invalid>"),)),
     ],
 )
-def test_a_session_gets_a_key_only_where_git_would_choose_by_its_name(
+def test_a_session_gets_a_key_only_where_git_would(
     repo: Path, settings: dict[str, str], expected: tuple[tuple[str, str], ...]
 ) -> None:
     for name, value in {"commit.gpgSign": "true", **settings}.items():

@@ -53,7 +53,7 @@ def status(directory: Path, variables: Mapping[str, str] | None = None) -> list[
     return done.stdout.decode().splitlines()
 
 
-def test_git_of_a_session_does_not_add_what_the_set_up_left(crew: Merges) -> None:
+def test_git_in_sessions_does_not_add_what_set_ups_left(crew: Merges) -> None:
     there = crew.claimed("a")
     (there / "half.txt").write_text("before the set-up\n")
     shared = {name: (crew.root / ".git" / name).read_bytes() for name in ("config", "info/exclude")}
@@ -74,9 +74,7 @@ def test_git_of_a_session_does_not_add_what_the_set_up_left(crew: Merges) -> Non
 
 
 @pytest.mark.campaign
-def test_what_the_set_up_left_is_no_work_and_stays_for_the_next_task(
-    crew: Merges, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_the_set_up_stay_and_are_no_work(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     there = crew.claimed("a")
     for name, value in set_up(crew, there, LEAVE).items():
         monkeypatch.setenv(name, value)
@@ -104,7 +102,7 @@ def test_the_ignored_names_of_the_person_stay_ignored(
     assert crew.crew.worktrees.list_changes(there.name) == ("work.txt",)
 
 
-def test_a_hidden_name_that_a_commit_tracks_is_hidden_no_more(crew: Merges) -> None:
+def test_a_hidden_name_that_a_commit_tracks_is_shown_again(crew: Merges) -> None:
     there = crew.claimed("a")
     variables = set_up(crew, there, LEAVE)
     subprocess.run(["git", "add", "-f", ".venv/lib/a"], cwd=there, env={**os.environ, **variables}, check=True)
@@ -151,7 +149,7 @@ def test_what_tests_left_does_not_make_the_next_gate_green(crew: Merges, tmp_pat
 
 
 @pytest.mark.campaign
-def test_a_dependency_that_a_candidate_drops_is_missing_in_its_test(crew: Merges, tmp_path: Path) -> None:
+def test_a_dependency_dropped_by_a_candidate_is_missing_in_tests(crew: Merges, tmp_path: Path) -> None:
     """The set-up installs what a tracked list names into an ignored directory, which a set-up never empties."""
     (crew.root / "needs.txt").write_text("left\nright\n")
     git(crew.root, "add", "-A")
@@ -207,7 +205,7 @@ def test_a_set_up_whose_result_the_tests_removed_runs_again(crew: Merges, tmp_pa
 
 
 @pytest.mark.campaign
-def test_a_directory_that_loses_its_tracked_files_gets_a_new_set_up(crew: Merges, tmp_path: Path) -> None:
+def test_a_directory_losing_its_tracked_files_is_set_up_again(crew: Merges, tmp_path: Path) -> None:
     (crew.root / "gen").mkdir()
     (crew.root / "gen" / "kept.txt").touch()
     git(crew.root, "add", "-A")
@@ -229,7 +227,7 @@ def test_a_directory_that_loses_its_tracked_files_gets_a_new_set_up(crew: Merges
 
 
 @pytest.mark.campaign
-def test_tests_that_leave_read_only_directories_and_links_do_no_harm(crew: Merges, tmp_path: Path) -> None:
+def test_read_only_directories_and_links_of_tests_do_no_harm(crew: Merges, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "precious").touch()
     count_set_ups(crew, tmp_path, "mkdir -p built")

@@ -56,7 +56,7 @@ def merged(crew: Merges, *tasks: str) -> None:
 
 
 @pytest.mark.campaign
-def test_slots_are_listed_with_their_task_branch_last_agent_size_and_state(crew: Merges) -> None:
+def test_slots_are_listed_with_task_branch_agent_size_and_state(crew: Merges) -> None:
     merged(crew, "a", "b")
     crew.claimed("c", "coder-2")
     listed = rows(crew)
@@ -80,7 +80,7 @@ def test_an_agent_gets_the_slot_that_it_used_last(crew: Merges) -> None:
 
 
 @pytest.mark.campaign
-def test_prune_removes_free_slots_only_and_a_later_claim_creates_one_again(crew: Merges) -> None:
+def test_prune_removes_only_free_slots_and_claims_recreate_them(crew: Merges) -> None:
     merged(crew, "a", "b", "c")
     crew.claimed("d", "coder-1")
     dirty = crew.crew.paths.slot("s2")
@@ -98,7 +98,7 @@ def test_prune_removes_free_slots_only_and_a_later_claim_creates_one_again(crew:
     assert (crew.crew.paths.slot("s3") / "README.md").exists()
 
 
-def test_what_the_boxes_of_a_slot_have_counts_to_its_size_and_goes_with_it(crew: Merges) -> None:
+def test_the_size_of_a_slot_includes_files_of_its_boxes(crew: Merges) -> None:
     merged(crew, "a")
     before = rows(crew)
     own = slot_directories.create_directories(crew.crew.paths, "s1", Path.home())
@@ -116,7 +116,7 @@ def test_what_the_boxes_of_a_slot_have_counts_to_its_size_and_goes_with_it(crew:
 
 
 @pytest.mark.campaign
-def test_a_file_in_the_place_of_a_slot_is_set_beside_it_and_the_task_is_claimed(crew: Merges) -> None:
+def test_a_file_in_place_of_a_slot_is_set_aside(crew: Merges) -> None:
     there = crew.claimed("a")
     release(crew.crew, "a")
     shutil.rmtree(there)
@@ -126,7 +126,7 @@ def test_a_file_in_the_place_of_a_slot_is_set_beside_it_and_the_task_is_claimed(
     assert there.with_name(f"{there.name}-old").read_text() == "mine\n"
 
 
-def test_a_claim_that_was_killed_does_not_keep_its_task_or_its_agent(crew: Merges) -> None:
+def test_a_killed_claim_holds_neither_its_task_nor_its_agent(crew: Merges) -> None:
     add(crew.crew, [TaskFields("a", "Write", "it is there", "a.txt", "README.md")])
     quiet = crew.check.parent / "quiet"
     assert forks.run(lambda: claim(crew.crew, "coder-1", "a"), "claim.prepared", quiet=quiet) == -signal.SIGKILL
@@ -135,7 +135,7 @@ def test_a_claim_that_was_killed_does_not_keep_its_task_or_its_agent(crew: Merge
 
 
 @pytest.mark.campaign
-def test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use(crew: Merges) -> None:
+def test_nuke_saves_unmerged_work_but_refuses_a_slot_in_use(crew: Merges) -> None:
     merged(crew, "a")
     slot = crew.crew.paths.slot("s1")
     (slot / "notes.txt").write_text("mine\n")
@@ -153,7 +153,7 @@ def test_nuke_saves_what_no_branch_has_and_refuses_a_slot_in_use(crew: Merges) -
         verbs.nuke(crew.crew, "s7")
 
 
-def test_the_slot_of_a_released_task_is_removed_and_the_next_claim_has_its_work_in_a_new_one(crew: Merges) -> None:
+def test_a_claim_after_slot_removal_has_its_work_again(crew: Merges) -> None:
     slot = crew.claimed("a")
     head = git(slot, "rev-parse", "HEAD")
     (slot / "notes.txt").write_text("mine\n")
@@ -237,7 +237,7 @@ def test_a_damaged_slot_is_named_repaired_and_usable_again(crew: Merges, damage:
 
 
 @pytest.mark.campaign
-def test_a_directory_that_a_person_put_among_the_slots_keeps_its_files(crew: Merges) -> None:
+def test_a_persons_directory_among_the_slots_keeps_its_files(crew: Merges) -> None:
     merged(crew, "a")
     stranger = crew.crew.paths.slots / "s9"
     stranger.mkdir()
@@ -261,7 +261,7 @@ def test_a_claimed_task_whose_directory_was_deleted_gets_it_again(crew: Merges) 
     assert states(crew)["s1"] == "busy"
 
 
-def test_with_a_limit_of_slots_no_further_task_is_claimed_and_returned_ones_are(crew: Merges) -> None:
+def test_at_the_slot_limit_only_returned_tasks_are_claimed(crew: Merges) -> None:
     crew.configure(slots=SlotLimits(max=1))
     there = crew.claimed("a")
     add(crew.crew, [TaskFields("b", "Write", "it is there", "b.txt", "README.md")])
@@ -281,7 +281,7 @@ def test_with_a_limit_of_slots_no_further_task_is_claimed_and_returned_ones_are(
 
 
 @pytest.mark.campaign
-def test_over_the_limit_of_bytes_the_free_slot_that_was_unused_for_the_longest_time_goes(crew: Merges) -> None:
+def test_over_the_size_limit_the_longest_unused_slot_is_removed(crew: Merges) -> None:
     merged(crew, "a", "b", "c")
     for number, slot in enumerate(("s2", "s1", "s3", "merge")):
         git_dir = Path((crew.crew.paths.slot(slot) / ".git").read_text().split()[1])

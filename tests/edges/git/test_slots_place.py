@@ -62,7 +62,7 @@ def find_files(root: Path) -> set[str]:
     return {f"{directory}/{name}" for directory, _, names in walk for name in names if "/.git" not in directory}
 
 
-def test_a_tool_that_follows_links_finds_only_the_persons_files_and_the_board(repo: Path) -> None:
+def test_a_tool_following_links_finds_only_files_and_the_board(repo: Path) -> None:
     before = find_files(repo)
     there = drafted(begun(repo))
     assert (there / "draft.txt").exists()
@@ -82,7 +82,7 @@ def test_node_runs_only_the_persons_tests_in_the_checkout(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["tasks", "s1", "merge"])
-def test_a_task_named_like_a_slot_has_its_link_and_the_links_are_no_slot(repo: Path, task: str) -> None:
+def test_a_task_may_be_named_like_a_slot(repo: Path, task: str) -> None:
     crew = begun(repo)
     add(crew, [TaskFields(task, "Write", "it is there", "a.txt", "README.md")])
     claim(crew, "coder-1", task)
@@ -93,7 +93,7 @@ def test_a_task_named_like_a_slot_has_its_link_and_the_links_are_no_slot(repo: P
     assert crew.worktrees.recorded_slots() == ("s1",)
 
 
-def test_the_path_of_a_worktree_is_refused_with_the_command_that_leads_to_one(repo: Path) -> None:
+def test_a_worktree_path_is_refused_with_the_command_for_it(repo: Path) -> None:
     crew = begun(repo)
     drafted(crew)
     add(crew, [TaskFields("second", "Write", "it is there", "b.txt", "README.md")])
@@ -111,14 +111,14 @@ def test_the_path_of_a_worktree_is_refused_with_the_command_that_leads_to_one(re
     assert Path(find_worktree(crew, "first"), "README.md").exists()
 
 
-def test_the_path_of_a_worktree_is_printed_in_one_line_as_its_bytes(repo: Path, tmp_path: Path) -> None:
+def test_a_worktree_path_is_printed_on_one_line_as_bytes(repo: Path, tmp_path: Path) -> None:
     drafted(begun(repo, worktrees=tmp_path / os.fsdecode(b"caf\xe9 x")))
     words = [Path(sys.executable).with_name("liza"), "path", "first"]
     printed = subprocess.run(words, cwd=repo, capture_output=True, check=True).stdout
     assert printed == os.fsencode(tmp_path) + b"/caf\xe9 x/tasks/first\n"
 
 
-def test_an_own_directory_of_a_person_with_the_former_name_is_left_alone(repo: Path) -> None:
+def test_a_persons_directory_of_the_former_name_is_left_alone(repo: Path) -> None:
     own = repo / ".worktrees"
     git(repo, "worktree", "add", "-q", "--detach", str(own / "mine"))
     crew = begun(repo)
@@ -132,7 +132,7 @@ def test_an_own_directory_of_a_person_with_the_former_name_is_left_alone(repo: P
 
 
 @pytest.mark.campaign
-def test_tests_and_git_in_the_persons_checkout_do_not_find_the_worktrees(repo: Path) -> None:
+def test_tests_and_git_in_the_checkout_do_not_find_worktrees(repo: Path) -> None:
     (repo / "test_mine.py").write_text("def test_mine():\n    pass\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-q", "-m", "a test")
@@ -153,7 +153,7 @@ def test_git_clean_takes_nothing_of_a_worktree(repo: Path) -> None:
 
 
 @pytest.mark.needs("node")
-def test_a_module_that_only_the_persons_checkout_has_does_not_make_a_merge_green(repo: Path) -> None:
+def test_a_module_only_a_person_has_makes_no_merge_green(repo: Path) -> None:
     (repo / ".gitignore").write_text("node_modules/\n")
     (repo / "index.js").write_text("")
     git(repo, "add", "-A")
@@ -212,7 +212,7 @@ def test_a_directory_in_use_by_others_is_refused(repo: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.campaign
-def test_a_purge_removes_the_directory_it_made_and_leaves_what_is_not_liza_s(repo: Path, tmp_path: Path) -> None:
+def test_a_purge_removes_its_directory_and_keeps_foreign_files(repo: Path, tmp_path: Path) -> None:
     place = drafted(begun(repo)).parent
     purge(find_crew(repo))
     assert not place.exists()
@@ -238,9 +238,7 @@ def test_an_init_that_is_refused_leaves_no_directory(repo: Path) -> None:
     assert not repo.with_name("repo.worktrees").exists()
 
 
-def test_git_clean_takes_the_board_and_a_restore_finds_the_worktrees_with_their_uncommitted_files(
-    repo: Path, tmp_path: Path
-) -> None:
+def test_a_restore_after_git_clean_finds_worktrees_with_uncommitted_files(repo: Path, tmp_path: Path) -> None:
     crew = begun(repo, worktrees=tmp_path / "mine")
     there = drafted(crew)
     record_history(crew)
@@ -291,7 +289,7 @@ def test_branch_named_task_is_reported_and_gives_a_claim_back(repo: Path) -> Non
 
 
 @pytest.mark.parametrize("where", ["", "below"])
-def test_a_line_break_in_the_path_is_refused_before_anything_is_made(tmp_path: Path, where: str) -> None:
+def test_a_line_break_in_the_path_is_refused_first(tmp_path: Path, where: str) -> None:
     root = tmp_path / "a\nb"
     (root / "below").mkdir(parents=True)
     git(root, "init", "-q", "-b", "main")
@@ -322,7 +320,7 @@ def test_lost_worktree_of_claimed_task_is_an_alarm_until_recreated(repo: Path) -
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("what", ["a file", "a stranger's directory"])
-def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there(repo: Path, what: str) -> None:
+def test_files_in_place_of_the_worktrees_are_left_alone(repo: Path, what: str) -> None:
     crew = begun(repo)
     place = drafted(crew).parent
     shutil.rmtree(place)

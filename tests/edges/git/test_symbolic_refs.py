@@ -55,7 +55,7 @@ def sync_planted(crew: Crew) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("act", [merge_planted, variant(sync_planted)], ids=["merge", "sync"])
-def test_an_integration_branch_that_became_symbolic_moves_no_branch_of_a_person(
+def test_a_symbolic_integration_branch_moves_no_branch_of_a_person(
     crew: Crew,  # noqa: F811
     act: Callable[[Crew], None],
 ) -> None:
@@ -66,7 +66,7 @@ def test_an_integration_branch_that_became_symbolic_moves_no_branch_of_a_person(
     assert of_the_person(crew) == before
 
 
-def test_a_purge_deletes_a_symbolic_integration_branch_and_leaves_its_target(crew: Crew) -> None:  # noqa: F811
+def test_a_purge_deletes_a_symbolic_integration_but_not_its_target(crew: Crew) -> None:  # noqa: F811
     before = of_the_person(crew)
     plant(crew, INTEGRATION)
     assert INTEGRATION in purge(crew).deleted_refs
@@ -74,7 +74,7 @@ def test_a_purge_deletes_a_symbolic_integration_branch_and_leaves_its_target(cre
     assert of_the_person(crew) == before
 
 
-def test_a_commit_that_tests_make_on_a_persons_branch_is_reported_by_name(
+def test_a_commit_by_tests_on_a_persons_branch_is_reported(
     crew: Crew,  # noqa: F811
     tmp_path: Path,
 ) -> None:

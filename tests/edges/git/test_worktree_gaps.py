@@ -129,7 +129,7 @@ def type_command(repo: Path, command: str) -> None:
 
 
 @pytest.mark.campaign
-def test_a_hook_runs_in_a_worktree_after_the_command_that_init_and_the_doctor_name(repo: Path) -> None:
+def test_a_hook_runs_in_worktrees_after_the_named_command(repo: Path) -> None:
     write(repo, {".husky/pre-commit": '. "$(dirname "$0")/_/husky.sh"\n', ".husky/_/husky.sh": "", ".env": "KEY=1\n"})
     write(repo, {".husky/_/.gitignore": "*\n", ".gitignore": ".env\n"})
     git(repo, "add", "-A")
@@ -147,7 +147,7 @@ def test_a_hook_runs_in_a_worktree_after_the_command_that_init_and_the_doctor_na
     assert find_gaps(repo, "hooks") + find_gaps(repo, "files") == []
 
 
-def test_what_the_set_up_makes_is_no_gap_and_what_it_does_not_make_is_named(repo: Path) -> None:
+def test_files_that_the_set_up_makes_are_no_gap(repo: Path) -> None:
     (repo / ".git" / "info" / "exclude").write_text("node_modules\nown\n")
     write(
         repo, {".git/hooks/pre-commit": f"{SHELL}npx lint\n./own/check\n", "node_modules/lint/x": "", "own/check": ""}
@@ -167,7 +167,7 @@ def test_what_the_set_up_makes_is_no_gap_and_what_it_does_not_make_is_named(repo
     assert [finding.hint for finding in find_gaps(repo, "hooks")] == [copying]
 
 
-def test_a_set_up_is_proposed_for_dependencies_and_keeps_the_present_one(repo: Path) -> None:
+def test_a_set_up_is_proposed_and_never_replaces_one(repo: Path) -> None:
     (repo / ".git" / "info" / "exclude").write_text("node_modules\n")
     write(repo, {".git/hooks/pre-commit": f"{SHELL}npx lint\n", "node_modules/lint/x": "", "package.json": "{}"})
     facts: list[tuple[str, str]] = []
@@ -177,7 +177,7 @@ def test_a_set_up_is_proposed_for_dependencies_and_keeps_the_present_one(repo: P
 
 
 @pytest.mark.parametrize("is_installed", [False, True])
-def test_the_hook_of_pre_commit_is_found_where_git_looks_for_it(repo: Path, is_installed: bool) -> None:
+def test_the_pre_commit_hook_is_found_where_git_looks(repo: Path, is_installed: bool) -> None:
     (repo / ".pre-commit-config.yaml").write_text("repos: []\n")
     if is_installed:
         write(repo, {"hooks/pre-commit": SHELL})
@@ -227,7 +227,7 @@ def test_ignored_files_that_worktreeinclude_names_are_copied(
     assert (list(included.ignored), [text.partition(": ")[0] for text in included.refused]) == (copied, refused)
 
 
-def test_a_worktree_has_what_worktreeinclude_named_at_init_and_a_later_change_needs_a_person(repo: Path) -> None:
+def test_a_later_change_to_worktreeinclude_needs_a_person(repo: Path) -> None:
     (repo / ".git" / "info" / "exclude").write_text("*.local\n")
     write(repo, {"x[1].local": "1\n", "later.local": "2\n", local_files.INCLUDE_FILE: "x\\[1\\].local\n"})
     git(repo, "add", local_files.INCLUDE_FILE)

@@ -59,7 +59,7 @@ def denials(run: RunDir) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "of an earlier version"])
-def test_a_push_is_denied_and_recorded_and_a_commit_is_not(run: RunDir, home: Path, is_installed: bool) -> None:
+def test_a_push_is_denied_and_recorded_unlike_a_commit(run: RunDir, home: Path, is_installed: bool) -> None:
     if is_installed:
         install(run, home)
     answer = ask(run, "Bash", PUSH)
@@ -69,7 +69,7 @@ def test_a_push_is_denied_and_recorded_and_a_commit_is_not(run: RunDir, home: Pa
     assert [line["rule"] for line in denials(run)] == ["no-push"]
 
 
-def test_the_state_of_liza_is_not_written_wherever_the_person_has_it(
+def test_lizas_state_is_protected_wherever_a_person_keeps_it(
     run: RunDir, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "disk" / "liza").mkdir(parents=True)
@@ -129,7 +129,7 @@ def test_a_run_that_is_over_gets_no_more_tools(run: RunDir, home: Path, end: str
     assert (answer.allowed, answer.rule) == (False, "session-over")
 
 
-def test_sessions_share_prepared_rules_and_each_is_judged_by_its_own_paths_and_rules(run: RunDir, home: Path) -> None:
+def test_sessions_sharing_rules_are_judged_by_their_own_paths(run: RunDir, home: Path) -> None:
     second, third = RunDir(run.paths, "coder-2.1"), RunDir(run.paths, "coder-3.1")
     other = run.paths.root.parent / "slots" / "two"
     other.mkdir()
@@ -154,9 +154,7 @@ def test_sessions_share_prepared_rules_and_each_is_judged_by_its_own_paths_and_r
 
 
 @pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "of an earlier version"])
-def test_rules_about_a_shared_git_directory_concern_no_session_in_a_box(
-    run: RunDir, home: Path, is_installed: bool
-) -> None:
+def test_rules_about_shared_git_do_not_concern_boxed_sessions(run: RunDir, home: Path, is_installed: bool) -> None:
     boxed = RunDir(run.paths, "coder-2.1")
     record = run.read_record()
     assert record is not None
@@ -189,7 +187,7 @@ def test_a_context_that_contradicts_the_run_is_denied(run: RunDir, home: Path) -
         ("Bash", {"command": ["bash", "-c", "if"]}),
     ],
 )
-def test_what_cannot_be_judged_is_denied_unless_the_crew_allows_it(
+def test_undecidable_calls_are_denied_unless_the_crew_allows_them(
     run: RunDir, home: Path, tool: str, given: dict[str, Any]
 ) -> None:
     install(run, home)
@@ -229,7 +227,7 @@ reason = "There is no network: read docs/."
 """
 
 
-def test_a_projects_allowing_rules_count_after_a_person_trusts_the_file(run: RunDir, home: Path) -> None:
+def test_allowing_rules_of_a_project_count_once_trusted(run: RunDir, home: Path) -> None:
     file = run.paths.liza / "guards.toml"
     file.write_text(OWN_RULES)
     install(run, home)
@@ -293,7 +291,7 @@ def tool_event(provider: str) -> str:
 
 
 @pytest.mark.parametrize("provider", sorted(list_providers()))
-def test_the_hook_of_every_program_refuses_a_push_with_the_reason(run: RunDir, home: Path, provider: str) -> None:
+def test_every_programs_hook_refuses_a_push_with_the_reason(run: RunDir, home: Path, provider: str) -> None:
     install(run, home)
     reads = load_template(provider).reads
     payload = {reads.session: "s", reads.tool: "bash", reads.input: PUSH}

@@ -153,7 +153,7 @@ def test_no_hook_and_no_report_of_several_processes_is_lost(run: RunDir) -> None
     assert (turn.phase, turn.tools, turn.source) == ("idle", 42, TurnSource.API)
 
 
-def test_a_hook_logs_a_full_disk_and_counts_the_call_once(run: RunDir) -> None:
+def test_a_hook_logs_a_full_disk_and_counts_calls_once(run: RunDir) -> None:
     done = run_hook(run, json.dumps(LOOK), LIZA_FAULT="synced.turn.json:full")
     assert (done.returncode, done.stderr) == (0, "")
     assert "No space left" in (run.path / "hooks.log").read_text()

@@ -74,7 +74,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_hook_left_by_an_earlier_session_adds_nothing_to_a_session_over_acp(place: Place) -> None:
+def test_an_earlier_sessions_hook_adds_nothing_to_acp_sessions(place: Place) -> None:
     command_line.write_order(
         place.run.path, SidecarOrder(program="codex", argv=("x",), cwd=str(place.tree), acp=AcpSettings())
     )
@@ -89,7 +89,7 @@ def test_a_hook_left_by_an_earlier_session_adds_nothing_to_a_session_over_acp(pl
 
 
 @pytest.mark.campaign
-def test_the_list_of_calls_is_cut_as_a_log_is_and_is_measured_on(place: Place, clock: FakeClock) -> None:
+def test_the_list_of_calls_is_trimmed_as_a_log(place: Place, clock: FakeClock) -> None:
     calls = place.run.path / HOOK_CALLS_FILE
     line = '{"call":"x","words":"Bash ls"}\n'
     calls.write_text(line * (MOST_CALLS // len(line) + 1))
@@ -108,9 +108,7 @@ ONLY_THERE = {"gemini": SETTINGS, "cursor": ".cursor/hooks.json"}
 
 
 @pytest.mark.parametrize("provider", sorted(list_providers()))
-def test_hooks_are_put_in_without_a_file_in_the_worktree_where_the_program_takes_them_otherwise(
-    place: Place, provider: str
-) -> None:
+def test_hooks_need_no_worktree_file_where_programs_allow_that(place: Place, provider: str) -> None:
     got = place.install(provider)
     assert got.reason is None
     assert got.files == tuple(place.files()) == ((ONLY_THERE[provider],) if provider in ONLY_THERE else ())
@@ -127,7 +125,7 @@ def test_hooks_are_put_in_without_a_file_in_the_worktree_where_the_program_takes
     assert remove_hooks(place.tree, place.run) == ()
 
 
-def test_what_is_written_is_in_the_form_that_the_program_reads(place: Place) -> None:
+def test_hooks_are_written_in_the_form_the_program_reads(place: Place) -> None:
     for word in place.install("codex").args[1::2]:
         tomllib.loads(word)
     place.install("claude")
@@ -196,9 +194,7 @@ PROJECTS = [
 
 
 @pytest.mark.parametrize("project", PROJECTS)
-def test_a_settings_file_of_the_project_is_joined_and_its_old_bytes_are_what_git_and_its_end_get(
-    place: Place, project: str
-) -> None:
+def test_a_joined_settings_file_of_the_project_is_restored_exactly(place: Place, project: str) -> None:
     path = place.settings(project)
     path.chmod(0o640)
     assert place.install("gemini").reason is None
@@ -240,7 +236,7 @@ def test_an_unmergeable_settings_file_stays_with_the_reason(place: Place, projec
     assert remove_hooks(place.tree, place.run) == ()
 
 
-def test_hooks_of_the_project_in_a_file_whose_form_is_unknown_are_left_alone(place: Place) -> None:
+def test_project_hooks_of_unknown_form_are_left_alone(place: Place) -> None:
     (place.tree / ".cursor").mkdir()
     (place.tree / ".cursor" / "hooks.json").write_text("{}")
     assert place.install("cursor").reason == ".cursor/hooks.json belongs to the project, and is not changed"
@@ -254,7 +250,7 @@ def test_no_link_is_followed_out_of_the_worktree(place: Place, tmp_path: Path) -
     assert not any((tmp_path / "home").iterdir())
 
 
-def test_a_part_that_a_killed_session_left_is_replaced_by_the_next_one(place: Place) -> None:
+def test_the_next_session_replaces_hooks_of_a_killed_session(place: Place) -> None:
     path = place.settings(PROJECTS[0])
     place.install("gemini")
     second = place.started("coder-1.2")
@@ -289,7 +285,7 @@ def test_half_written_hooks_of_a_killed_supervisor_are_removed(
     assert (place.tree / ".gemini").exists() == (project is not None)
 
 
-def test_gemini_is_asked_to_report_only_a_compaction_that_a_person_orders(place: Place) -> None:
+def test_gemini_is_asked_to_report_ordered_compactions_only(place: Place) -> None:
     place.install("gemini")
     hooks = json.loads(blank_comments((place.tree / SETTINGS).read_text()))["hooks"]
     assert {event: entries[0].get("matcher") for event, entries in hooks.items() if "matcher" in entries[0]} == {
@@ -350,7 +346,7 @@ def test_a_compacted_conversation_gets_the_brief_again(
     assert place.run.read_block() in out_text(place.said(event, provider, **given))
 
 
-def test_a_compaction_that_cannot_carry_the_brief_leaves_it_to_the_next_event_that_can(place: Place) -> None:
+def test_a_compaction_may_leave_the_brief_to_later_events(place: Place) -> None:
     out(place.said("BeforeAgent", "gemini"))
     assert out(place.said("PreCompress", "gemini", trigger="auto")) is None
     assert not place.run.is_compacted(), "it is sent before each request"
@@ -362,7 +358,7 @@ def test_a_compaction_that_cannot_carry_the_brief_leaves_it_to_the_next_event_th
     assert out(place.said("AfterTool", "gemini")) is None
 
 
-def test_after_a_compaction_the_brief_comes_before_the_messages_and_neither_is_lost(place: Place) -> None:
+def test_after_a_compaction_the_brief_comes_before_the_messages(place: Place) -> None:
     out(place.said("BeforeAgent", "gemini"))
     out(place.said("PreCompress", "gemini", trigger="manual"))
     inbox.queue_message(place.paths, "coder-1", "use the new address", "human:ann", NOW)
@@ -371,14 +367,14 @@ def test_after_a_compaction_the_brief_comes_before_the_messages_and_neither_is_l
     assert inbox.list_pending(place.paths, "coder-1") == ()
 
 
-def test_a_run_that_is_over_gets_no_brief_for_a_compaction(place: Place) -> None:
+def test_a_run_that_is_over_gets_no_compaction_brief(place: Place) -> None:
     out(place.said("BeforeAgent", "gemini"))
     out(place.said("PreCompress", "gemini"))
     place.run.set_closing_code("0")
     assert out(place.said("AfterTool", "gemini")) is None
 
 
-def test_each_tool_is_noted_with_what_it_is_called_with_so_that_a_loop_at_a_terminal_is_seen(place: Place) -> None:
+def test_tools_are_noted_with_their_arguments_to_detect_loops(place: Place) -> None:
     for command in ("ls", "ls", "pwd"):
         place.said("PreToolUse", tool_name="Bash", tool_input={"command": command}).reply()
     found = [json.loads(line) for line in (place.run.path / HOOK_CALLS_FILE).read_text().splitlines()]
@@ -386,7 +382,7 @@ def test_each_tool_is_noted_with_what_it_is_called_with_so_that_a_loop_at_a_term
     assert found[0]["call"] == found[1]["call"] != found[2]["call"]
 
 
-def test_a_message_comes_with_the_turn_that_begins_and_only_once(place: Place) -> None:
+def test_a_message_comes_once_at_the_start_of_a_turn(place: Place) -> None:
     inbox.queue_message(place.paths, "coder-1", "use the new address", "human:ann", NOW)
     got = out(place.said("UserPromptSubmit"))
     assert "use the new address" in got["hookSpecificOutput"]["additionalContext"]
@@ -403,7 +399,7 @@ def typed_into(place: Place, text: str, **more: Any) -> Message:
     return message
 
 
-def test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_it_and_not_brought_again(
+def test_a_typed_message_is_acknowledged_and_not_repeated(
     place: Place,
 ) -> None:
     message = typed_into(place, "use the\n  new address")
@@ -423,7 +419,7 @@ def test_a_typed_message_is_not_delivered_again_without_prompts(
     assert done.by == "typed, hook post_tool"
 
 
-def test_a_message_that_a_hook_has_just_taken_is_not_typed_as_well(place: Place) -> None:
+def test_a_message_taken_by_a_hook_is_not_typed_too(place: Place) -> None:
     message = inbox.queue_message(place.paths, "coder-1", "read me", "human:ann", NOW)
     hook = place.said("UserPromptSubmit")
     assert "read me" in hook.reply().out
@@ -439,7 +435,7 @@ def test_a_message_that_could_not_be_printed_comes_once_more(place: Place) -> No
     assert "read me" in place.said("Stop").reply().out
 
 
-def test_a_message_that_waits_at_the_end_of_a_turn_makes_the_program_go_on(place: Place) -> None:
+def test_a_waiting_message_continues_the_program_after_its_turn(place: Place) -> None:
     out(place.said("UserPromptSubmit"))
     inbox.queue_message(place.paths, "coder-1", "one more thing", "human:ann", NOW)
     got = out(place.said("Stop"))
@@ -454,14 +450,14 @@ def test_a_message_that_waits_at_the_end_of_a_turn_makes_the_program_go_on(place
     assert turn.phase == "idle"
 
 
-def test_a_program_that_heeds_so_many_pushes_a_turn_is_not_given_one_more(place: Place) -> None:
+def test_a_turn_gets_no_more_pushes_than_its_program_accepts(place: Place) -> None:
     for number in range(load_template("vibe").pushes + 1):
         inbox.queue_message(place.paths, "coder-1", f"number {number}", "human:ann", NOW)
         out(place.said("post_agent", "vibe"))
     assert [one.text for one in inbox.list_pending(place.paths, "coder-1")] == ["number 3"]
 
 
-def test_a_low_message_prolongs_no_turn_and_comes_with_the_next_one(place: Place) -> None:
+def test_a_low_message_prolongs_no_turn_and_comes_next(place: Place) -> None:
     out(place.said("UserPromptSubmit"))
     inbox.queue_message(place.paths, "coder-1", "when you have time", "human:ann", NOW, "low")
     assert out(place.said("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})) is None
@@ -470,7 +466,7 @@ def test_a_low_message_prolongs_no_turn_and_comes_with_the_next_one(place: Place
     assert inbox.list_pending(place.paths, "coder-1") == ()
 
 
-def test_a_push_that_the_program_may_drop_is_read_once_a_prompt_contains_it(place: Place) -> None:
+def test_a_push_is_read_only_once_a_prompt_contains_it(place: Place) -> None:
     out(place.said("chat.message", "opencode", session_id="s", prompt="begin"))
     inbox.queue_message(place.paths, "coder-1", "one more\nthing", "human:ann", NOW)
     push = out(place.said("text.complete", "opencode", session_id="s"))["push"]
@@ -483,7 +479,7 @@ def test_a_push_that_the_program_may_drop_is_read_once_a_prompt_contains_it(plac
 
 
 @pytest.mark.parametrize("provider", sorted(list_providers()))
-def test_a_run_that_is_over_gets_no_more_tools_and_no_more_messages(place: Place, provider: str) -> None:
+def test_an_ended_run_gets_no_more_tools_or_messages(place: Place, provider: str) -> None:
     events = load_template(provider).events
     tool = next(name for name, event in events.items() if event.means == "tool")
     reads = load_template(provider).reads
@@ -517,7 +513,7 @@ def test_a_wrong_hook_call_stops_only_its_tools(place: Place, said: bytes) -> No
     assert Hook("codex", "PreToolUse", said, environ).reply().code == 2
 
 
-def test_a_word_that_cannot_be_read_stops_tools_with_that_reason(place: Place) -> None:
+def test_an_unreadable_signal_stops_tools_with_that_reason(place: Place) -> None:
     (place.run.path / "word").write_text("maybe\n")
     reply = place.said("PreToolUse").reply()
     assert reply.code == 2

@@ -39,12 +39,12 @@ def passing(**environment: str) -> subprocess.CompletedProcess[str]:
         ("board.renamed#4", 0, "0\n1\n2\n"),
     ],
 )
-def test_a_process_dies_at_the_named_point_and_time_and_at_no_other(fault: str, code: int, said: str) -> None:
+def test_a_process_dies_at_the_named_point_and_time_only(fault: str, code: int, said: str) -> None:
     done = passing(LIZA_FAULT=fault)
     assert (done.returncode, done.stdout) == (code, said)
 
 
-def test_a_step_can_be_made_to_fail_as_on_a_full_disk() -> None:
+def test_a_step_can_fail_as_on_a_full_disk() -> None:
     done = passing(LIZA_FAULT="board.renamed#2:full")
     assert done.returncode == 1
     assert done.stdout == "0\n"

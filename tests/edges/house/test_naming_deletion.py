@@ -26,7 +26,7 @@ def crew(repo: Path) -> Crew:
     return find_crew(repo)
 
 
-def test_an_error_that_follows_from_the_deletion_is_replaced_by_it(crew: Crew) -> None:
+def test_an_error_caused_by_the_deletion_is_replaced_by_it(crew: Crew) -> None:
     shutil.rmtree(crew.paths.liza)
     sentence = r"was deleted under the crew; the work is in .*repo\.worktrees"
     with pytest.raises(Missing, match=sentence) as raised, naming_deletion(crew):
@@ -65,7 +65,7 @@ def test_a_board_that_is_gone_names_the_restore(crew: Crew) -> None:
     assert with_stop(raised.value, crew).hint == "liza restore --last-good"
 
 
-def test_the_hint_of_a_board_that_is_gone_ends_the_processes_that_still_run(crew: Crew) -> None:
+def test_the_hint_of_a_deleted_board_ends_the_remaining_processes(crew: Crew) -> None:
     holder = "import sys; file = open(sys.argv[1], 'w'); print(flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", holder, str(crew.paths.supervisor_lock("coder-1"))]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
@@ -77,7 +77,7 @@ def test_the_hint_of_a_board_that_is_gone_ends_the_processes_that_still_run(crew
         supervisor.communicate()
 
 
-def test_up_does_not_miss_agents_that_leave_because_git_clean_deleted_their_locks_before_the_board(crew: Crew) -> None:
+def test_up_notices_agents_whose_locks_git_clean_deleted(crew: Crew) -> None:
     watch = ExitWatch(crew, ["coder-1", "planner-1"])
     assert not watch.has_reason()
     with Lock(crew.paths.supervisor_lock("coder-1")):
@@ -87,7 +87,7 @@ def test_up_does_not_miss_agents_that_leave_because_git_clean_deleted_their_lock
     assert not watch.is_stopped()
 
 
-def test_up_does_not_take_another_up_that_looks_for_a_down_for_one(crew: Crew) -> None:
+def test_up_does_not_mistake_another_up_for_a_down(crew: Crew) -> None:
     path = crew.paths.locks / "down.lock"
     path.touch()
     with path.open() as other_look:
@@ -98,7 +98,7 @@ def test_up_does_not_take_another_up_that_looks_for_a_down_for_one(crew: Crew) -
         assert watch.is_stopped()
 
 
-def test_up_reports_exits_again_after_a_down_that_left_a_supervisor_running(crew: Crew) -> None:
+def test_up_reports_exits_again_after_an_incomplete_down(crew: Crew) -> None:
     watch, down = ExitWatch(crew, ["coder-1", "coder-2"]), Lock(crew.paths.locks / "down.lock")
     with Lock(crew.paths.supervisor_lock("coder-2")):
         with down:

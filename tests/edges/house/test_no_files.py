@@ -62,7 +62,7 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
 
 @pytest.mark.parametrize("lay", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("name", ["liza.toml", ".liza/programs.toml"])
-def test_a_table_of_programs_that_is_no_file_is_named_and_neither_waited_for_nor_read_without_an_end(
+def test_an_irregular_program_table_is_named_and_not_awaited(
     paths: Paths, name: str, lay: Callable[[Path], object]
 ) -> None:
     lay(paths.root / name)
@@ -71,7 +71,7 @@ def test_a_table_of_programs_that_is_no_file_is_named_and_neither_waited_for_nor
     assert caught.value.hint == f"mv {paths.root / name} {paths.root / name}.odd"
 
 
-def test_a_table_of_programs_that_is_too_large_or_nested_too_deeply_is_named(paths: Paths) -> None:
+def test_a_too_large_or_nested_program_table_is_named(paths: Paths) -> None:
     table = paths.root / "liza.toml"
     table.write_text("x = " + "[" * 100_000)
     with pytest.raises(UsageError, match=r"liza\.toml: its values are nested too deeply") as caught:
@@ -84,9 +84,7 @@ def test_a_table_of_programs_that_is_too_large_or_nested_too_deeply_is_named(pat
 
 
 @pytest.mark.parametrize("lay", ODD.values(), ids=ODD)
-def test_a_ledger_that_is_no_file_is_named_to_who_reads_it_and_to_who_writes_into_it(
-    paths: Paths, lay: Callable[[Path], object]
-) -> None:
+def test_an_irregular_ledger_is_named_to_readers_and_writers(paths: Paths, lay: Callable[[Path], object]) -> None:
     lay(paths.usage)
     with pytest.raises(NotRegularFile, match="is not a regular file"):
         ledger.read_entries(paths)
@@ -129,7 +127,7 @@ def test_a_session_with_unreadable_output_is_concluded_with_the_reason(
     assert [one.used for one in ledger.read_entries(crew.paths)] == [None]
 
 
-def test_a_file_is_read_up_to_its_limit_and_one_that_is_not_there_is_none(paths: Paths) -> None:
+def test_a_file_is_read_to_its_limit_or_is_none(paths: Paths) -> None:
     place = paths.root / "fact"
     assert untrusted_files.read_if_exists(place) is None
     assert untrusted_files.read_if_exists(place / "below") is None

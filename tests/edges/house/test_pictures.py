@@ -25,13 +25,13 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
         yield crew
 
 
-def test_each_picture_is_what_its_command_prints_now_in_text_and_in_colours(crew: Crew) -> None:
+def test_each_picture_is_what_its_command_prints_now(crew: Crew) -> None:
     for name, drawn, _, _ in draw_all(crew):
         kept = (DIRECTORY / f"{name}.svg").read_text(encoding="utf-8")
         assert read_runs(kept) == read_runs(drawn), "write the pictures again: python -m tests.pictures"
 
 
-def test_the_text_of_a_picture_can_be_copied_and_has_nothing_of_the_machine(crew: Crew, tmp_path: Path) -> None:
+def test_a_pictures_text_can_be_copied_and_names_no_machine(crew: Crew, tmp_path: Path) -> None:
     for name, _, title, output in draw_all(crew):
         copied = "".join(text for text, _ in read_runs((DIRECTORY / f"{name}.svg").read_text(encoding="utf-8")))
         assert "".join(copied.split()) == "".join((title + ESCAPE.sub("", output)).split())
@@ -57,7 +57,7 @@ def test_a_picture_has_no_text_of_weak_contrast(crew: Crew) -> None:
             assert contrast(colour, ground) >= 3.4, (name, fill)
 
 
-def test_a_line_that_is_too_long_goes_on_at_the_edge_and_keeps_its_colour() -> None:
+def test_a_long_line_is_wrapped_and_keeps_its_colour() -> None:
     runs = [
         (text, style)
         for text, style in read_runs(draw("x", "x", "\x1b[38;5;161mabcdefghij\x1b[0m klm", 8, "dark"))

@@ -26,7 +26,7 @@ def make_tools(directory: Path, **environ: str) -> Tools:
     return Tools(directory, environ)
 
 
-def test_a_test_finds_no_optional_program_that_it_does_not_name() -> None:
+def test_tests_find_only_the_optional_programs_they_name() -> None:
     assert [name for name in (*OPTIONAL, *UNNAMED) if shutil.which(name)] == []
 
 
@@ -44,7 +44,7 @@ def test_a_program_that_does_not_run_counts_as_missing(tmp_path: Path) -> None:
     assert Path(shutil.which("uv", path=path) or "").resolve() == real
 
 
-def test_a_missing_program_skips_its_tests_by_name_or_fails_them(tmp_path: Path) -> None:
+def test_a_missing_program_skips_or_fails_its_tests(tmp_path: Path) -> None:
     with pytest.raises(pytest.skip.Exception, match=r"^needs tmux$"):
         make_tools(tmp_path / "first", PATH=str(tmp_path)).require(["tmux"])
     with pytest.raises(pytest.fail.Exception, match="needs git-lfs: LIZA_NEED_GIT_LFS is set"):

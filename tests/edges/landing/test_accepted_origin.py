@@ -58,7 +58,7 @@ REDIRECTIONS = {
         *(variant(name, name=name) for name in ("pushurl", "insteadOf", "a part of the path")),
     ],
 )
-def test_a_push_to_another_address_is_refused_until_a_person_accepts_it(crew: Merges, changed: str) -> None:
+def test_a_push_to_a_new_address_waits_for_acceptance(crew: Merges, changed: str) -> None:
     good, other = (str(crew.root.parent / name) for name in ("good.git", "other.git"))
     git(crew.root, "config", "--unset", "remote.origin.url")
     for key, value in REDIRECTIONS[changed]:
@@ -80,7 +80,7 @@ def test_a_push_to_another_address_is_refused_until_a_person_accepts_it(crew: Me
         assert words == ["git", "remote", "-v"], "several addresses cannot be accepted"
 
 
-def test_a_push_moves_no_remote_branch_and_runs_no_hook_of_the_person(crew: Merges) -> None:
+def test_a_push_moves_no_remote_branch_and_runs_no_hook(crew: Merges) -> None:
     hook = crew.root / ".git" / "hooks" / "pre-push"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {crew.root}/ran\n")
@@ -91,9 +91,7 @@ def test_a_push_moves_no_remote_branch_and_runs_no_hook_of_the_person(crew: Merg
     assert not (crew.root / "ran").exists()
 
 
-def test_only_the_present_address_is_accepted_and_only_by_a_person(
-    crew: Merges, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_present_address_is_accepted_by_a_person(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     good, other = (str(crew.root.parent / name) for name in ("good.git", "other.git"))
     git(crew.root, "remote", "set-url", "origin", other)
     with pytest.raises(UsageError, match=r"not at .*good\.git': nothing is accepted"):
@@ -107,7 +105,7 @@ def test_only_the_present_address_is_accepted_and_only_by_a_person(
         push(crew)
 
 
-def test_init_accepts_the_origin_of_that_time_and_lost_pins_have_none(repo: Path, tmp_path: Path) -> None:
+def test_init_accepts_the_origin_and_lost_pins_accept_none(repo: Path, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "good.git")
     git(repo, "remote", "add", "origin", f"{tmp_path}/good.git")
     init(repo, InitOptions(goal="Everything is there", no_test=True), record_origin=record_first_origin)

@@ -80,7 +80,7 @@ def commit_again(crew: Merges, *words: str) -> str:
     return crew.tip("task/a")
 
 
-def test_a_submitted_task_is_due_until_its_branch_is_at_origin(crew: Merges) -> None:
+def test_a_submitted_task_is_pushed_until_origin_has_it(crew: Merges) -> None:
     integration = crew.tip()
     assert due(crew) == ("a",)
     assert push_tasks(crew.crew).details["pushed"] == ["a"]
@@ -93,7 +93,7 @@ def test_a_submitted_task_is_due_until_its_branch_is_at_origin(crew: Merges) -> 
     assert (due(crew), at_origin(crew)) == ((), {"task/a": crew.tip("task/a")}), "a merged branch stays at origin"
 
 
-def test_a_rebased_branch_replaces_its_own_push_and_no_commit_of_others(crew: Merges, tmp_path: Path) -> None:
+def test_a_rebased_branch_replaces_only_its_own_earlier_push(crew: Merges, tmp_path: Path) -> None:
     push_tasks(crew.crew)
     rebased = commit_again(crew, "--amend")
     push_tasks(crew.crew)
@@ -115,7 +115,7 @@ def test_a_rebased_branch_replaces_its_own_push_and_no_commit_of_others(crew: Me
 
 
 @pytest.mark.campaign
-def test_a_branch_that_moves_after_the_look_at_it_is_not_overwritten(crew: Merges) -> None:
+def test_a_remote_branch_that_moves_meanwhile_is_not_overwritten(crew: Merges) -> None:
     push_tasks(crew.crew)
     before, other = at_origin(crew)["task/a"], crew.tip("main")
     git(bare(crew), "fetch", "-q", str(crew.root), "main")
@@ -148,7 +148,7 @@ def test_an_origin_that_rejects_one_branch_has_the_others(crew: Merges) -> None:
 
 
 @pytest.mark.campaign
-def test_an_origin_that_is_gone_is_tried_again_after_a_delay_and_stops_no_task(crew: Merges) -> None:
+def test_an_unreachable_origin_is_tried_later_and_stops_no_task(crew: Merges) -> None:
     bare(crew).rename(bare(crew).with_name("moved.git"))
     assert failure(crew).endswith("→ git ls-remote origin")
     assert failure(crew)
@@ -256,7 +256,7 @@ def test_a_hanging_origin_is_given_up_after_a_time_limit(
 
 
 @pytest.mark.campaign
-def test_a_supervisor_pushes_what_is_due_and_waits_after_a_push_that_only_died(crew: Merges) -> None:
+def test_a_supervisor_pushes_and_waits_after_a_failed_push(crew: Merges) -> None:
     def push(pusher: BranchPusher) -> None:
         pusher.look(state)
         assert pusher._child is not None

@@ -53,7 +53,7 @@ def typed(crew: Merges, hint: str) -> None:
 
 
 @pytest.mark.campaign
-def test_a_pull_request_of_a_fork_is_opened_in_the_project_and_followed_there(
+def test_a_pull_request_of_a_fork_is_opened_upstream(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew = forked(tmp_path, tmp_path_factory, "github.com")
@@ -87,7 +87,7 @@ def test_a_pull_request_of_a_fork_is_opened_in_the_project_and_followed_there(
 
 
 @pytest.mark.campaign
-def test_a_project_that_cannot_be_decided_is_asked_for_with_a_command_for_each(
+def test_an_undecidable_project_is_asked_for_with_commands(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew = forked(tmp_path, tmp_path_factory, "github.com")
@@ -114,7 +114,7 @@ def test_a_project_that_cannot_be_decided_is_asked_for_with_a_command_for_each(
 
 
 @pytest.mark.campaign
-def test_a_merge_request_of_a_fork_is_opened_in_the_project_and_followed_there(
+def test_a_merge_request_of_a_fork_is_opened_upstream(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew = forked(tmp_path, tmp_path_factory, "gitlab.example")

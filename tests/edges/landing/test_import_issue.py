@@ -56,7 +56,7 @@ def test_an_issue_becomes_a_claimable_task_whose_document_quotes_it(crew: Merges
     assert len(gh.calls) == 1
 
 
-def test_without_done_and_scope_it_is_a_draft_that_edit_completes(crew: Merges, gh: ForgeStandIn) -> None:
+def test_an_issue_without_done_and_scope_becomes_a_draft(crew: Merges, gh: ForgeStandIn) -> None:
     with chdir(crew.root):
         assert run_command(["task", "add", "--from", "gh:7", "--id", "total", "--desc", "Mend the total"]) == 0
         assert (crew.status("total"), crew.task("total").description) == ("DRAFT", "Mend the total")
@@ -65,7 +65,7 @@ def test_without_done_and_scope_it_is_a_draft_that_edit_completes(crew: Merges, 
         assert run_command(["task", "add", "--from", "gh:7", "--spec", "README.md"]) == 2
 
 
-def test_a_document_of_that_name_is_kept_and_a_killed_import_can_be_repeated(crew: Merges, gh: ForgeStandIn) -> None:
+def test_an_existing_document_is_kept_and_killed_imports_repeat(crew: Merges, gh: ForgeStandIn) -> None:
     add_from_issue(crew.crew, "gh:7", TaskFields("first", done_when="x", scope="y"))
     document = crew.root / ".liza" / "specs" / "gh-7.md"
     document.write_text("mine\n")

@@ -39,7 +39,7 @@ def landed(crew: Merges, branch: str | None = None) -> str:
     return ""
 
 
-def test_the_checked_out_branch_and_its_files_follow_to_the_tested_tip(crew: Merges) -> None:
+def test_the_checked_out_branch_and_files_follow_the_tip(crew: Merges) -> None:
     (crew.root / "mine.txt").write_text("mine\n")
     shown = describe_landing(crew.crew)
     assert (shown["branch"], shown["ahead"], shown["behind"], shown["tasks"]) == ("main", 4, 0, ["a", "b"])
@@ -91,7 +91,7 @@ def test_the_next_step_names_the_branch_that_was_named(crew: Merges) -> None:
 
 
 @pytest.mark.campaign
-def test_a_verdict_of_a_person_without_a_task_names_the_command_with_it(crew: Merges) -> None:
+def test_a_persons_verdict_without_a_task_names_its_command(crew: Merges) -> None:
     crew.submitted(crew.claimed("c"))
     with chdir(crew.root), pytest.raises(Refused) as refused:
         verdict(crew.crew, "approve", "it's fine")
@@ -99,7 +99,7 @@ def test_a_verdict_of_a_person_without_a_task_names_the_command_with_it(crew: Me
 
 
 @pytest.mark.campaign
-def test_a_linked_worktree_of_the_person_names_the_checkout_with_the_crew(crew: Merges, tmp_path: Path) -> None:
+def test_land_in_a_linked_worktree_names_the_crews_checkout(crew: Merges, tmp_path: Path) -> None:
     git(crew.root, "worktree", "add", "-q", "--detach", str(tmp_path / "other"))
     with pytest.raises(NoCrew) as refused:
         find_crew(tmp_path / "other")
@@ -107,7 +107,7 @@ def test_a_linked_worktree_of_the_person_names_the_checkout_with_the_crew(crew: 
 
 
 @pytest.mark.campaign
-def test_an_unfinished_operation_in_the_checkout_is_named_with_its_next_step(crew: Merges) -> None:
+def test_land_names_the_next_step_of_an_unfinished_operation(crew: Merges) -> None:
     git(crew.root, "switch", "-q", "-c", "side")
     for text in ("first\n", "second\n"):
         (crew.root / "side.txt").write_text(text)
@@ -140,9 +140,7 @@ def test_changed_files_in_the_way_are_kept_and_named(crew: Merges) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["store.git", ".git"])
-def test_a_checkout_with_a_separate_git_directory_moves_with_its_branch(
-    crew: Merges, tmp_path: Path, name: str
-) -> None:
+def test_a_checkout_with_a_separate_git_directory_also_moves(crew: Merges, tmp_path: Path, name: str) -> None:
     """git calls the git directory, or its parent, the main worktree."""
     (tmp_path / "store").mkdir()
     git(crew.root, "init", "-q", "--separate-git-dir", str(tmp_path / "store" / name))
@@ -158,7 +156,7 @@ def test_a_checkout_with_a_separate_git_directory_moves_with_its_branch(
 
 
 @pytest.mark.campaign
-def test_a_checkout_moves_with_its_branch_if_a_tool_calls_the_repository_bare(crew: Merges) -> None:
+def test_a_checkout_in_a_repository_marked_bare_also_moves(crew: Merges) -> None:
     """Parallel tools leave core.bare behind: git then lists no main checkout."""
     git(crew.root, "config", "core.bare", "true")
     assert landed(crew) == ""
@@ -168,7 +166,7 @@ def test_a_checkout_moves_with_its_branch_if_a_tool_calls_the_repository_bare(cr
 
 
 @pytest.mark.campaign
-def test_a_branch_that_moves_while_the_tests_run_is_left_alone(crew: Merges) -> None:
+def test_a_branch_that_moves_during_the_tests_stays(crew: Merges) -> None:
     git(crew.root, "branch", "release", "main")
     tip = git(crew.root, "commit-tree", "-p", "release", "-m", "other", "release^{tree}")
     crew.tests(f"git -C {crew.root} update-ref refs/heads/release {tip}")
@@ -181,7 +179,7 @@ def test_a_branch_that_moves_while_the_tests_run_is_left_alone(crew: Merges) -> 
 
 
 @pytest.mark.campaign
-def test_an_integration_that_others_moved_and_a_branch_that_does_not_exist_are_refused(crew: Merges) -> None:
+def test_land_refuses_a_moved_integration_and_a_missing_branch(crew: Merges) -> None:
     with pytest.raises(UnknownId, match="there is no branch 'nowhere'"):
         land_merge(crew.crew, "nowhere")
     for branch in ("integration", "task/a"):
@@ -201,9 +199,7 @@ def test_an_integration_that_others_moved_and_a_branch_that_does_not_exist_are_r
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("checkout", ["main", "release"])
-def test_a_landing_killed_anywhere_leaves_the_branch_where_it_was_or_at_the_tested_tip(
-    crew: Merges, tmp_path: Path, checkout: str
-) -> None:
+def test_a_killed_landing_leaves_the_old_or_the_tested_tip(crew: Merges, tmp_path: Path, checkout: str) -> None:
     git(crew.root, "branch", "release", "main")
     git(crew.root, "switch", "-q", checkout)
     (crew.root / "mine.txt").write_text("mine\n")

@@ -76,9 +76,7 @@ def others_push(crew: Merges, *, onto: str) -> str:
     return git(elsewhere, "rev-parse", "HEAD")
 
 
-def test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated(
-    crew: Merges, gh: ForgeStandIn
-) -> None:
+def test_a_pull_request_is_opened_with_verdicts_and_updated(crew: Merges, gh: ForgeStandIn) -> None:
     main, local = origin(crew, "main"), crew.tip("main")
     result = land_pr(crew.crew)
     assert (origin(crew), origin(crew, "main"), crew.tip("main")) == (crew.tip(), main, local)
@@ -108,7 +106,7 @@ def test_a_pull_request_is_opened_with_tasks_verdicts_and_gates_and_then_updated
 
 
 @pytest.mark.campaign
-def test_a_merge_request_of_gitlab_is_opened_once_and_its_text_is_kept(
+def test_a_gitlab_merge_request_is_opened_once_with_its_text(
     crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = "https://gitlab.example/acme/sub/shop.git"
@@ -136,7 +134,7 @@ def test_a_merge_request_of_gitlab_is_opened_once_and_its_text_is_kept(
 
 
 @pytest.mark.campaign
-def test_a_request_after_a_squash_merge_has_only_the_new_tasks(crew: Merges, tmp_path: Path) -> None:
+def test_a_request_after_a_squash_merge_has_new_tasks_only(crew: Merges, tmp_path: Path) -> None:
     def tell(there: Path) -> None:
         with (there / "NEWS").open("a") as news:
             news.write("news\n")
@@ -185,7 +183,7 @@ def test_without_a_forge_program_the_printed_address_is_shown(crew: Merges) -> N
 
 
 @pytest.mark.campaign
-def test_a_branch_that_others_pushed_is_not_overwritten_until_it_is_synced(crew: Merges) -> None:
+def test_a_remote_branch_that_others_pushed_waits_for_a_sync(crew: Merges) -> None:
     land_pr(crew.crew)
     other = others_push(crew, onto="main")  # force-pushed: without the tasks
     told = failure(crew)
@@ -212,7 +210,7 @@ def test_a_push_while_the_gates_run_is_not_overwritten(crew: Merges) -> None:
 
 
 @pytest.mark.campaign
-def test_a_red_integration_is_not_pushed_and_hooks_of_the_repository_do_not_run(crew: Merges) -> None:
+def test_a_red_integration_is_not_pushed_and_no_hook_runs(crew: Merges) -> None:
     hook = crew.root / ".git" / "hooks" / "pre-push"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {crew.root.parent}/ran\n")
@@ -264,7 +262,7 @@ def test_an_origin_that_asks_for_a_password_fails_at_once(
 
 
 @pytest.mark.campaign
-def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
+def test_a_hanging_origin_or_gh_is_killed_with_its_children(
     crew: Merges, gh: ForgeStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "bin" / "gh"
@@ -297,7 +295,7 @@ def test_an_origin_and_a_gh_that_hang_are_killed_with_their_children(
 
 
 @pytest.mark.campaign
-def test_a_name_that_git_refuses_is_not_the_branch_of_a_pull_request(crew: Merges) -> None:
+def test_a_pull_request_needs_a_branch_name_git_accepts(crew: Merges) -> None:
     git(crew.root, "branch", "-q", "other")
     with pytest.raises(UsageError, match=r"'a\.\.b' cannot be the branch of the pull request"):
         land_pr(crew.crew, "other", "a..b")
@@ -305,7 +303,7 @@ def test_a_name_that_git_refuses_is_not_the_branch_of_a_pull_request(crew: Merge
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("head", ["main", "mine"])
-def test_a_branch_of_people_is_not_the_branch_of_a_pull_request(crew: Merges, head: str) -> None:
+def test_a_persons_branch_is_not_used_for_a_pull_request(crew: Merges, head: str) -> None:
     """Also from another checkout: the push to main would be the landing itself, without a review."""
     git(crew.root, "checkout", "-q", "-b", "mine")
     git(crew.root, "branch", "-q", "other")
@@ -330,9 +328,7 @@ def test_a_base_that_origin_does_not_have_is_refused(crew: Merges) -> None:
 
 
 @pytest.mark.campaign
-def test_a_landing_killed_anywhere_leaves_origin_without_the_branch_or_at_the_tested_tip(
-    crew: Merges, gh: ForgeStandIn, tmp_path: Path
-) -> None:
+def test_a_killed_landing_leaves_nothing_untested_on_origin(crew: Merges, gh: ForgeStandIn, tmp_path: Path) -> None:
     template, trace, quiet = tmp_path / "template", tmp_path / "trace", tmp_path / "said"
     parts = ("repo", "origin.git", "bin")
     template.mkdir()

@@ -57,7 +57,7 @@ def positions(crew: Merges) -> list[str]:
 
 
 @pytest.mark.parametrize("deed", ["hold", "drop"])
-def test_a_task_whose_merger_was_killed_can_be_held_and_dropped_at_once(crew: Merges, deed: str) -> None:
+def test_tasks_of_a_killed_merger_can_be_held_or_dropped(crew: Merges, deed: str) -> None:
     crew.approved("a")
     code = forks.run(lambda: merge(crew.crew), "merge.begun#1", quiet=crew.check.parent / "quiet")
     assert (code, crew.task("a").merging is not None) == (-signal.SIGKILL, True)
@@ -72,7 +72,7 @@ def test_a_task_whose_merger_was_killed_can_be_held_and_dropped_at_once(crew: Me
     assert crew.task("a").merging is None
 
 
-def test_five_approved_tasks_are_one_test_run_and_one_move_of_integration(crew: Merges) -> None:
+def test_five_approved_tasks_need_one_test_run_and_move(crew: Merges) -> None:
     names = [f"t{number}" for number in range(5)]
     crew.approved(*names)
     before = crew.tip()
@@ -90,7 +90,7 @@ def test_five_approved_tasks_are_one_test_run_and_one_move_of_integration(crew: 
     assert "liza" not in git(crew.root, "status", "--porcelain")
 
 
-def test_the_red_task_of_a_batch_goes_back_with_its_output_and_what_was_before_it_is_merged(crew: Merges) -> None:
+def test_the_red_task_of_a_batch_returns_with_its_output(crew: Merges) -> None:
     crew.tests("if grep -qs BAD *.txt; then echo it is BAD; exit 1; fi")
     crew.approved("a", "b")
     crew.approved("c", work=bad)
@@ -106,7 +106,7 @@ def test_the_red_task_of_a_batch_goes_back_with_its_output_and_what_was_before_i
     assert crew.status("d") == "MERGED"
 
 
-def test_a_conflict_inside_a_batch_leaves_a_task_approved_and_one_with_integration_gives_its_coder_the_hunks(
+def test_only_a_conflict_with_integration_returns_tasks_to_their_coder(
     crew: Merges,
 ) -> None:
     crew.approved("a", work=writes_readme("by a"))  # type: ignore[arg-type]
@@ -123,9 +123,7 @@ def test_a_conflict_inside_a_batch_leaves_a_task_approved_and_one_with_integrati
 
 
 @pytest.mark.campaign
-def test_a_red_gate_that_passes_again_is_merged_reported_as_flaky_and_repeated_more_often(
-    crew: Merges, tmp_path: Path
-) -> None:
+def test_a_gate_that_passes_on_repeat_is_reported_as_flaky(crew: Merges, tmp_path: Path) -> None:
     failing = tmp_path / "failing"
     crew.tests(f'if [ -e "{failing}" ]; then rm "{failing}"; exit 1; fi')
     failing.touch()
@@ -148,7 +146,7 @@ def gates(crew: Merges, **commands: str) -> None:
 
 
 @pytest.mark.campaign
-def test_gates_run_at_the_same_time_in_slots_of_their_own(crew: Merges, tmp_path: Path) -> None:
+def test_gates_run_at_the_same_time_in_separate_slots(crew: Merges, tmp_path: Path) -> None:
     """Each of two gates waits for the other, and one writes a file that the other one must not see."""
     first, second = tmp_path / "first", tmp_path / "second"
     where = f'pwd >> "{tmp_path}/where"'
@@ -167,7 +165,7 @@ def test_gates_run_at_the_same_time_in_slots_of_their_own(crew: Merges, tmp_path
 
 
 @pytest.mark.campaign
-def test_each_red_gate_is_in_the_failure_and_only_red_ones_are_repeated(crew: Merges, tmp_path: Path) -> None:
+def test_only_red_gates_are_repeated_and_each_is_reported(crew: Merges, tmp_path: Path) -> None:
     gates(crew, lint="echo not tidy; exit 3", types=f"echo x >> {tmp_path}/types")
     crew.approved("a")
     crew.merge()
@@ -180,7 +178,7 @@ def test_each_red_gate_is_in_the_failure_and_only_red_ones_are_repeated(crew: Me
 
 
 @pytest.mark.campaign
-def test_a_gate_that_hangs_or_leaves_children_is_ended_and_is_red(crew: Merges, tmp_path: Path) -> None:
+def test_a_hanging_gate_is_ended_with_its_children_as_red(crew: Merges, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     hang = f'(trap "" TERM; sleep 600) & echo $! >> "{pids}"; wait'
     crew.configure(gates=(Gate(name="hang", command=hang, timeout=1),), queue=QueueSettings(retries=0))
@@ -194,7 +192,7 @@ def test_a_gate_that_hangs_or_leaves_children_is_ended_and_is_red(crew: Merges, 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGKILL, variant(signal.SIGTERM)])
-def test_gates_of_a_merger_that_is_killed_end_and_its_batch_is_merged_by_the_next(
+def test_a_killed_mergers_gates_end_and_its_batch_is_merged(
     crew: Merges, tmp_path: Path, number: signal.Signals
 ) -> None:
     once = tmp_path / "once"
@@ -216,7 +214,7 @@ def test_gates_of_a_merger_that_is_killed_end_and_its_batch_is_merged_by_the_nex
 
 
 @pytest.mark.campaign
-def test_files_of_a_person_hold_up_the_task_that_changes_them_and_no_other_of_its_batch(crew: Merges) -> None:
+def test_a_persons_files_block_only_the_task_that_changes_them(crew: Merges) -> None:
     crew.approved("a")
     crew.approved("b", work=writes_readme("by b"))  # type: ignore[arg-type]
     crew.approved("c")
@@ -231,7 +229,7 @@ def test_files_of_a_person_hold_up_the_task_that_changes_them_and_no_other_of_it
 
 
 @pytest.mark.parametrize("forged", ["tip", variant("member")])
-def test_a_batch_that_an_agent_wrote_onto_the_board_is_never_published(crew: Merges, forged: str) -> None:
+def test_a_batch_that_an_agent_wrote_is_never_published(crew: Merges, forged: str) -> None:
     crew.approved("a", "b")
     crew.tests(f'kill -9 $(cut -d" " -f1 "{crew.root}/.liza/merge.lock"); sleep 600')
     assert forks.run(lambda: merge(crew.crew), quiet=crew.check.with_name("said")) == -signal.SIGKILL
@@ -266,7 +264,7 @@ def test_an_unreadable_gate_log_is_reported_and_stops_no_merge(crew: Merges) -> 
 
 
 @pytest.mark.campaign
-def test_a_torn_or_long_gate_log_is_mended_by_the_next_merge(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_or_long_gate_log_is_repaired_by_merging(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate_log, "REMAINING_LINES", 2)
     crew.approved("a", "b", "c")
     for name in "abc":
@@ -312,7 +310,7 @@ def test_the_queue_shows_positions_batches_and_the_gate_that_runs(crew: Merges, 
 
 
 @pytest.mark.campaign
-def test_of_several_named_tasks_those_that_fail_are_named_and_the_others_are_merged(
+def test_several_named_tasks_are_merged_except_failing_ones(
     crew: Merges, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     crew.tests("[ ! -e b.txt ]")
@@ -328,7 +326,7 @@ def test_of_several_named_tasks_those_that_fail_are_named_and_the_others_are_mer
 
 
 @pytest.mark.campaign
-def test_a_batch_that_returns_one_of_its_tasks_ends_with_1(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_returns_a_task_exits_with_1(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     crew.tests("[ ! -e b.txt ]")
     crew.approved("a", "b")
     monkeypatch.chdir(crew.root)

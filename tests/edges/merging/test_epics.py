@@ -76,7 +76,7 @@ def crew(made: Path, tmp_path: Path) -> EpicCrew:
     return EpicCrew(tmp_path / "repo", tmp_path / "notes")
 
 
-def test_an_epic_lands_as_one_commit_with_the_list_of_its_tasks_when_all_of_them_are_closed(crew: EpicCrew) -> None:
+def test_an_epic_lands_as_one_commit_after_all_tasks_close(crew: EpicCrew) -> None:
     before = crew.tip()
     for task in ("a", "b", "c"):
         crew.add(task, epic="shop")
@@ -115,7 +115,7 @@ def test_a_task_outside_waits_until_the_epic_has_landed(crew: EpicCrew) -> None:
 
 
 @pytest.mark.campaign
-def test_an_epic_is_updated_when_one_of_its_tasks_needs_what_was_merged_since(crew: EpicCrew) -> None:
+def test_an_epic_is_updated_when_a_task_needs_newer_merges(crew: EpicCrew) -> None:
     crew.add("base")
     crew.add("a", epic="shop", depends=("base",))
     crew.add("b", epic="shop")
@@ -145,7 +145,7 @@ def test_a_new_epic_has_what_was_merged_before(crew: EpicCrew) -> None:
 
 
 @pytest.mark.campaign
-def test_an_epic_that_conflicts_with_integration_gets_a_task_that_resolves_it(crew: EpicCrew) -> None:
+def test_an_epic_that_conflicts_gets_a_task_resolving_that(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.add("b")
     crew.work("a", "same.txt", "of the epic\n")
@@ -171,7 +171,7 @@ def test_an_epic_that_conflicts_with_integration_gets_a_task_that_resolves_it(cr
 
 
 @pytest.mark.campaign
-def test_an_epic_that_is_red_on_integration_does_not_land_and_gets_a_task(crew: EpicCrew) -> None:
+def test_a_red_epic_does_not_land_and_gets_a_task(crew: EpicCrew) -> None:
     before = crew.tip()
     crew.add("a", epic="shop")
     crew.work("a")
@@ -233,7 +233,7 @@ def test_a_changed_epic_branch_is_an_alarm_and_restored(crew: EpicCrew, name: st
 
 
 @pytest.mark.campaign
-def test_commits_of_a_person_on_an_epic_land_with_it_when_they_are_accepted(crew: EpicCrew) -> None:
+def test_commits_a_person_accepts_on_an_epic_land_too(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.work("a")
     assert crew.merge() == ""
@@ -248,7 +248,7 @@ def test_commits_of_a_person_on_an_epic_land_with_it_when_they_are_accepted(crew
     assert crew.files("integration") == {"a.txt", "mine.txt"}
 
 
-def test_a_branch_of_that_name_that_is_a_persons_own_is_not_taken(crew: EpicCrew) -> None:
+def test_a_persons_branch_of_an_epics_name_is_not_taken(crew: EpicCrew) -> None:
     git(crew.root, "branch", "epic/shop")
     with pytest.raises(Refused, match="Liza did not create it"):
         crew.add("a", epic="shop")
@@ -268,7 +268,7 @@ def test_an_epic_begins_again_after_it_has_landed(crew: EpicCrew) -> None:
     assert (crew.files("integration"), len(crew.epic().landed)) == ({"a.txt", "b.txt"}, 2)
 
 
-def test_tasks_that_would_wait_for_each_other_through_an_epic_are_refused(crew: EpicCrew) -> None:
+def test_tasks_waiting_for_each_other_through_epics_are_refused(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.add("outside", depends=("a",))
     with pytest.raises(Refused, match="would wait for itself"):
@@ -291,9 +291,7 @@ def test_a_target_branch_gets_its_tasks_and_integration_does_not(crew: EpicCrew)
 
 
 @pytest.mark.parametrize(("branch", "step"), [("task/a", "liza task show a"), ("epic/shop", "liza epics")])
-def test_a_sync_does_not_bring_work_of_agents_to_integration_before_its_time(
-    crew: EpicCrew, branch: str, step: str
-) -> None:
+def test_a_sync_merges_no_work_of_agents_too_early(crew: EpicCrew, branch: str, step: str) -> None:
     crew.add("a", epic="shop")
     claim(crew.crew, "coder-1", "a")
     before = crew.tip()
@@ -303,7 +301,7 @@ def test_a_sync_does_not_bring_work_of_agents_to_integration_before_its_time(
 
 
 @pytest.mark.campaign
-def test_a_purge_keeps_the_branch_of_an_epic_that_has_not_landed_and_removes_one_without_work(crew: EpicCrew) -> None:
+def test_a_purge_keeps_only_epic_branches_with_unmerged_work(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.work("a")
     assert crew.merge() == ""
@@ -314,7 +312,7 @@ def test_a_purge_keeps_the_branch_of_an_epic_that_has_not_landed_and_removes_one
 
 
 @pytest.mark.parametrize("other", ["not the epic", variant("not a merge of it")])
-def test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed(crew: EpicCrew, other: str) -> None:
+def test_an_epic_landing_that_an_agent_wrote_is_not_completed(crew: EpicCrew, other: str) -> None:
     crew.add("a", epic="shop")
     crew.work("a")
     assert crew.merge() == ""
@@ -334,7 +332,7 @@ def test_a_landing_that_an_agent_wrote_onto_the_board_is_not_completed(crew: Epi
 
 
 @pytest.mark.campaign
-def test_a_landing_that_no_test_has_passed_does_not_stay_on_integration(crew: EpicCrew) -> None:
+def test_an_untested_epic_landing_is_removed_from_integration(crew: EpicCrew) -> None:
     crew.add("a", epic="shop")
     crew.work("a")
     assert crew.merge() == ""
@@ -352,7 +350,7 @@ def test_a_landing_that_no_test_has_passed_does_not_stay_on_integration(crew: Ep
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("script", ["exit 0", variant("exit 1")])
-def test_an_epic_that_a_person_merged_has_landed_when_its_tests_pass_there(crew: EpicCrew, script: str) -> None:
+def test_an_epic_merged_by_a_person_lands_after_its_tests(crew: EpicCrew, script: str) -> None:
     crew.add("a", epic="shop")
     crew.work("a")
     assert crew.merge() == ""
@@ -396,7 +394,7 @@ def kill_at(crew: EpicCrew, point: str, deed: Callable[[], None]) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("point", [POINTS[4], *(variant(point) for point in POINTS if point != POINTS[4])])
-def test_a_landing_that_was_killed_is_completed_or_undone_and_lands_once(crew: EpicCrew, point: str) -> None:
+def test_a_killed_epic_landing_happens_once_or_is_undone(crew: EpicCrew, point: str) -> None:
     crew.add("a", epic="shop")
     crew.work("a")
     assert crew.merge() == ""

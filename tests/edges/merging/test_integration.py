@@ -92,7 +92,7 @@ def commit_on_integration(crew: Crew, there: Path) -> None:
     git(there, "commit", "-q", "--allow-empty", "-m", "by hand")
 
 
-def test_integration_moved_back_names_the_merged_tasks_that_are_lost_and_both_ways_on(crew: Crew) -> None:
+def test_moving_integration_back_names_lost_tasks_and_both_remedies(crew: Crew) -> None:
     before = tip(crew)
     assert looked(crew) == RepositoryDrift()
     git(crew.paths.root, "branch", "-f", "integration", "main")
@@ -155,7 +155,7 @@ def test_a_persons_commit_is_named_and_accepted_by_a_sync(crew: Crew, tmp_path: 
     assert looked(crew) == RepositoryDrift()
 
 
-def test_integration_that_is_checked_out_itself_is_accepted_by_a_sync_and_brought_back_by_the_hint(crew: Crew) -> None:
+def test_a_checked_out_integration_is_accepted_by_a_sync(crew: Crew) -> None:
     git(crew.paths.root, "switch", "-q", "integration")
     with pytest.raises(Refused, match="itself is checked out"):
         sync(crew)
@@ -171,7 +171,7 @@ def test_integration_that_is_checked_out_itself_is_accepted_by_a_sync_and_brough
 
 
 @pytest.mark.campaign
-def test_a_merge_onto_an_integration_that_had_lost_tasks_does_not_have_that_forgotten(crew: Crew) -> None:
+def test_merging_does_not_hide_the_loss_of_earlier_tasks(crew: Crew) -> None:
     before = tip(crew)
     git(crew.paths.root, "branch", "-f", "integration", "main")
     work(crew, "c")
@@ -198,7 +198,7 @@ def test_a_rewritten_integration_names_lost_and_new_commits(crew: Crew) -> None:
     assert " back " not in told
 
 
-def test_a_deleted_integration_is_named_by_every_step_that_needs_it_with_the_way_to_have_it_again(crew: Crew) -> None:
+def test_every_step_needing_a_deleted_integration_names_the_remedy(crew: Crew) -> None:
     before = tip(crew)
     add(crew, [TaskFields("c", "Write", "it is there", "c.txt", "README.md")])
     claim(crew, "coder-1", "c")

@@ -66,7 +66,7 @@ def collect(root: Path) -> None:
     git(root, "gc", "-q", "--prune=now")
 
 
-def test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_refused_with_the_way_on(
+def test_submitting_unrelated_history_is_refused_with_the_next_step(
     crew: Merges,
 ) -> None:
     there = crew.claimed("a")
@@ -79,9 +79,7 @@ def test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_re
 
 
 @pytest.mark.campaign
-def test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merged(
-    crew: Merges, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_of_unrelated_history_returns_to_its_coder(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         # As on a board that was written before submit asked for that.
         patch.setattr(git_refs, "find_merge_base", lambda *words: "")
@@ -98,7 +96,7 @@ def test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merg
 
 
 @pytest.mark.campaign
-def test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_closed(crew: Merges) -> None:
+def test_a_commit_under_review_survives_an_amend_and_gc(crew: Merges) -> None:
     there = crew.approved("a")
     commit = crew.task("a").review_commit
     git(there, "commit", "-q", "--amend", "-m", "again")
@@ -109,7 +107,7 @@ def test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_cl
     assert git_refs.list_reviewed(crew.crew.git) == {}
 
 
-def test_recovery_keeps_the_reviewed_commits_of_a_board_that_had_no_refs_for_them(crew: Merges) -> None:
+def test_recovery_keeps_reviewed_commits_that_had_no_refs(crew: Merges) -> None:
     crew.approved("a")
     git(crew.root, "update-ref", "-d", git_refs.review_ref("a"))
     recover_crew(crew.crew, "doctor")
@@ -117,7 +115,7 @@ def test_recovery_keeps_the_reviewed_commits_of_a_board_that_had_no_refs_for_the
 
 
 @pytest.mark.campaign
-def test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged(crew: Merges) -> None:
+def test_a_task_whose_reviewed_commit_vanished_returns_to_its_coder(crew: Merges) -> None:
     there = crew.approved("a")
     crew.approved("b")
     git(there, "commit", "-q", "--amend", "-m", "again")
@@ -130,9 +128,7 @@ def test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_nex
 
 
 @pytest.mark.campaign
-def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_tests_nothing_again(
-    crew: Merges, tmp_path: Path
-) -> None:
+def test_a_failure_in_the_checkout_repeats_no_tests(crew: Merges, tmp_path: Path) -> None:
     """git-lfs without its server, for one: the files of the checkout cannot be brought along."""
     count, broken = tmp_path / "count", tmp_path / "broken"
     crew.tests(f"echo x >> {count}")
@@ -178,9 +174,7 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
     assert len(count.read_text().split()) == 4
 
 
-def test_a_locked_checkout_of_integration_that_is_absent_holds_merges_until_it_is_unlocked(
-    crew: Merges, tmp_path: Path
-) -> None:
+def test_a_locked_absent_checkout_of_integration_holds_merges(crew: Merges, tmp_path: Path) -> None:
     drive, away = tmp_path / "usb", tmp_path / "away"
     git(crew.root, "worktree", "add", "-q", str(drive), "integration")
     git(crew.root, "worktree", "lock", str(drive))
@@ -210,7 +204,7 @@ needs_setpriv = pytest.mark.needs(*(["setpriv"] if os.geteuid() == 0 else []))
 
 @pytest.mark.campaign
 @needs_setpriv
-def test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate(
+def test_read_only_directories_of_tests_are_removed_before_merges(
     crew: Merges,
 ) -> None:
     crew.tests("mkdir -p mod/x && touch mod/x/f && chmod -R a-w mod")
@@ -224,7 +218,7 @@ def test_directories_without_write_permission_that_tests_left_are_removed_before
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another's files")
 @needs_setpriv
 @pytest.mark.parametrize("slot", ["merge", variant("s1")])
-def test_foreign_files_in_a_slot_name_the_command_to_free_it(crew: Merges, slot: str) -> None:
+def test_foreign_files_in_a_slot_name_the_freeing_command(crew: Merges, slot: str) -> None:
     crew.approved("a", "b")
     assert unprivileged(crew.root, "merge", "a").returncode == 0
     foreign = crew.crew.paths.slot(slot) / "of-docker"
@@ -253,7 +247,7 @@ def killed(crew: Merges, task: str) -> bool:
     return forks.run(lambda: merge(crew.crew, task), quiet=crew.check.with_name("said")) == -signal.SIGKILL
 
 
-def test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged(
+def test_a_red_candidate_its_tests_published_is_never_merged(
     crew: Merges,
 ) -> None:
     crew.tests(f"[ -f a.txt ] || exit 0; git update-ref refs/heads/integration HEAD; {KILLS}; exit 1")
@@ -314,7 +308,7 @@ def test_candidate_written_onto_the_board_is_tested_before_its_offer(
 
 
 @pytest.mark.parametrize("point", ["merge.noted", variant("merge.passed"), variant("merge.advanced")])
-def test_a_merger_that_dies_after_green_has_its_candidate_published_and_not_tested_again_once_that_is_recorded(
+def test_a_killed_mergers_green_candidate_is_published_without_new_tests(
     crew: Merges, tmp_path: Path, point: str
 ) -> None:
     count = tmp_path / "count"
@@ -327,7 +321,7 @@ def test_a_merger_that_dies_after_green_has_its_candidate_published_and_not_test
     assert len(count.read_text().split()) == (2 if point == "merge.noted" else 1)
 
 
-def test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_and_are_reported(crew: Merges) -> None:
+def test_tests_publishing_their_green_candidate_merge_it_once(crew: Merges) -> None:
     crew.tests("[ ! -f a.txt ] || git update-ref refs/heads/integration HEAD; git tag -f tested > /dev/null")
     crew.approved("a")
     start = crew.tip()
@@ -341,7 +335,7 @@ def test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_a
 
 
 @pytest.mark.campaign
-def test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_integration_goes_back(
+def test_integration_moved_by_red_tests_is_restored_and_reported(
     crew: Merges,
 ) -> None:
     crew.tests("[ ! -f a.txt ] || { git update-ref refs/heads/integration HEAD; exit 1; }")
@@ -388,7 +382,7 @@ def test_merge_overtaken_by_integration_is_set_aside_after_some_rounds(crew: Mer
 
 
 @pytest.mark.campaign
-def test_a_task_is_not_blamed_for_an_integration_that_others_have_made_red(crew: Merges) -> None:
+def test_no_task_is_blamed_for_integration_others_made_red(crew: Merges) -> None:
     crew.tests("[ ! -f broken.txt ]")
     crew.approved("a")
     start = crew.tip()
@@ -498,7 +492,7 @@ def test_a_task_that_makes_a_red_integration_green_is_merged(crew: Merges, clock
 
 
 @pytest.mark.parametrize("others", [0, variant(1)])
-def test_a_task_that_is_red_on_a_green_branch_is_blamed(crew: Merges, others: int) -> None:
+def test_a_task_red_on_a_green_branch_is_blamed(crew: Merges, others: int) -> None:
     crew.tests("! ls bad-*.txt 2> /dev/null")
     for name in ("a", "b", "c")[: 2 + others]:
         crew.approved(name, work=bad)
@@ -523,7 +517,7 @@ DIRTY = """\
         variant({"sandbox_keep": ("cache",)}, "INTEGRATION_FAILED"),
     ],
 )
-def test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone(
+def test_files_from_a_red_candidate_never_make_others_green(
     crew: Merges, tmp_path: Path, settings: dict[str, object], status: str
 ) -> None:
     crew.configure(**settings)
@@ -538,9 +532,7 @@ def test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone(
 
 
 @pytest.mark.campaign
-def test_what_a_green_candidate_left_is_removed_only_where_that_is_wanted_and_the_set_up_runs_again_then(
-    crew: Merges, tmp_path: Path
-) -> None:
+def test_files_of_a_green_candidate_are_removed_on_request(crew: Merges, tmp_path: Path) -> None:
     count = tmp_path / "set-ups"
     crew.configure(merge_clean="after_red", sandbox_setup=f"mkdir generated && echo x >> {count}")
     crew.tests("[ ! -f a.txt ] || touch generated/by-a; test -d generated")
@@ -555,7 +547,7 @@ def test_what_a_green_candidate_left_is_removed_only_where_that_is_wanted_and_th
     assert len(count.read_text().split()) == 2
 
 
-def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_candidates(crew: Merges) -> None:
+def test_a_crew_without_confirmed_settings_still_tests_its_candidates(crew: Merges) -> None:
     crew.tests("echo first; echo last; exit 1")
     crew.approved("a")
     confirmed_settings.create_pins(crew.crew.paths)
@@ -613,9 +605,7 @@ def test_claim_whose_worktree_cannot_be_created_leaves_the_task_unclaimed(crew: 
         variant("git update-ref -d refs/heads/integration; exit 1"),
     ],
 )
-def test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged(
-    crew: Merges, act: str
-) -> None:
+def test_tests_that_delete_integration_return_their_task_only(crew: Merges, act: str) -> None:
     crew.approved("before")
     assert crew.merge() == ""
     crew.tests(f"[ ! -f a.txt ] || {{ {act}; }}")
@@ -634,7 +624,7 @@ def test_tests_that_take_integration_away_send_their_task_back_and_the_others_ar
 
 
 @pytest.mark.campaign
-def test_integration_that_tests_deleted_before_they_killed_the_merger_is_put_back_by_the_next_one(
+def test_an_integration_deleted_by_killed_tests_is_restored(
     crew: Merges,
 ) -> None:
     crew.tests(f"[ -f a.txt ] || exit 0; git update-ref -d refs/heads/integration; {KILLS}; exit 1")
@@ -648,9 +638,7 @@ def test_integration_that_tests_deleted_before_they_killed_the_merger_is_put_bac
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("mends", ["merge", "doctor"])
-def test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_followed(
-    crew: Merges, mends: str
-) -> None:
+def test_other_files_in_place_of_the_merge_slot_are_removed(crew: Merges, mends: str) -> None:
     crew.tests('[ -f b.txt ] || { cd .. && rm -rf merge && ln -s "$HERE" merge; }')
     (crew.root / "mine.txt").write_text("mine\n")
     crew.approved("a", "b")
@@ -674,9 +662,7 @@ def test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_f
     assert slot_file.with_name("merge-old").read_text() == "not a slot\n"
 
 
-def test_what_stops_every_merge_is_no_tasks_failure_and_names_the_command_that_mends_it(
-    crew: Merges, tmp_path: Path
-) -> None:
+def test_a_failure_of_every_merge_blames_no_task(crew: Merges, tmp_path: Path) -> None:
     crew.approved("a", "b")
     place = crew.crew.paths.slots
     place.rename(tmp_path / "elsewhere")
@@ -689,7 +675,7 @@ def test_what_stops_every_merge_is_no_tasks_failure_and_names_the_command_that_m
     assert crew.alarms()["place_broken"].endswith(f"no task can be merged → {stopped.value.hint}")
 
 
-def test_a_repository_that_cannot_be_read_is_not_a_reviewed_commit_that_is_gone(crew: Merges) -> None:
+def test_an_unreadable_repository_does_not_mean_a_missing_commit(crew: Merges) -> None:
     crew.approved("a")
     (crew.root / ".git" / "shallow").write_text("garbage\n")
     assert "shallow" in crew.merge("a")
@@ -708,9 +694,7 @@ def test_a_stopped_merge_counts_against_no_agent(crew: Merges, number: signal.Si
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("what", "code"), [("-d refs/heads/integration", 0), ("refs/heads/integration HEAD", 1)])
-def test_a_sync_whose_tests_delete_integration_or_put_it_onto_a_red_candidate_leaves_it_where_it_was(
-    crew: Merges, what: str, code: int
-) -> None:
+def test_a_sync_whose_tests_move_integration_leaves_it_unchanged(crew: Merges, what: str, code: int) -> None:
     (crew.root / "more.txt").write_text("more\n")
     git(crew.root, "add", "-A")
     git(crew.root, "commit", "-q", "-m", "more")
@@ -765,7 +749,7 @@ def test_a_failure_after_a_merge_or_sync_leaves_it_done(crew: Merges, monkeypatc
 
 
 @pytest.mark.campaign
-def test_a_failure_of_the_system_that_was_marked_is_a_named_error_and_no_bug(crew: Merges) -> None:
+def test_a_marked_system_failure_is_a_named_error(crew: Merges) -> None:
     crew.approved("a")
     log = crew.crew.paths.logs / "merge-a.log"
     log.mkdir(parents=True)
@@ -778,7 +762,7 @@ def test_a_failure_of_the_system_that_was_marked_is_a_named_error_and_no_bug(cre
     assert crew.merge("a") == ""
 
 
-def test_tests_that_delete_an_integration_that_others_moved_leave_it_where_it_was(crew: Merges) -> None:
+def test_tests_deleting_integration_leave_it_where_others_moved_it(crew: Merges) -> None:
     crew.approved("a")
     theirs = git(crew.root, "commit-tree", "-p", "integration", "-m", "theirs", "integration^{tree}")
     git(crew.root, "update-ref", "refs/heads/integration", theirs)
@@ -790,16 +774,14 @@ def test_tests_that_delete_an_integration_that_others_moved_leave_it_where_it_wa
     assert crew.status("a") == "APPROVED"
 
 
-def test_a_candidate_may_be_named_after_a_branch_with_slashes_in_its_name(crew: Merges) -> None:
+def test_a_candidate_can_be_named_after_branches_with_slashes(crew: Merges) -> None:
     run = candidate.CandidateRun("team/a/b-alone", crew.tip(), crew.tip(), "integration")
     assert candidate.run_candidate_tests(crew.crew, run).tested
     assert (crew.crew.paths.logs / "merge-team-a-b-alone.log").is_file()
 
 
 @pytest.mark.campaign
-def test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_next_candidate(
-    crew: Merges, tmp_path: Path
-) -> None:
+def test_candidates_get_submodules_as_committed_despite_earlier_green_tests(crew: Merges, tmp_path: Path) -> None:
     lib = tmp_path / "lib"
     lib.mkdir()
     git(lib, "init", "-q")
@@ -815,7 +797,7 @@ def test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_ne
     assert "exit 1" in crew.failure("b")
 
 
-def test_a_test_command_of_blanks_is_none_and_merges_are_untested(crew: Merges) -> None:
+def test_a_blank_test_command_counts_as_none(crew: Merges) -> None:
     crew.configure(integration_command=" \t")
     crew.approved("a")
     assert crew.merge() == ""
@@ -841,7 +823,7 @@ def _search(crew: Crew, state: State) -> list[str]:
     return [alarm.about for alarm in alarms if alarm.kind == AlarmKind.MERGE_SET_ASIDE]
 
 
-def test_a_merge_that_is_set_aside_is_logged_at_once_and_only_once_and_a_supervisor_still_reports_it(
+def test_a_merge_set_aside_is_logged_at_once_and_once(
     crew: Merges,
 ) -> None:
     crew.approved("a", "b")
@@ -857,7 +839,7 @@ def test_a_merge_that_is_set_aside_is_logged_at_once_and_only_once_and_a_supervi
     assert crew.alerts().count("merge_set_aside") == 2
 
 
-def test_a_merge_that_is_set_aside_again_after_its_alarm_has_cleared_is_logged_again(crew: Merges) -> None:
+def test_a_merge_set_aside_after_its_alarm_cleared_is_logged(crew: Merges) -> None:
     crew.approved("a")
     _set_aside(crew.crew, "a")
     _clear_set_aside(crew, "a")
@@ -867,9 +849,7 @@ def test_a_merge_that_is_set_aside_again_after_its_alarm_has_cleared_is_logged_a
 
 
 @pytest.mark.parametrize("is_searched", [False, True])
-def test_a_merge_that_is_set_aside_again_for_another_reason_is_logged_although_no_search_saw_it_clear(
-    crew: Merges, is_searched: bool
-) -> None:
+def test_a_merge_set_aside_for_another_reason_is_logged_again(crew: Merges, is_searched: bool) -> None:
     crew.approved("a")
     _set_aside(crew.crew, "a")
     if is_searched:
@@ -881,9 +861,7 @@ def test_a_merge_that_is_set_aside_again_for_another_reason_is_logged_although_n
     assert crew.alerts().count("merge_set_aside") == 2
 
 
-def test_an_alarm_that_a_search_logged_before_its_merger_could_is_logged_once(
-    crew: Merges, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_alarm_logged_before_its_merger_could_is_logged_once(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     crew.approved("a")
     log_early = logged_alarms.log_early
 
@@ -896,9 +874,7 @@ def test_an_alarm_that_a_search_logged_before_its_merger_could_is_logged_once(
     assert crew.alerts().count("merge_set_aside") == 1
 
 
-def test_a_merger_does_not_wait_for_a_supervisor_that_holds_the_alert_log_and_logs_all_the_same(
-    crew: Merges, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merger_logs_without_waiting_for_a_blocked_supervisor(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logged_alarms, "LOCK_TIMEOUT", 0.01)
     crew.approved("a")
     with Lock(logged_alarms.alerts_lock(crew.crew.paths)):
@@ -906,7 +882,7 @@ def test_a_merger_does_not_wait_for_a_supervisor_that_holds_the_alert_log_and_lo
     assert crew.alerts().count("merge_set_aside  a ") == 1
 
 
-def test_a_failed_merge_is_recorded_although_its_alarm_cannot_be_logged(crew: Merges) -> None:
+def test_a_failed_merge_is_recorded_when_its_alarm_cannot_be(crew: Merges) -> None:
     crew.approved("a")
     crew.crew.paths.alerts.unlink(missing_ok=True)
     crew.crew.paths.alerts.mkdir()
@@ -924,7 +900,7 @@ def typed_in_brackets(crew: Merges, task: str) -> None:
 
 
 @pytest.mark.campaign
-def test_a_task_that_cannot_be_written_to_the_board_stops_no_other(crew: Merges) -> None:
+def test_a_task_that_cannot_be_written_stops_no_other(crew: Merges) -> None:
     crew.approved("a")
     typed_in_brackets(crew, "a")
     assert "a cannot be changed on the board" in crew.merge()
@@ -955,9 +931,7 @@ def _bug(*_: object) -> None:
         variant("liza.git.merges.advance_branch"),
     ],
 )
-def test_a_bug_in_one_merge_sets_its_task_aside_with_its_traceback(
-    crew: Merges, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_a_bug_in_one_merge_sets_its_task_aside(crew: Merges, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     crew.approved("a")
     with monkeypatch.context() as patch:
         patch.setattr(place, _bug)
@@ -972,7 +946,7 @@ def test_a_bug_in_one_merge_sets_its_task_aside_with_its_traceback(
     assert crew.merge("a") == ""
 
 
-def test_a_bug_with_one_task_of_a_batch_merges_the_others(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_with_one_batched_task_still_merges_the_others(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     crew.approved("a", "b", "c")
     build = merges.build_candidate
 
@@ -987,7 +961,7 @@ def test_a_bug_with_one_task_of_a_batch_merges_the_others(crew: Merges, monkeypa
     assert "TypeError" in crew.alarms()["merge_set_aside"]
 
 
-def test_a_failure_that_cannot_be_written_is_recorded_without_its_text(
+def test_a_failure_that_cannot_be_written_is_recorded_without_text(
     crew: Merges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_long(*_: object) -> None:
@@ -1005,7 +979,7 @@ def test_a_failure_that_cannot_be_written_is_recorded_without_its_text(
 
 
 @pytest.mark.campaign
-def test_a_target_branch_with_two_checkouts_stops_only_its_own_tasks(crew: Merges, tmp_path: Path) -> None:
+def test_a_target_branch_with_two_checkouts_stops_its_tasks_only(crew: Merges, tmp_path: Path) -> None:
     git(crew.root, "branch", "release", "integration")
     for name in ("one", "two"):
         git(crew.root, "worktree", "add", "-q", "--force", str(tmp_path / name), "release")

@@ -57,7 +57,7 @@ def test_a_candidate_written_onto_the_board_is_never_offered(tmp_path: Path, pla
 
 
 @pytest.mark.campaign
-def test_a_merger_that_dies_after_it_moved_integration_to_a_candidate_that_waited_has_merged_it_once(
+def test_a_merger_killed_after_moving_integration_merges_once(
     tmp_path: Path,
 ) -> None:
     with started(tmp_path) as crew:

@@ -53,7 +53,7 @@ def _approve(project: Project, task: str) -> Crew:
     return find_crew(project.root)
 
 
-def test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer(tmp_path: Path) -> None:
+def test_the_merge_turn_lasts_until_the_inheriting_child_ends(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         paths = find_crew(project.root).paths
         with merge_lock.take_turn(paths) as turn:
@@ -68,7 +68,7 @@ def test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer(tmp
             assert again is not None
 
 
-def test_a_process_that_only_checks_the_merge_lock_refuses_no_command(
+def test_a_process_that_only_checks_the_merge_lock_blocks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge_lock, "LOCK_TIMEOUT", 60)
@@ -90,7 +90,7 @@ def test_a_process_that_only_checks_the_merge_lock_refuses_no_command(
         holder.join()
 
 
-def test_a_turn_that_is_held_in_shared_mode_does_not_stop_the_supervisor(tmp_path: Path) -> None:
+def test_a_shared_lock_on_the_merge_turn_stops_no_supervisor(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         paths = find_crew(project.root).paths
         with paths.merge_turn.open("w") as stray:
@@ -103,9 +103,7 @@ def test_a_turn_that_is_held_in_shared_mode_does_not_stop_the_supervisor(tmp_pat
 
 @pytest.mark.parametrize("mode", ["-x", variant("-s")])
 @pytest.mark.parametrize("lock", ["locks/merge-turn.lock", "merge.lock"])
-def test_status_and_doctor_name_a_foreign_process_that_keeps_every_merge_from_starting(
-    tmp_path: Path, lock: str, mode: str
-) -> None:
+def test_status_and_doctor_name_a_foreign_process_blocking_every_merge(tmp_path: Path, lock: str, mode: str) -> None:
     with started(tmp_path) as project:
         crew = _approve(project, "task-1")
         words = ["flock", "-o", mode, str(crew.paths.liza / lock), "sh", "-c", "echo held; read line"]
@@ -133,9 +131,7 @@ def test_a_merger_and_an_inheritor_of_the_turn_are_distinguished(tmp_path: Path)
 
 
 @pytest.mark.parametrize("is_held", [True, False])
-def test_a_merger_passes_on_the_turn_if_its_supervisor_lives_but_has_released_its_lock(
-    tmp_path: Path, is_held: bool
-) -> None:
+def test_a_merger_passes_on_its_turn_without_a_supervisor_lock(tmp_path: Path, is_held: bool) -> None:
     with started(tmp_path) as project:
         crew = _approve(project, "task-1")
         lock = Lock(crew.paths.supervisor_lock("coder-1"))
@@ -152,7 +148,7 @@ def test_a_merger_passes_on_the_turn_if_its_supervisor_lives_but_has_released_it
                 os.close(turn)
 
 
-def test_only_a_git_that_works_outside_of_the_crew_is_foreign(tmp_path: Path) -> None:
+def test_only_a_git_outside_of_the_crew_counts_as_foreign(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         crew = _approve(project, "task-1")
         git = ["git", "cat-file", "--batch"]
@@ -171,7 +167,7 @@ def test_only_a_git_that_works_outside_of_the_crew_is_foreign(tmp_path: Path) ->
             child.communicate()
 
 
-def test_only_the_heirs_of_a_living_process_are_asked_whether_they_hold_its_lock(
+def test_only_children_of_a_living_process_can_inherit_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, asked = tmp_path / "turn.lock", list[int]()
@@ -227,7 +223,7 @@ def _runner(
         (70, actions.Wait("it tries again itself"), False),
     ],
 )
-def test_others_are_woken_for_a_merge_that_is_due_and_that_this_supervisor_does_not_start_after_its_own(
+def test_supervisors_are_woken_for_a_merge_left_to_others(
     tmp_path: Path, code: int, action: actions.Action, is_woken: bool
 ) -> None:
     with started(tmp_path) as project:
@@ -244,7 +240,7 @@ def test_others_are_woken_for_a_merge_that_is_due_and_that_this_supervisor_does_
         assert (file_growth.last_wake(crew.paths, "coder-1") != before) is is_woken
 
 
-def test_the_turn_is_passed_on_although_the_board_could_not_be_read_when_the_merger_ended(
+def test_the_merge_turn_is_passed_on_beside_an_unreadable_board(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with started(tmp_path) as project:
@@ -270,7 +266,7 @@ def _raise_inconsistent() -> State:
     raise BoardInconsistent("half typed", "liza doctor")
 
 
-def test_a_supervisor_that_decided_before_another_one_merged_the_task_starts_no_merger(tmp_path: Path) -> None:
+def test_a_late_supervisor_starts_no_merger_for_a_merged_task(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         crew = _approve(project, "task-1")
         memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()))
@@ -302,7 +298,7 @@ def test_a_merge_that_takes_long_is_announced_without_details(tmp_path: Path, mo
     assert lines[1].startswith(f"liza  merge of task-1 runs: cat {gate}, for ")
 
 
-def test_a_supervisor_whose_merger_found_the_merge_lock_held_tries_again_on_the_same_revision(tmp_path: Path) -> None:
+def test_a_supervisor_retries_a_merge_that_found_the_lock_held(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         crew = _approve(project, "task-1")
         memory, events = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic())), queue.Queue[Any]()
@@ -317,9 +313,7 @@ def test_a_supervisor_whose_merger_found_the_merge_lock_held_tries_again_on_the_
 
 
 @pytest.mark.parametrize("is_due", [True, False])
-def test_supervisors_that_found_the_merge_lock_held_by_a_person_are_woken_at_its_end_if_a_merge_is_due(
-    tmp_path: Path, is_due: bool
-) -> None:
+def test_supervisors_wake_once_a_person_releases_the_merge_lock(tmp_path: Path, is_due: bool) -> None:
     with started(tmp_path) as project:
         crew = _approve(project, "task-1") if is_due else find_crew(project.root)
         with pytest.raises(GitFailed), merge_lock.hold_merge_lock(crew):
@@ -328,7 +322,7 @@ def test_supervisors_that_found_the_merge_lock_held_by_a_person_are_woken_at_its
 
 
 @pytest.mark.parametrize("is_failing", [False, True])
-def test_supervisors_that_found_the_merge_lock_held_by_down_are_woken_at_its_end(
+def test_supervisors_wake_once_down_releases_the_merge_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_failing: bool
 ) -> None:
     with started(tmp_path) as project:
@@ -343,7 +337,7 @@ def test_supervisors_that_found_the_merge_lock_held_by_down_are_woken_at_its_end
         assert file_growth.last_wake(crew.paths, "merge") is not None
 
 
-def test_doctor_refuses_no_merger_while_it_looks_for_an_unfinished_merge(
+def test_doctor_blocks_no_merger_while_searching_for_unfinished_merges(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     init(repo, InitOptions(goal="It is there", no_test=True))
@@ -376,7 +370,7 @@ def _end_check_at_its_first_refusal(monkeypatch: pytest.MonkeyPatch, lock: Path)
 
 
 @pytest.mark.parametrize("command", [sync, lambda crew: prove_now(crew, "human:ann")], ids=["sync", "prove"])
-def test_a_check_of_the_merge_lock_refuses_no_command_of_a_person(
+def test_checking_the_merge_lock_blocks_no_command_of_a_person(
     repo: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[[Crew], object]
 ) -> None:
     init(repo, InitOptions(goal="It is there", test="true"))

@@ -72,7 +72,7 @@ def test_a_candidate_that_its_own_tests_change_is_red(crew: Merges, script: str,
 
 
 @pytest.mark.campaign
-def test_what_the_tests_write_on_the_persons_commit_too_waits_until_allowed(crew: Merges, tmp_path: Path) -> None:
+def test_files_that_tests_write_on_every_commit_wait_for_permission(crew: Merges, tmp_path: Path) -> None:
     baseline_writes(crew, "coverage.xml")
     crew.tests("[ ! -f coverage.xml ] || date +%N >> coverage.xml")
     crew.approved("a", work=commits(coverage__xml="0\n"))
@@ -123,7 +123,7 @@ def test_tests_that_leave_the_commit_as_it_is_are_tests(crew: Merges, script: st
     assert (crew.status("a"), crew.task("a").tested) == ("MERGED", True)
 
 
-def test_a_file_that_a_checkout_leaves_different_counts_only_if_changed(crew: Merges) -> None:
+def test_a_file_changed_by_checkout_counts_only_once_changed_further(crew: Merges) -> None:
     (crew.root / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
     git(crew.root, "add", "-A")
     git(crew.root, "commit", "-q", "-m", "before .gitattributes")
@@ -173,7 +173,7 @@ def test_gates_know_the_commit_that_the_candidate_replaces(crew: Merges, tmp_pat
 
 
 @pytest.mark.campaign
-def test_the_set_up_runs_again_for_a_file_that_only_it_reads(crew: Merges) -> None:
+def test_a_file_only_the_set_up_reads_triggers_it_again(crew: Merges) -> None:
     baseline_writes(crew)
     crew.configure(sandbox_setup="[ ! -f env.example ] || cp env.example .env")
     crew.tests("[ ! -f env.example ] || grep -q KEY .env")
@@ -185,7 +185,7 @@ def test_the_set_up_runs_again_for_a_file_that_only_it_reads(crew: Merges) -> No
 
 
 @pytest.mark.campaign
-def test_a_package_that_tests_install_is_gone_for_the_next_candidate(crew: Merges) -> None:
+def test_a_package_that_tests_install_is_removed_for_others(crew: Merges) -> None:
     baseline_writes(crew)
     crew.configure(sandbox_setup="mkdir -p .venv/lib/python3/site-packages && touch .venv/pyvenv.cfg")
     site = ".venv/lib/python3/site-packages"
@@ -257,7 +257,7 @@ def sparse(crew: Merges) -> Merges:
     return crew
 
 
-def test_a_candidate_is_tested_with_the_files_that_the_person_left_out(sparse: Merges) -> None:
+def test_a_candidate_is_tested_with_files_the_checkout_left_out(sparse: Merges) -> None:
     sparse.tests('[ ! -f a.txt ] || test "$(cat other/value)" = 1')
     sparse.approved("a")
     assert sparse.merge() == ""
@@ -270,7 +270,7 @@ def test_a_candidate_is_tested_with_the_files_that_the_person_left_out(sparse: M
     assert git(sparse.root, "sparse-checkout", "list") == "mine"
 
 
-def test_a_sparse_test_is_a_remark_and_outside_of_it_untested(sparse: Merges) -> None:
+def test_a_change_outside_a_sparse_checkout_is_untested(sparse: Merges) -> None:
     def outside(there: Path) -> None:
         (there / "other").mkdir(exist_ok=True)
         (there / "other" / "value").write_text("2\n")
@@ -286,7 +286,7 @@ def test_a_sparse_test_is_a_remark_and_outside_of_it_untested(sparse: Merges) ->
     assert sparse.status("b") == "APPROVED"
 
 
-def test_patterns_in_the_shared_configuration_are_ended_for_the_slot_only(crew: Merges) -> None:
+def test_shared_sparse_patterns_are_disabled_for_the_slot_only(crew: Merges) -> None:
     add_directories(crew)
     git(crew.root, "config", "core.sparseCheckout", "true")
     git(crew.root, "config", "core.sparseCheckoutCone", "false")

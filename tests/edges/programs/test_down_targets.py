@@ -66,7 +66,7 @@ def test_supervisor_is_stopped_by_its_lock_not_by_written_pid(crew: Crew) -> Non
         assert victim.poll() is None
 
 
-def test_a_supervisor_that_ends_while_down_looks_for_its_process_is_no_error(
+def test_a_supervisor_that_ends_while_down_searches_is_no_error(
     crew: Crew,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_supervisor_that_ends_while_down_looks_for_its_process_is_no_error(
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="only the kernel knows the holder for sure")
-def test_neither_a_process_that_checks_the_lock_nor_this_one_is_the_supervisor(tmp_path: Path) -> None:
+def test_a_process_that_only_checks_a_lock_is_no_supervisor(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     path.touch()
     with running(sys.executable, "-c", CHECK, str(path)) as check:
@@ -110,7 +110,7 @@ print(heir.pid, flush=True)
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="only the kernel knows the holder for sure")
-def test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_one_inherited(tmp_path: Path) -> None:
+def test_opening_a_lock_file_does_not_mean_holding_its_lock(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     path.touch()
     with (
@@ -129,7 +129,7 @@ def test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_one
 
 @pytest.mark.skipif(not processes.has_proc(), reason="only the kernel knows the holder for sure")
 @pytest.mark.parametrize("name", ["supervisor-coder-1.lock", "server.lock"])
-def test_of_two_that_stop_the_same_process_none_takes_the_other_for_it(crew: Crew, name: str) -> None:  # noqa: F811
+def test_two_processes_running_down_do_not_stop_each_other(crew: Crew, name: str) -> None:  # noqa: F811
     path = crew.paths.supervisor_lock("coder-1") if name.startswith("supervisor") else crew.paths.server_lock
     words = [sys.executable, "-m", "liza", "down"]
     with running(sys.executable, "-c", HOLD, str(path)) as process:
@@ -153,7 +153,7 @@ def test_an_oversized_lock_file_is_read_in_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="only /proc shows what a process was started as")
-def test_neither_a_lock_file_nor_the_error_about_it_has_the_arguments_of_its_holder(crew: Crew) -> None:  # noqa: F811
+def test_neither_lock_files_nor_errors_contain_the_holders_arguments(crew: Crew) -> None:  # noqa: F811
     lock, show = crew.paths.state_lock, "exec cat .liza/state.yaml.lock"
     words = [sys.executable, "-P", "-m", "liza", "lock", "--", "sh", "-c", show, "sk-secret"]
     shown = subprocess.run(words, cwd=crew.paths.root, capture_output=True, text=True, check=True).stdout
@@ -167,7 +167,7 @@ def test_neither_a_lock_file_nor_the_error_about_it_has_the_arguments_of_its_hol
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="only /proc shows what a process was started as")
-def test_a_forged_record_of_a_session_ends_no_process_that_is_not_of_its_run(crew: Crew) -> None:  # noqa: F811
+def test_a_forged_session_record_ends_no_process_of_others(crew: Crew) -> None:  # noqa: F811
     forged = RunDir(crew.paths, "coder-7.1")
     now = crew.clock.now()
     forged.create(RunRecord(agent="coder-7", run="coder-7.1", kind="work", started=now))
@@ -184,7 +184,7 @@ def test_a_forged_record_of_a_session_ends_no_process_that_is_not_of_its_run(cre
         assert processes.identify_process(below) == child
 
 
-def test_a_shim_follows_no_link_that_was_planted_for_its_files(crew: Crew, tmp_path: Path) -> None:  # noqa: F811
+def test_a_shim_follows_no_link_planted_for_its_files(crew: Crew, tmp_path: Path) -> None:  # noqa: F811
     run = RunDir(crew.paths, "coder-1.1")
     run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now()))
     precious = tmp_path / "precious"
@@ -200,7 +200,7 @@ def test_a_shim_follows_no_link_that_was_planted_for_its_files(crew: Crew, tmp_p
     assert precious.read_text() == "mine"
 
 
-def test_a_pipe_in_place_of_a_sessions_log_is_an_error_at_once(crew: Crew, tmp_path: Path) -> None:  # noqa: F811
+def test_a_pipe_in_place_of_a_session_log_is_refused(crew: Crew, tmp_path: Path) -> None:  # noqa: F811
     run = RunDir(crew.paths, "coder-1.1")
     run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now()))
     os.mkfifo(run.path / "output.log")

@@ -41,7 +41,7 @@ def numbers(crew: Crew) -> list[int]:
     return sorted(int(path.name.rpartition(".")[2]) for path in (crew.paths.runs / "coder-1").glob("coder-1.*"))
 
 
-def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named_by_a_task(repo: Path) -> None:
+def test_only_finished_runs_that_no_task_names_are_archived(repo: Path) -> None:
     crew = begun(repo)
     # Its claim is coder-1.1.
     drafted(crew)
@@ -86,7 +86,7 @@ def test_logs_distinguish_archived_runs_unknown_agents_and_lost_logs(repo: Path)
     assert unknown.value.hint == "liza agents"
 
 
-def test_of_an_archived_run_only_the_last_lines_are_shown_and_a_broken_archive_is_named(repo: Path) -> None:
+def test_an_archived_run_shows_its_last_lines_unless_broken(repo: Path) -> None:
     crew = begun(repo)
     drafted(crew)
     directory = ran(crew, 1)
@@ -101,7 +101,7 @@ def test_of_an_archived_run_only_the_last_lines_are_shown_and_a_broken_archive_i
         read_notes(crew, "coder-1.1")
 
 
-def test_an_archived_session_is_read_in_the_form_of_its_program(repo: Path) -> None:
+def test_an_archived_session_is_read_as_its_program_wrote_it(repo: Path) -> None:
     crew = begun(repo)
     drafted(crew)
     directory = crew.run_dir("coder-1.1")
@@ -113,7 +113,7 @@ def test_an_archived_session_is_read_in_the_form_of_its_program(repo: Path) -> N
     assert [entry.event for entry in events] == [ModelText("Done.")]
 
 
-def test_an_archive_that_is_whole_is_not_made_again_from_a_directory_that_is_half_removed(repo: Path) -> None:
+def test_a_complete_archive_is_not_rebuilt_from_a_partial_directory(repo: Path) -> None:
     crew = begun(repo)
     directory = ran(crew, 1)
     run_archive.archive_run(directory)
@@ -128,7 +128,7 @@ def test_an_archive_that_is_whole_is_not_made_again_from_a_directory_that_is_hal
 FILES = ("output.log", "run.json", "settled")
 
 
-def test_a_link_in_a_run_directory_is_kept_as_a_link_and_what_it_leads_to_stays(repo: Path, tmp_path: Path) -> None:
+def test_a_link_in_a_run_directory_is_archived_as_one(repo: Path, tmp_path: Path) -> None:
     crew = begun(repo)
     directory, secret = ran(crew, 1), tmp_path / "secret"
     secret.mkdir()

@@ -70,7 +70,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def test_a_box_has_copies_of_settings_and_logins_and_nothing_else(home: Home) -> None:
+def test_a_box_has_only_copies_of_settings_and_logins(home: Home) -> None:
     (home.theirs / "skills" / "one.md").write_text("skill")
     (home.theirs / "skills" / "link").symlink_to(home.path / ".agent.json")
     (home.theirs / "conversations").mkdir()
@@ -86,7 +86,7 @@ def test_a_box_has_copies_of_settings_and_logins_and_nothing_else(home: Home) ->
     assert (home.own / "login.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_directory_that_a_variable_names_is_the_one_that_is_copied(home: Home, tmp_path: Path) -> None:
+def test_the_directory_that_a_variable_names_is_copied(home: Home, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "settings.json").write_text("other")
@@ -95,7 +95,7 @@ def test_a_directory_that_a_variable_names_is_the_one_that_is_copied(home: Home,
     assert (home.own / "settings.json").read_text() == "other"
 
 
-def test_what_a_session_wrote_over_its_settings_is_gone_in_the_next_one(home: Home) -> None:
+def test_settings_that_a_session_overwrote_return_in_the_next_one(home: Home) -> None:
     home.bring()
     (home.own / "settings.json").write_text("a hook")
     (home.own / "conversation").write_text("kept")
@@ -105,7 +105,7 @@ def test_what_a_session_wrote_over_its_settings_is_gone_in_the_next_one(home: Ho
 
 
 @pytest.mark.parametrize("planted", ["", "login.json", "skills"])
-def test_a_link_that_a_session_left_is_not_followed_by_the_copies(home: Home, tmp_path: Path, planted: str) -> None:
+def test_copies_do_not_follow_a_link_of_a_session(home: Home, tmp_path: Path, planted: str) -> None:
     (home.theirs / "skills" / "one.md").write_text("skill")
     home.bring()
     target = tmp_path / "target"
@@ -146,7 +146,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-def test_a_login_that_differs_in_anything_else_stays_in_the_box(home: Home, forged: object) -> None:
+def test_a_login_that_differs_elsewhere_stays_in_the_box(home: Home, forged: object) -> None:
     home.bring()
     (home.own / "login.json").write_text(json.dumps(forged))
     home.collect()
@@ -154,7 +154,7 @@ def test_a_login_that_differs_in_anything_else_stays_in_the_box(home: Home, forg
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "large", "no json", "directory link", "program link"])
-def test_what_is_no_small_file_is_not_read_as_a_login(home: Home, tmp_path: Path, kind: str) -> None:
+def test_only_a_small_regular_file_is_read_as_a_login(home: Home, tmp_path: Path, kind: str) -> None:
     home.bring()
     own = home.own / "login.json"
     renewed = json.dumps({**LOGIN, "oauth": {**LOGIN["oauth"], "access": "a2"}})  # type: ignore[dict-item]
@@ -190,7 +190,7 @@ def test_a_login_that_the_person_changed_meanwhile_stays(home: Home) -> None:
     assert json.loads(home.login.read_text()) == mine
 
 
-def test_the_log_of_a_conversation_is_found_in_the_box_and_through_no_link(home: Home, tmp_path: Path) -> None:
+def test_a_conversation_log_is_found_in_the_box_without_links(home: Home, tmp_path: Path) -> None:
     fields = {"file": "{config}/talks/*/{id}.jsonl", "config": ".agent"}
     preset = Preset(name="agent", state=(ROW,), journal=Preset(name="x").journal.__class__(**fields))
     (variables,) = [private_state.state_variables(home.bring())]

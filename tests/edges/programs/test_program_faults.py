@@ -56,7 +56,7 @@ def test_a_missing_login_is_reported_by_the_program(
     assert faults_of(row, tmp_path, **env) == (wanted if is_missing else [])
 
 
-def test_a_program_that_is_not_there_or_breaks_has_no_known_login(tmp_path: Path) -> None:
+def test_a_missing_or_broken_program_has_no_known_login(tmp_path: Path) -> None:
     assert faults_of(Preset(name="mine", command="/nowhere/mine", login=STATUS), tmp_path) == []
     broken = tmp_path / "broken"
     broken.write_bytes(b"\x7fELF")
@@ -74,7 +74,7 @@ def test_a_program_that_is_not_there_or_breaks_has_no_known_login(tmp_path: Path
         (".keys", "KEY=1", {}, False),
     ],
 )
-def test_without_a_command_a_file_is_a_sign_of_a_login(
+def test_a_login_file_suffices_where_no_login_command_exists(
     file: str, text: str, env: dict[str, str], is_missing: bool, tmp_path: Path
 ) -> None:
     (tmp_path / file).parent.mkdir(exist_ok=True)
@@ -85,7 +85,7 @@ def test_without_a_command_a_file_is_a_sign_of_a_login(
     assert found == ([ProgramFault(FaultKind.LOGIN, "no sign of a login", "mine login")] if is_missing else [])
 
 
-def test_a_sandbox_that_cannot_start_is_named_with_its_cause_where_it_is_used(command: str, tmp_path: Path) -> None:
+def test_a_sandbox_that_cannot_start_is_named_with_its_cause(command: str, tmp_path: Path) -> None:
     row = Preset(name="mine", command=command, sandbox=("sandbox", "true"), env_allow=("CODE",))
     assert faults_of(row, tmp_path) == []
     (fault,) = faults_of(row, tmp_path, CODE="1", ANSWER="left")
@@ -122,7 +122,7 @@ def test_signs_that_match_everything_or_do_not_compile_are_refused() -> None:
     assert not [*find_errors({"login": {"missing": "not logged", "files": {"~/.x": "a"}}})]
 
 
-def test_each_login_of_the_table_can_be_found_and_names_its_step() -> None:
+def test_each_login_of_the_table_is_detected_with_its_step() -> None:
     rows = preset_table.load_presets(Paths(Path("/nowhere")), Path("/nowhere")).rows
     logins = {name: row.login for name, row in rows.items() if row.login != LoginSigns()}
     assert {"claude", "codex", "gemini", "qwen", "copilot", "pi", "vibe"} <= logins.keys()

@@ -74,7 +74,7 @@ def test_a_missing_record_is_none_also_without_a_directory(tmp_path: Path) -> No
     assert list_runs(Paths(tmp_path), "coder-1") == ()
 
 
-def test_a_fact_that_cannot_be_read_is_an_error_and_not_an_absence(tmp_path: Path) -> None:
+def test_an_unreadable_fact_is_an_error_and_not_an_absence(tmp_path: Path) -> None:
     run = made(tmp_path)
     (run.path / "ready").write_text("")
     (run.path / "word").write_text("maybe")
@@ -95,7 +95,7 @@ def _mark(root: Path, number: int, wins: multiprocessing.Queue[bool]) -> None:
     wins.put(RunDir(Paths(root), "coder-1.1").mark_ready(NOW, f"process {number}"))
 
 
-def test_the_conversation_is_that_of_the_variable_which_the_record_names(tmp_path: Path) -> None:
+def test_the_conversation_id_comes_from_the_variable_the_record_names(tmp_path: Path) -> None:
     directory = RunDir(Paths(tmp_path), "coder-1.1")
     record = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW)
     directory.create(record)
@@ -111,7 +111,7 @@ def test_the_conversation_is_that_of_the_variable_which_the_record_names(tmp_pat
         directory.read_conversation()
 
 
-def test_of_many_that_mark_a_run_ready_at_once_one_is_the_first(tmp_path: Path) -> None:
+def test_only_one_of_many_readiness_marks_is_the_first(tmp_path: Path) -> None:
     run = made(tmp_path)
     context = multiprocessing.get_context("fork")
     wins = context.Queue()
@@ -134,7 +134,7 @@ def test_the_last_word_counts_and_only_three_words_are_known(tmp_path: Path) -> 
     assert run.closing_code() == "42"
 
 
-def test_a_verb_that_could_not_be_carried_out_is_kept_until_it_was_or_the_program_has_long_gone_on(
+def test_a_failed_command_is_noted_until_it_succeeds_or_expires(
     tmp_path: Path,
 ) -> None:
     run = made(tmp_path)
@@ -194,7 +194,7 @@ def test_tail_is_the_end_of_the_output_in_any_bytes(tmp_path: Path) -> None:
     assert run.last_output_time() is not None
 
 
-def test_this_process_lives_and_its_pid_with_another_start_is_dead() -> None:
+def test_a_living_pid_with_another_start_time_is_dead() -> None:
     me = processes.identify_self()
     assert me.pid == os.getpid()
     assert processes.is_proved_dead(me) is False
@@ -203,7 +203,7 @@ def test_this_process_lives_and_its_pid_with_another_start_is_dead() -> None:
     assert not processes.may_be_alive(replace(me, start=me.start + "0"))
 
 
-def test_another_boot_of_this_host_is_dead_and_another_host_cannot_be_known() -> None:
+def test_a_process_is_dead_after_a_reboot_and_elsewhere_unknown() -> None:
     me = processes.identify_self()
     assert processes.is_proved_dead(replace(me, boot="earlier")) is True
     assert processes.is_proved_dead(replace(me, host="elsewhere")) is None
@@ -235,7 +235,7 @@ def test_a_pid_that_changed_hands_is_not_waited_on() -> None:
     assert processes.open_pidfd(ProcessIdentity(host=me.host, boot=me.boot, pid=me.pid, start="1")) is None
 
 
-def test_a_name_with_brackets_and_blanks_does_not_hide_a_start_time(tmp_path: Path) -> None:
+def test_a_name_with_brackets_does_not_hide_a_start_time(tmp_path: Path) -> None:
     odd = tmp_path / "a) R 1 (b"
     odd.symlink_to("/bin/sleep")
     child = subprocess.Popen([str(odd), "60"])
@@ -270,7 +270,7 @@ def test_only_processes_of_this_crews_run_are_ended(tmp_path: Path, monkeypatch)
             child.wait()
 
 
-def test_of_an_agent_the_processes_of_its_sessions_are_found_and_not_a_shell_with_its_name(tmp_path: Path) -> None:
+def test_an_agents_processes_are_found_but_no_equally_named_shell(tmp_path: Path) -> None:
     def sleeper(**env: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "LIZA_ROOT": str(tmp_path), **env})
 
@@ -290,7 +290,7 @@ def test_of_an_agent_the_processes_of_its_sessions_are_found_and_not_a_shell_wit
             child.wait()
 
 
-def test_a_process_that_is_between_two_programs_is_seen_all_the_same(tmp_path: Path) -> None:
+def test_a_process_is_found_while_it_changes_its_program(tmp_path: Path) -> None:
     """The kernel shows no environment until the new program is laid out: one look in ten came too early."""
     env = {"PATH": os.environ["PATH"], "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
     for _ in range(100):

@@ -120,7 +120,7 @@ def test_a_script_without_an_interpreter_line_is_named(crew: Crew) -> None:
     assert "#!" in started.reason
 
 
-def test_a_directory_that_is_gone_is_named_and_not_the_program(crew: Crew) -> None:
+def test_the_error_names_the_missing_directory_and_not_the_program(crew: Crew) -> None:
     run = crew.run()
     started = session_process.start(run.path, ["true"], crew.root / "gone", crew.env(run))
     assert isinstance(started, StartFailed)
@@ -170,7 +170,7 @@ def test_stdin_is_the_text_or_nothing_at_all(crew: Crew) -> None:
     assert int(silent.output_tail()) == 0
 
 
-def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_stranger_sees_the_exit_code(
+def test_a_shim_outlives_its_starter_and_keeps_the_exit_code(
     crew: Crew,
 ) -> None:
     run = crew.run()
@@ -200,7 +200,7 @@ def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_s
 
 
 @pytest.mark.campaign
-def test_a_starter_that_dies_while_the_shim_starts_leaves_a_session_or_none_and_never_half_of_one(crew: Crew) -> None:
+def test_a_killed_starter_leaves_no_half_started_session(crew: Crew) -> None:
     code = """
         import os, sys, threading
         from pathlib import Path
@@ -222,7 +222,7 @@ def test_a_starter_that_dies_while_the_shim_starts_leaves_a_session_or_none_and_
             assert processes.is_proved_dead(found.child) is False
 
 
-def test_the_child_dies_with_a_shim_that_is_killed_and_the_session_has_vanished(crew: Crew) -> None:
+def test_a_killed_shims_child_dies_and_its_session_vanishes(crew: Crew) -> None:
     run = crew.run()
     started = crew.start(run, "exec sleep 60")
     os.kill(started.shim.pid, signal.SIGKILL)
@@ -230,7 +230,7 @@ def test_the_child_dies_with_a_shim_that_is_killed_and_the_session_has_vanished(
     assert found == VanishedSession(shim=started.shim, child=started.child)
 
 
-def test_what_a_killed_shim_left_in_a_session_of_its_own_is_found_by_its_environment(crew: Crew) -> None:
+def test_a_killed_shims_child_is_found_by_its_environment(crew: Crew) -> None:
     run = crew.run()
     mark = crew.root / "tool.pid"
     started = crew.start(run, f"setsid sh -c 'trap \"\" TERM; echo $$ > {mark}; while :; do sleep 0.05; done' & wait")
@@ -254,7 +254,7 @@ def test_stop_lets_a_program_exit_with_its_own_code(crew: Crew) -> None:
     assert "bye" in run.output_tail()
 
 
-def test_stop_ends_what_has_a_session_of_its_own_and_ignores_term(crew: Crew) -> None:
+def test_stop_ends_a_child_that_left_its_session_and_group(crew: Crew) -> None:
     run = crew.run()
     crew.start(
         run,
@@ -272,7 +272,7 @@ def test_stop_ends_what_has_a_session_of_its_own_and_ignores_term(crew: Crew) ->
     assert tuple(processes.iter_run_pids(run.run, crew.root)) == ()
 
 
-def test_stop_finds_a_tool_that_threw_its_environment_away_and_its_parent(crew: Crew) -> None:
+def test_stop_finds_a_tool_without_its_environment_and_its_parent(crew: Crew) -> None:
     run = crew.run()
     mark = crew.root / "tool.pid"
     crew.start(
@@ -289,7 +289,7 @@ def test_stop_finds_a_tool_that_threw_its_environment_away_and_its_parent(crew: 
     assert processes.is_proved_dead(tool) is True
 
 
-def test_what_a_program_leaves_running_is_ended_with_it_and_counted(crew: Crew) -> None:
+def test_processes_a_program_leaves_are_ended_and_counted(crew: Crew) -> None:
     run = crew.run()
     mark = crew.root / "tool.pid"
     script = f"setsid sh -c 'echo $$ > {mark}; exec sleep 60' & while ! test -s {mark}; do sleep 0.02; done; exit 0"
@@ -365,7 +365,7 @@ def test_no_value_of_the_environment_is_left_on_disk(crew: Crew) -> None:
     assert "SECRET_KEY" in (run.path / "launch.json").read_text()
 
 
-def test_a_tool_without_environment_and_parent_is_still_known_to_be_inside_the_session(crew: Crew) -> None:
+def test_a_tool_without_environment_and_parent_stays_in_the_session(crew: Crew) -> None:
     run = crew.run()
     out, tool = crew.root / "seen", crew.root / "tool.py"
     code = f"""

@@ -86,7 +86,7 @@ def test_a_stop_leaves_nothing_of_a_program_that(crew: Crew, kind: str, tree: st
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here")
-def test_a_program_that_is_killed_with_its_group_leaves_no_tool(crew: Crew, kind: str) -> None:
+def test_a_program_killed_with_its_group_leaves_no_tool(crew: Crew, kind: str) -> None:
     living, tool = started(crew, kind, "goes and leaves its tool")
     os.killpg(living.child.pid, signal.SIGKILL)
     end = session_process.wait_for_end(crew.made[0].path, 30.0)
@@ -96,7 +96,7 @@ def test_a_program_that_is_killed_with_its_group_leaves_no_tool(crew: Crew, kind
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here")
-def test_a_shim_that_is_killed_takes_the_program_along_and_a_stop_ends_the_tool(crew: Crew, kind: str) -> None:
+def test_a_killed_shim_ends_its_program_and_stop_its_tools(crew: Crew, kind: str) -> None:
     living, tool = started(crew, kind, "goes and leaves its tool")
     run = crew.made[0]
     os.kill(living.shim.pid, signal.SIGKILL)

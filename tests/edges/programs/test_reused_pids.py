@@ -51,7 +51,7 @@ end(second)
 
 
 @pytest.mark.needs("unshare")
-def test_a_process_that_got_the_pid_of_the_one_that_connected_does_not_speak_for_it(tmp_path: Path) -> None:
+def test_a_reused_pid_does_not_speak_for_the_connected_process(tmp_path: Path) -> None:
     words = [*unshared(), sys.executable, "-c", CONNECT, str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -146,7 +146,7 @@ def either(request: pytest.FixtureRequest, boxes: Boxes) -> Boxes:
     return boxes
 
 
-def test_a_verb_from_a_box_runs_outside_as_the_run_of_the_session(either: Boxes) -> None:
+def test_a_command_from_a_box_runs_outside_as_its_run(either: Boxes) -> None:
     session = either.play(
         """
         echo half | liza heartbeat --extend 15m --reason "the tests take long" || exit 1
@@ -163,7 +163,7 @@ def test_a_verb_from_a_box_runs_outside_as_the_run_of_the_session(either: Boxes)
     assert '"id": "one"' in either.note("task.json").read_text()
 
 
-def test_a_command_takes_its_streams_and_the_variables_of_a_terminal_from_the_box(either: Boxes) -> None:
+def test_a_command_takes_streams_and_terminal_variables_from_the_box(either: Boxes) -> None:
     session = either.play(
         """
         COLUMNS=60 liza heartbeat --help > narrow; COLUMNS=100 liza heartbeat --help > wide
@@ -180,7 +180,7 @@ def test_a_command_takes_its_streams_and_the_variables_of_a_terminal_from_the_bo
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("variable", ["TZ=:{0}/pipe", "TZ={0}/pipe", "TZ=../../..{0}/pipe", "LANG={0}/de"])
-def test_no_variable_of_the_box_names_a_file_that_opens_outside(either: Boxes, variable: str) -> None:
+def test_no_variable_of_the_box_names_a_file_opened_outside(either: Boxes, variable: str) -> None:
     value = variable.format(either.directory)
     session = either.play(
         f"""
@@ -191,7 +191,7 @@ def test_no_variable_of_the_box_names_a_file_that_opens_outside(either: Boxes, v
     assert "b'exit 0'" in session.output
 
 
-def test_nothing_that_the_box_sets_decides_what_runs_outside_or_who_calls(either: Boxes) -> None:
+def test_no_box_decides_what_runs_outside_or_for_whom(either: Boxes) -> None:
     script = """
         mkdir evil
         for name in git sh less vi python3; do
@@ -351,7 +351,7 @@ def server(tmp_path: Path, boxes: Boxes) -> Iterator[Server]:
 
 
 @pytest.mark.campaign
-def test_a_verb_after_the_end_of_the_command_server_runs_by_itself(boxes: Boxes, server: Server) -> None:
+def test_a_command_runs_by_itself_after_the_server_ended(boxes: Boxes, server: Server) -> None:
     boxes.start(
         """
         liza status > first || exit 1
@@ -368,7 +368,7 @@ def test_a_verb_after_the_end_of_the_command_server_runs_by_itself(boxes: Boxes,
     assert boxes.crew.heard("one")[-1] == "extend lease"
 
 
-def test_without_a_socket_a_verb_waits_and_fails_as_a_lock_does(boxes: Boxes) -> None:
+def test_without_a_socket_a_command_fails_as_with_a_lock(boxes: Boxes) -> None:
     call = (
         "import sys; import liza.client as c; c.SOCKET_LIMIT = 0.3; sys.argv = ['liza', *sys.argv[1:]]; "
         "sys.exit(c.main())"
@@ -386,7 +386,7 @@ def test_without_a_socket_a_verb_waits_and_fails_as_a_lock_does(boxes: Boxes) ->
 
 
 @pytest.mark.campaign
-def test_garbage_and_silent_clients_disturb_neither_the_shim_nor_other_verbs(boxes: Boxes) -> None:
+def test_garbage_and_silent_clients_disturb_neither_shim_nor_commands(boxes: Boxes) -> None:
     script = r"""
 from raw import *
 held = []
@@ -419,7 +419,7 @@ call(request("status", variables=["X=" + "y" * (3 << 20)]))
     assert "b'exit 0'" in boxes.note("junk.out").read_text()
 
 
-def test_the_same_socket_is_the_worker_api_of_the_own_run_only(boxes: Boxes) -> None:
+def test_the_socket_serves_the_worker_api_of_its_run_only(boxes: Boxes) -> None:
     api = Api(boxes.crew)
     api.start()
     try:

@@ -156,7 +156,7 @@ def ended(run: RunDir) -> EndedSession:
     return end
 
 
-def test_a_run_in_a_terminal_has_the_same_files_the_foreground_and_a_last_screen(crew: Crew) -> None:
+def test_a_run_in_a_terminal_has_the_same_files(crew: Crew) -> None:
     code = """
         import os
         print(os.environ["TERM"], os.tcgetpgrp(0) == os.getpgrp(), os.environ.get("TMUX"), os.environ["LIZA_RUN"])
@@ -174,9 +174,7 @@ def test_a_run_in_a_terminal_has_the_same_files_the_foreground_and_a_last_screen
     tmux.close_pane(crew.root, run.run)
 
 
-def test_no_key_of_the_supervisor_or_the_session_is_with_the_tmux_server_or_on_the_disk(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_reach_neither_the_tmux_server_nor_the_disk(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "of-the-supervisor")
     run, pane = crew.start(["sleep", "60"], VENDOR_KEY="of-the-session")
     told = [*pane.run_tmux("show-environment", "-g"), *pane.run_tmux("show-environment", "-t", "=coder-1_1")]
@@ -210,7 +208,7 @@ def test_without_tmux_a_crew_with_terminals_is_refused_at_once(
         up(board, UpOptions(terminal=True, detached=True), print)
 
 
-def test_a_run_never_has_two_sessions_with_a_terminal_or_without(crew: Crew) -> None:
+def test_a_run_never_has_two_sessions(crew: Crew) -> None:
     run, _ = crew.start(["sleep", "60"])
     for start in (tmux.start, session_process.start):
         with pytest.raises(Refused, match="has a session already"):
@@ -219,9 +217,7 @@ def test_a_run_never_has_two_sessions_with_a_terminal_or_without(crew: Crew) -> 
         tmux.close_pane(crew.root, run.run)
 
 
-def test_a_starter_that_is_killed_while_the_pane_opens_leaves_no_session_and_the_run_can_be_started_again(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_starter_killed_while_the_pane_opens_leaves_no_session(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object) -> tuple[str, str]:
         raise KeyboardInterrupt
 
@@ -235,7 +231,7 @@ def test_a_starter_that_is_killed_while_the_pane_opens_leaves_no_session_and_the
     assert ended(run).code == 7
 
 
-def test_a_session_in_a_terminal_outlives_a_starter_that_is_killed_with_its_group(crew: Crew) -> None:
+def test_a_session_in_a_terminal_outlives_its_killed_starter(crew: Crew) -> None:
     run = crew.run()
     code = """
         import os, sys
@@ -264,7 +260,7 @@ def test_a_new_session_closes_only_its_own_agents_dead_panes(crew: Crew) -> None
     assert tmux.find_pane(crew.root, "coder-11.1") is not None
 
 
-def test_a_killed_tmux_server_ends_the_program_and_the_end_is_known(crew: Crew) -> None:
+def test_a_killed_tmux_server_ends_the_program_with_a_signal(crew: Crew) -> None:
     run, pane = crew.start(["sleep", "60"])
     os.kill(pane.address.server, signal.SIGKILL)
     end = ended(run)
@@ -272,7 +268,7 @@ def test_a_killed_tmux_server_ends_the_program_and_the_end_is_known(crew: Crew) 
     assert tmux.find_pane(crew.root, run.run) is None
 
 
-def test_a_program_that_ends_well_because_its_terminal_is_gone_is_not_taken_for_one_that_did_nothing(
+def test_a_program_that_lost_its_terminal_counts_as_crashed(
     crew: Crew,
 ) -> None:
     run, pane = crew.start(["sh", "-c", "trap '' HUP; echo here; while read line; do :; done; exit 0"])
@@ -317,7 +313,7 @@ def address_written(crew: Crew, name: str, socket_path: Path, server: int) -> No
     run.path.joinpath("pane.json").write_bytes(msgspec.json.encode(PaneAddress(socket=str(socket_path), server=server)))
 
 
-def test_a_log_that_ended_while_its_program_goes_on_is_seen_and_goes_on(crew: Crew) -> None:
+def test_a_log_whose_writer_died_is_noticed_and_resumed(crew: Crew) -> None:
     run, pane = crew.start(["sh", "-c", "while read line; do echo heard $line; done"])
     pane.screen(0.0)
     assert pane.is_piped
@@ -349,7 +345,7 @@ def test_a_log_is_appended_only_to_a_regular_file(crew: Crew, what: str) -> None
     assert not (crew.root / "precious").exists()
 
 
-def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Crew) -> None:
+def test_another_tmux_server_has_no_terminal_of_the_run(crew: Crew) -> None:
     run, pane = crew.start(["sleep", "60"])
     address_written(crew, "coder-1.2", Path(pane.address.socket), os.getpid())
     assert tmux.find_pane(crew.root, "coder-1.2") is None
@@ -358,9 +354,7 @@ def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Cre
 
 
 @pytest.mark.campaign
-def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_all_its_runs(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_tmux_server_is_asked_once_for_all_runs(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pane_module, "CALL_LIMIT", 0.5)
     path = crew.root / "tmux.sock"
     for number in range(4):
@@ -376,9 +370,7 @@ def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_al
     path.unlink()
 
 
-def test_a_server_that_is_stopped_while_it_is_asked_is_given_up_and_no_client_is_left(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_tmux_server_is_given_up_without_leaving_clients(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     myself = processes.identify_process(os.getpid())
     assert myself is not None
     # Other tests of this process may have a server that they share.
@@ -416,14 +408,14 @@ def test_ctrl_z_leaves_no_unreachable_program(crew: Crew) -> None:
 # Typing
 
 
-def test_a_long_message_arrives_whole_and_once_in_a_program_that_takes_pastes(crew: Crew) -> None:
+def test_a_long_message_is_pasted_whole_and_once(crew: Crew) -> None:
     _, pane = crew.tui()
     text = "\n".join(f"line {number} of a long message" for number in range(1500))
     assert keyboard.send(pane, text, TUI, Clock) == Sent(1)
     assert "\n".join(crew.heard()) == text
 
 
-def test_a_program_that_reads_lines_gets_a_message_of_two_lines_as_one(crew: Crew) -> None:
+def test_a_program_that_reads_lines_gets_one_line_per_message(crew: Crew) -> None:
     _, pane = crew.python(f"open({str(crew.told)!r}, 'w').write(input('> ') + '\\n'); input()")
     assert keyboard.send(pane, "first\n\nsecond \x1b[31mred", LINES, Clock) == Sent(1)
     until(crew.heard, "it was read")
@@ -431,7 +423,7 @@ def test_a_program_that_reads_lines_gets_a_message_of_two_lines_as_one(crew: Cre
 
 
 @pytest.mark.campaign
-def test_a_program_that_is_deaf_for_three_seconds_and_throws_away_what_was_typed_gets_it_all_the_same(
+def test_a_program_that_discards_early_input_gets_messages_later(
     crew: Crew,
 ) -> None:
     _, pane = crew.tui(deaf=3.0)
@@ -460,7 +452,7 @@ def test_a_program_that_needs_enter_twice_gets_it_twice(crew: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_a_trust_dialog_is_never_answered_and_the_reason_names_it(crew: Crew) -> None:
+def test_a_trust_dialog_is_never_answered_but_named(crew: Crew) -> None:
     run, pane = crew.tui(dialog=True)
     until(lambda: "trust" in pane.capture(), "the dialog is there")
     said = "the program shows its trust dialog: 'Do you trust the files'"
@@ -469,7 +461,7 @@ def test_a_trust_dialog_is_never_answered_and_the_reason_names_it(crew: Crew) ->
     assert crew.heard() == []
 
 
-def test_a_program_that_dies_after_a_second_is_reported_dead_and_not_waited_for(crew: Crew) -> None:
+def test_a_program_that_dies_after_a_second_is_not_awaited(crew: Crew) -> None:
     run, pane = crew.python("import time; print('loading', flush=True); time.sleep(1); raise SystemExit(9)")
     began = time.monotonic()
     assert keyboard.send(pane, "hello", TUI, Clock) == NotSent(
@@ -520,7 +512,7 @@ def look(run: RunDir, preset: Preset, pane: Pane | None) -> object:
     return readiness.classify_readiness(readiness.gather_facts(run, preset, 1.0, 60.0, pane))
 
 
-def test_a_prompt_on_the_screen_is_readiness_and_so_is_a_program_that_reads_its_terminal(crew: Crew) -> None:
+def test_a_visible_prompt_or_a_terminal_read_means_readiness(crew: Crew) -> None:
     run, pane = crew.tui()
     until(lambda: look(run, TUI, pane) == Ready("ready prompt"), "the prompt is seen")
     until(lambda: isinstance(look(run, LINES, pane), Ready), "the kernel says that it reads")
@@ -553,14 +545,14 @@ def said_by_kernel(run: RunDir) -> float | None:
 
 @needs_proc
 @pytest.mark.parametrize("how", WAITS)
-def test_a_program_that_waits_for_its_terminal_is_known_however_it_waits(crew: Crew, how: str) -> None:
+def test_every_way_to_wait_for_a_terminal_is_recognized(crew: Crew, how: str) -> None:
     run, _ = crew.python(WAITS[how])
     until(lambda: said_by_kernel(run) == 0.95, f"{how} is seen")
 
 
 @needs_proc
 @pytest.mark.parametrize("how", AT_WORK)
-def test_a_program_that_waits_for_something_else_is_not_ready_however_long_it_is_silent(crew: Crew, how: str) -> None:
+def test_a_silent_program_waiting_for_something_else_is_not_ready(crew: Crew, how: str) -> None:
     run, pane = crew.python("print('I am done.', flush=True)\n" + AT_WORK[how])
     until(lambda: "done" in pane.capture(), "it came up")
     os.utime(run.output_path, (time.time() - 60, time.time() - 60))
@@ -569,7 +561,7 @@ def test_a_program_that_waits_for_something_else_is_not_ready_however_long_it_is
 
 
 @needs_proc
-def test_a_program_that_may_wait_for_a_model_as_well_is_ready_only_once_it_is_silent(crew: Crew) -> None:
+def test_a_program_possibly_awaiting_its_model_is_ready_once_silent(crew: Crew) -> None:
     run, pane = crew.python("""
         import select, socket
         a, b = socket.socketpair()
@@ -587,7 +579,7 @@ def test_a_program_that_may_wait_for_a_model_as_well_is_ready_only_once_it_is_si
 
 
 @needs_proc
-def test_without_a_terminal_a_program_that_waits_does_not_wait_for_us(crew: Crew) -> None:
+def test_without_a_terminal_no_program_waits_for_input(crew: Crew) -> None:
     alone = crew.run("coder-3.1")
     os.mkfifo(crew.root / "fifo")
     waiting = ["sh", "-c", f"read line < {shlex.quote(str(crew.root / 'fifo'))}"]
@@ -659,7 +651,7 @@ def seated(pane: Pane) -> Seat:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("term", ["xterm", "xterm-256color", "screen"])
-def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, board: verbs.Crew, term: str) -> None:
+def test_a_person_can_attach_type_and_leave_without_ending_programs(crew: Crew, board: verbs.Crew, term: str) -> None:
     run, pane = crew.tui()
     attached = attach(board, "coder-1")
     assert (attached.agent, attached.run) == ("coder-1", "coder-1.1")
@@ -704,7 +696,7 @@ def test_an_agent_does_not_sit_down_at_a_terminal(board: verbs.Crew, monkeypatch
         attach(board, "coder-1")
 
 
-def test_what_a_terminal_shows_is_heard_at_once_and_silence_is_waited_out(crew: Crew) -> None:
+def test_terminal_output_is_seen_at_once_and_silence_after_waiting(crew: Crew) -> None:
     _, pane = crew.python("import sys, time\nfor line in sys.stdin: time.sleep(0.2); print('heard', flush=True)")
     with pane.watch_changes() as changed:
         pane.paste("hello")
@@ -745,9 +737,7 @@ def watched(crew: Crew) -> Iterator[Watched]:
     assert isinstance(liveness.read_state(other.path), RunningSession), "the other agent lost its terminal"
 
 
-def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_the_next_one(
-    crew: Crew, watched: Watched
-) -> None:
+def test_a_person_at_an_ended_session_is_moved_to_another(crew: Crew, watched: Watched) -> None:
     killed(watched.run, shim=True)
     later, pane = crew.start([sys.executable, "-c", "print('the next one', flush=True)\ninput()"], "coder-1.2")
     until(lambda: pane.screen(0.0).seconds_since_key is not None, "the person is at the next one")

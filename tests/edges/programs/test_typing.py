@@ -24,7 +24,7 @@ def script(crew: Crew, text: str) -> str:
     return path.name
 
 
-def test_only_one_process_types_into_a_terminal_and_none_creates_the_directory_of_a_run_that_was_moved(
+def test_only_one_process_types_into_a_terminal_at_once(
     crew: Crew,
 ) -> None:
     _, pane = crew.python("while True: print('got', input('> '), flush=True)")
@@ -75,7 +75,7 @@ ASKS = [
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("line", ASKS)
-def test_an_agent_that_asks_a_person_gets_no_message_for_an_answer(crew: Crew, line: str) -> None:
+def test_an_agent_asking_a_person_gets_no_message_as_answer(crew: Crew, line: str) -> None:
     told = f'trap "echo ended >> {crew.told.name}" EXIT\n{line}\necho "got $a" >> {crew.told.name}\n'
     _, pane = crew.start(["bash", script(crew, told)], TERM="screen")
     until(lambda: pane.screen(0.0).idle_confidence > 0.5, "it waits")
@@ -93,7 +93,7 @@ def test_script_run_by_a_shell_may_ask_for_a_line(crew: Crew) -> None:
     assert crew.heard() == ["hello"]
 
 
-def test_a_line_that_is_longer_than_the_kernel_holds_is_not_sent_in_part(crew: Crew) -> None:
+def test_a_line_longer_than_the_kernel_holds_is_not_sent(crew: Crew) -> None:
     _, pane = crew.python(f"open({str(crew.told)!r}, 'w').write(input('> ') + '\\n'); input()")
     found = keyboard.send(pane, "a word of many " * 300, LINES, Clock)
     assert isinstance(found, NotSent), found
@@ -105,7 +105,7 @@ def test_a_line_that_is_longer_than_the_kernel_holds_is_not_sent_in_part(crew: C
 
 
 @pytest.mark.campaign
-def test_a_persons_half_line_is_not_sent_with_a_message_and_goes_its_own_way_when_it_is_ended(crew: Crew) -> None:
+def test_a_persons_half_line_is_not_sent_with_a_message(crew: Crew) -> None:
     # With its cursor where one types.
     program = PROGRAM.replace('draft[-400:] + "\\r\\n? for shortcuts"', "draft[-400:]")
     assert program != PROGRAM

@@ -25,7 +25,7 @@ def test_a_killed_command_is_retried_once(tmp_path: Path, kills: int, code: int)
     assert len((tmp_path / "runs").read_text().splitlines()) == min(kills, 1) + 1
 
 
-def test_a_command_that_ended_by_a_signal_is_red_also_where_its_guard_cannot_end_by_it(tmp_path: Path) -> None:
+def test_a_command_ended_by_a_signal_is_red(tmp_path: Path) -> None:
     code = "import os, signal as s; s.pthread_sigmask(s.SIG_UNBLOCK, {s.SIGUSR1}); os.kill(os.getpid(), s.SIGUSR1)"
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
@@ -57,7 +57,7 @@ def test_what_a_command_started_is_over_when_the_command_is(tmp_path: Path, esca
     assert mine == []
 
 
-def test_a_guard_whose_caller_died_before_it_started_runs_no_command(tmp_path: Path) -> None:
+def test_a_guard_whose_caller_died_earlier_runs_no_command(tmp_path: Path) -> None:
     read_end, alive = os.pipe()
     os.close(alive)
     words = [sys.executable, "-I", "-S", str(GUARD_SCRIPT), str(read_end), "touch", str(tmp_path / "ran")]
@@ -88,7 +88,7 @@ def test_recovery_waits_for_the_guards_of_a_killed_mergers_commands(tmp_path: Pa
     assert list(processes.iter_run_pids(commands.COMMAND_RUN, tmp_path)) == []
 
 
-def test_a_command_whose_caller_was_killed_is_ended_by_its_guard(tmp_path: Path) -> None:
+def test_a_guard_ends_the_command_of_its_killed_caller(tmp_path: Path) -> None:
     words = f"""
 from pathlib import Path
 from liza.project import commands
@@ -124,9 +124,7 @@ def _directory(pid: str) -> Path | None:
         return None
 
 
-def test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_that_is_activated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_uses_no_program_of_the_persons_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, link = tmp_path / "checkout", tmp_path / "link"
     (root / "bin").mkdir(parents=True)
     (root / "bin" / "tool").write_text("#!/bin/sh\n")
@@ -141,7 +139,7 @@ def test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_t
     assert commands.run_command("command -v tool", root, tmp_path / "logs" / "log", 60, root, str(root)).passed
 
 
-def test_what_a_command_started_does_not_outlive_it_where_its_guard_was_killed(tmp_path: Path) -> None:
+def test_processes_of_a_command_end_with_its_killed_guard(tmp_path: Path) -> None:
     pids, again = tmp_path / "pids", tmp_path / "again"
     script = f"test -e {again} && exit 0; touch {again}; setsid {SLEEP} & echo $! > {pids}; kill -9 $PPID; {SLEEP}"
     done = commands.run_command(script, tmp_path, tmp_path / "logs" / "log", 60, tmp_path)

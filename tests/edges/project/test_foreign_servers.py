@@ -105,9 +105,7 @@ def test_a_server_counts_by_its_program_script_or_directory(
 
 
 @pytest.mark.campaign
-def test_a_server_of_another_slot_or_worktree_makes_a_merge_untested(
-    crew: Merges, servers: Servers, tmp_path: Path
-) -> None:
+def test_a_server_of_another_slot_makes_a_merge_untested(crew: Merges, servers: Servers, tmp_path: Path) -> None:
     slot = crew.approved("a")
     port = choose_port()
     server = servers.start(slot, PYTHON, "-m", "http.server", str(port))
@@ -140,7 +138,7 @@ def test_the_server_of_the_crew_is_left_alone(crew: Merges, monkeypatch: pytest.
         api_server.stop(crew.crew.paths)
 
 
-def test_a_port_of_the_kernel_counts_only_if_the_commit_names_it(crew: Merges, servers: Servers) -> None:
+def test_a_port_counts_only_if_the_commit_names_it(crew: Merges, servers: Servers) -> None:
     server = servers.start(crew.root, PYTHON, "serve.py", "127.0.0.1@0")
     inodes, listening = set(peers.iter_sockets(server.pid)), peers.list_listening()
     (address,) = [address for inode, address in listening.items() if inode in inodes]
@@ -163,7 +161,7 @@ def counts_once_named(crew: Merges, address: str) -> None:
     assert listeners.find_servers(crew.crew, crew.crew.git, ["merge"], [f"./test --at={address}"]) is not None
 
 
-def test_a_server_on_ports_of_its_own_slot_is_left_alone(crew: Merges, servers: Servers) -> None:
+def test_a_server_on_ports_of_its_own_slot_is_ignored(crew: Merges, servers: Servers) -> None:
     slot = crew.crew.paths.slot("s1")
     slot.mkdir(parents=True, exist_ok=True)
     servers.start(slot, PYTHON, "-m", "http.server", str(slot_ports("s1")[3]))
@@ -217,7 +215,7 @@ def test_a_server_that_starts_during_the_gate_makes_it_untested(crew: Merges, se
         person.join()
 
 
-def test_nothing_is_run_merged_or_landed_while_a_foreign_server_listens(crew: Merges, servers: Servers) -> None:
+def test_nothing_is_merged_or_landed_beside_a_foreign_server(crew: Merges, servers: Servers) -> None:
     crew.approved("b")
     assert crew.merge() == ""
     crew.approved("a")

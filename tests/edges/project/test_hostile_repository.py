@@ -104,7 +104,7 @@ def rows() -> list[object]:
 
 
 @pytest.mark.parametrize("trap", rows())
-def test_programs_of_the_repository_run_in_plain_git_and_not_in_that_of_liza(place: Place, trap: Trap) -> None:
+def test_repository_programs_run_in_plain_git_and_not_in_lizas(place: Place, trap: Trap) -> None:
     canary = fingerprint(place.elsewhere)
     trap.plant(place)
     place.ran()
@@ -115,7 +115,7 @@ def test_programs_of_the_repository_run_in_plain_git_and_not_in_that_of_liza(pla
     assert refused == {}
 
 
-def test_a_clone_that_brings_a_crew_or_links_of_its_own_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_clone_that_brings_a_crew_or_links_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "project"
     project(root)
     (root / ".liza").symlink_to(tmp_path / "elsewhere")

@@ -29,7 +29,7 @@ from tests.conftest import git
 from tests.journeys.crews import BIN
 
 
-def test_while_an_init_is_at_work_another_is_refused_and_makes_and_takes_out_nothing(repo: Path) -> None:
+def test_a_second_init_is_refused_and_changes_nothing(repo: Path) -> None:
     with lock_path(repo / ".git"), pytest.raises(Refused, match="another"):
         init(repo, InitOptions(goal="g", no_test=True))
     assert not (repo / ".liza").exists()
@@ -53,7 +53,7 @@ def test_tests_that_unittest_does_not_find_are_run_with_pytest(repo: Path, text:
     assert test.text.startswith(f"python3 -m {module} ")
 
 
-def test_formatters_and_linters_of_the_checkout_leave_the_files_of_liza_alone(repo: Path) -> None:
+def test_formatters_and_linters_leave_files_of_liza_alone(repo: Path) -> None:
     init(repo, InitOptions(goal="g", no_test=True))
     rules = YAML(typ="safe").load((repo / ".liza" / ".prettierrc").read_text())
     assert rules["requirePragma"] is True
@@ -61,7 +61,7 @@ def test_formatters_and_linters_of_the_checkout_leave_the_files_of_liza_alone(re
     assert json.loads((repo / ".liza" / ".markdownlint.json").read_text()) == {"default": False}
 
 
-def test_the_command_for_a_link_at_the_git_directory_leads_to_a_crew(repo: Path) -> None:
+def test_init_works_after_its_hint_for_a_linked_git_directory(repo: Path) -> None:
     (repo / ".git").rename(repo.parent / "x.git")
     (repo / ".git").symlink_to("../x.git")
     with pytest.raises(Refused, match="is a link") as refused:
@@ -71,14 +71,14 @@ def test_the_command_for_a_link_at_the_git_directory_leads_to_a_crew(repo: Path)
     assert git(repo, "status", "--porcelain") == ""
 
 
-def test_init_names_what_its_set_up_changed_in_the_configuration_of_git(repo: Path) -> None:
+def test_init_names_git_configuration_that_its_set_up_changed(repo: Path) -> None:
     """husky and lefthook set core.hooksPath, which all worktrees share."""
     facts: dict[str, str] = {}
     init(repo, InitOptions(goal="g", test="true", setup="git config core.hooksPath .husky/_"), facts.__setitem__)
     assert "git configuration core.hookspath = '.husky/_': by the set-up or the tests" in facts["changed"]
 
 
-def test_an_init_that_fails_takes_out_what_it_made_and_leaves_the_lock(repo: Path) -> None:
+def test_a_failed_init_removes_its_files_but_leaves_the_lock(repo: Path) -> None:
     before = git(repo, "for-each-ref"), (repo / ".git" / "info" / "exclude").read_bytes()
     with pytest.raises(Refused, match="red"):
         init(repo, InitOptions(goal="g", test="false"))
@@ -101,16 +101,14 @@ def test_an_init_killed_during_its_baseline_can_be_repeated(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, float("nan")])
-def test_an_init_with_a_budget_that_allows_nothing_is_refused_before_anything_is_made(
-    repo: Path, budget: float
-) -> None:
+def test_an_init_with_an_empty_budget_is_refused_first(repo: Path, budget: float) -> None:
     with pytest.raises(UsageError, match="must be above 0"):
         init(repo, InitOptions(goal="g", no_test=True, budget=budget))
     assert not (repo / ".liza").exists()
     assert git(repo, "branch", "--list", "integration") == ""
 
 
-def test_a_board_deleted_later_is_not_taken_for_an_init_that_was_killed(repo: Path) -> None:
+def test_a_board_deleted_later_is_no_killed_init(repo: Path) -> None:
     init(repo, InitOptions(goal="g", no_test=True))
     (repo / ".liza" / "specs" / "mine.md").write_text("mine\n")
     (repo / ".liza" / "state.yaml").unlink()
@@ -119,7 +117,7 @@ def test_a_board_deleted_later_is_not_taken_for_an_init_that_was_killed(repo: Pa
     assert (repo / ".liza" / "specs" / "mine.md").exists()
 
 
-def test_the_next_command_of_a_refused_init_has_the_goal_and_the_options_that_were_typed(repo: Path) -> None:
+def test_the_hint_of_a_refused_init_repeats_goal_and_options(repo: Path) -> None:
     with pytest.raises(Refused, match="red") as refused:
         init(repo, InitOptions("Ana's bills", test="false", no_proof=True, permissions="bypass"))
     words = shlex.split(refused.value.hint)
@@ -130,7 +128,7 @@ def test_the_next_command_of_a_refused_init_has_the_goal_and_the_options_that_we
     assert json.loads((repo / ".liza" / "made.json").read_text())["branch"] == "integration"
 
 
-def test_the_next_command_of_an_init_whose_directory_for_the_worktrees_is_refused_names_one_that_is_not(
+def test_the_hint_of_a_refused_worktree_directory_names_another(
     repo: Path,
 ) -> None:
     with pytest.raises(Refused, match="inside the repository") as refused:
@@ -141,7 +139,7 @@ def test_the_next_command_of_an_init_whose_directory_for_the_worktrees_is_refuse
     assert slots_directory.read_record(Paths(repo)).directory == Path(words[-1])  # type: ignore[union-attr]
 
 
-def test_the_doctor_of_a_crew_without_a_test_command_names_the_command_that_sets_one(repo: Path) -> None:
+def test_doctor_without_a_test_command_names_how_to_set_it(repo: Path) -> None:
     def hint() -> str:
         (found,) = (one for one in doctor(repo).findings if one.about == "tests")
         return found.hint
@@ -151,13 +149,13 @@ def test_the_doctor_of_a_crew_without_a_test_command_names_the_command_that_sets
     assert hint() == 'liza config set integration_command "make test"'
 
 
-def test_the_next_command_of_an_init_whose_tests_do_not_start_keeps_the_test_command(repo: Path) -> None:
+def test_an_init_whose_tests_do_not_start_keeps_their_command(repo: Path) -> None:
     with pytest.raises(Missing, match="no-such-runner is missing") as refused:
         init(repo, InitOptions("Goal", test="no-such-runner --all"))
     assert refused.value.hint == 'liza init Goal --test "no-such-runner --all" --setup "make deps"'
 
 
-def test_an_env_file_that_git_ignores_is_named_and_copied_where_the_person_wants_that(repo: Path) -> None:
+def test_an_ignored_env_file_is_named_and_copied_on_request(repo: Path) -> None:
     (repo / ".git" / "info" / "exclude").write_text(".env*\n")
     (repo / ".env").write_text("KEY=1\n")
     (repo / "api").mkdir()
@@ -175,7 +173,7 @@ def test_an_env_file_that_git_ignores_is_named_and_copied_where_the_person_wants
     assert finding.text.startswith("api/.env.local: git ignores it")
 
 
-def test_red_tests_in_a_worktree_that_lacks_an_env_file_name_the_option_that_copies_it(repo: Path) -> None:
+def test_red_tests_without_an_env_file_name_the_copying_option(repo: Path) -> None:
     (repo / ".git" / "info" / "exclude").write_text(".env*\n")
     (repo / ".env").write_text("KEY=1\n")
     (repo / ".env.test").write_text("KEY=2\n")
@@ -215,7 +213,7 @@ def test_init_reports_a_failing_set_up_also_without_tests(repo: Path) -> None:
     assert find_crew(repo).board.read().config.sandbox_setup == "true"
 
 
-def test_the_person_is_asked_about_permissions_after_the_checks_and_not_again_by_the_next_command(repo: Path) -> None:
+def test_permissions_are_asked_for_after_the_checks_and_only_once(repo: Path) -> None:
     asked: list[str] = []
 
     def refuse(program: str) -> str:
@@ -238,9 +236,7 @@ def test_the_person_is_asked_about_permissions_after_the_checks_and_not_again_by
 
 
 @pytest.mark.campaign
-def test_a_submodule_on_this_machine_that_git_refuses_names_the_setting_that_allows_it(
-    repo: Path, tmp_path: Path
-) -> None:
+def test_a_submodule_that_git_refuses_names_the_setting_allowing_it(repo: Path, tmp_path: Path) -> None:
     library = tmp_path / "library"
     git(tmp_path, "init", "-q", str(library))
     git(library, "commit", "-q", "--allow-empty", "-m", "first")
@@ -273,7 +269,7 @@ SCRIPTS: dict[str, tuple[str, dict[str, bytes], str]] = {
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("command", "files", "script"), SCRIPTS.values(), ids=SCRIPTS)
-def test_a_test_script_with_crlf_line_ends_is_named_with_the_command_that_mends_it(
+def test_a_crlf_test_script_is_named_with_its_remedy(
     repo: Path, command: str, files: dict[str, bytes], script: str
 ) -> None:
     for name, content in files.items():
@@ -288,7 +284,7 @@ def test_a_test_script_with_crlf_line_ends_is_named_with_the_command_that_mends_
     init(repo, InitOptions(goal="g", test=command))
 
 
-def test_the_line_ends_of_a_script_that_ran_are_not_blamed_for_red_tests(repo: Path) -> None:
+def test_line_ends_of_scripts_that_ran_explain_no_red_tests(repo: Path) -> None:
     (repo / "t.py").write_bytes(b"#!/usr/bin/env python3\r\nassert 1 == 2\r\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-q", "-m", "tests")

@@ -89,7 +89,7 @@ def left(here: Path) -> tuple[str, list[str]]:
 @pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.campaign) for name in SITUATIONS]
 )
-def test_a_refused_init_leaves_nothing_and_its_next_step_leads_out(
+def test_the_next_step_of_a_refused_init_solves_its_problem(
     repo: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("HOME", os.environ["HOME"])  # restored after what the script sets
@@ -107,7 +107,7 @@ def test_a_refused_init_leaves_nothing_and_its_next_step_leads_out(
     assert (there / ".liza" / "state.yaml").exists()
 
 
-def test_all_that_is_in_the_way_is_named_at_once_with_one_command_for_it(repo: Path) -> None:
+def test_all_obstacles_are_named_at_once_with_one_command(repo: Path) -> None:
     git(repo, "branch", "task")
     git(repo, "branch", "integration/x")
     git(repo, "switch", "-q", "--detach")
@@ -128,7 +128,7 @@ def test_all_that_is_in_the_way_is_named_at_once_with_one_command_for_it(repo: P
         pytest.param("release/1", marks=pytest.mark.campaign),
     ],
 )
-def test_a_branch_that_exists_is_taken_over_only_by_its_name(repo: Path, name: str) -> None:
+def test_an_existing_branch_is_taken_over_only_by_name(repo: Path, name: str) -> None:
     shell(AHEAD.replace("integration", name), repo)
     tip = git(repo, "rev-parse", name)
     facts: dict[str, str] = {}
@@ -159,7 +159,7 @@ def test_a_named_branch_behind_is_moved_by_the_next_step(repo: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_a_filter_that_breaks_later_is_named_by_the_claim_and_the_doctor(repo: Path, tmp_path: Path) -> None:
+def test_claim_and_doctor_name_a_filter_that_breaks_later(repo: Path, tmp_path: Path) -> None:
     shell(FILTER.replace('"$(git rev-parse --git-dir)/key"', f"{tmp_path}/key") % ("smudge", "clean"), repo)
     (tmp_path / "key").touch()
     init(repo, InitOptions("A goal", no_test=True))

@@ -74,7 +74,7 @@ def test_a_dependency_edited_in_the_merge_slot_is_installed_again(crew: Merges, 
     assert module.read_text() == "GOOD = 1\n"
 
 
-def test_a_dependency_that_the_set_up_changes_waits_for_a_person(crew: Merges, tmp_path: Path) -> None:
+def test_a_dependency_modified_by_the_set_up_waits_for_permission(crew: Merges, tmp_path: Path) -> None:
     """As from a cache in which somebody edited a file, or by a set-up that patches."""
     site = install(tmp_path / "made", "dep", {"dep/core.py": "GOOD = 1\n"}, installer="uv")
     (site / "dep/core.py").write_text("PATCHED = 1\n")

@@ -91,7 +91,7 @@ def proof(crew: Crew) -> tuple[str, str]:
     return kept.outcome, kept.why
 
 
-def test_tests_that_fail_with_the_sources_of_their_own_worktree_are_proved_and_nothing_of_it_is_left(
+def test_tests_that_fail_with_their_own_sources_are_proved(
     package: Path,
 ) -> None:
     before = git(package, "status", "--porcelain"), git(package, "for-each-ref", "refs/liza/salvage")
@@ -113,13 +113,13 @@ def test_a_command_that_only_prepares_a_test_is_untested(package: Path) -> None:
     assert find_crew(package).board.read().config.proof.green_parts == ("true",)
 
 
-def test_without_a_source_the_tests_run_once_and_are_not_proved(repo: Path, tmp_path: Path) -> None:
+def test_tests_without_sources_run_once_and_stay_unproved(repo: Path, tmp_path: Path) -> None:
     begun(repo, f"echo run >> {tmp_path}/runs")
     assert (tmp_path / "runs").read_text() == "run\n"
     assert proof(find_crew(repo)) == ("unproved", "the repository has no source of a kind that can be made to fail")
 
 
-def test_tests_that_import_the_persons_checkout_are_refused_with_what_and_by_whom(package: Path) -> None:
+def test_tests_that_import_the_persons_checkout_are_refused_by_name(package: Path) -> None:
     venv = environment(package / ".venv", f"{package}/src")
     with pytest.raises(Refused) as refused:
         begun(package, f"{venv}/bin/python -m unittest discover -s tests -q")
@@ -130,7 +130,7 @@ def test_tests_that_import_the_persons_checkout_are_refused_with_what_and_by_who
     assert not (package / ".liza").exists()
 
 
-def test_red_in_the_proof_is_no_proof_where_a_part_of_the_sources_came_from_the_persons_checkout(package: Path) -> None:
+def test_red_tests_using_the_persons_checkout_prove_nothing(package: Path) -> None:
     (package / "here").mkdir()
     (package / "here" / "__init__.py").write_text("")
     (package / "tests" / "test_here.py").write_text("import here\n")
@@ -167,7 +167,7 @@ def copied(source: Path, *parts: Path | str) -> Path:
     return place
 
 
-def test_an_installed_copy_counts_though_another_part_of_the_tests_is_red(package: Path, tmp_path: Path) -> None:
+def test_an_installed_copy_counts_despite_other_red_tests(package: Path, tmp_path: Path) -> None:
     part = with_a_part_that_fails(package)
     venv = environment(tmp_path / "venv")
     (site,) = venv.glob("lib/python3*/site-packages")
@@ -176,7 +176,7 @@ def test_an_installed_copy_counts_though_another_part_of_the_tests_is_red(packag
         begun(package, f"{part}{venv}/bin/python -m unittest discover -s tests -q", setup="true")
 
 
-def test_a_copy_that_the_set_up_installs_is_made_for_each_candidate(package: Path) -> None:
+def test_an_installed_copy_is_made_for_each_candidate(package: Path) -> None:
     setup = f"{PYTHON} -m venv --without-pip .venv && cp -r src/invo .venv/lib/python3*/site-packages/"
     test = f"{with_a_part_that_fails(package)}.venv/bin/python -m unittest discover -s tests -q"
     _, facts = begun(package, test, setup=setup)
@@ -185,7 +185,7 @@ def test_a_copy_that_the_set_up_installs_is_made_for_each_candidate(package: Pat
 
 
 @pytest.mark.campaign
-def test_a_copy_that_the_tests_make_of_their_own_worktree_each_time_is_proved(package: Path, tmp_path: Path) -> None:
+def test_tests_that_rebuild_a_copy_of_their_worktree_are_proved(package: Path, tmp_path: Path) -> None:
     place = tmp_path / "out"
     _, facts = begun(package, f"rm -rf {place} && cp -r src {place} && PYTHONPATH={place} {UNITTEST}")
     assert facts["proof"] == "the tests fail when the sources of their own worktree fail"
@@ -193,7 +193,7 @@ def test_a_copy_that_the_tests_make_of_their_own_worktree_each_time_is_proved(pa
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("way", ["{venv} -I", "env -i {venv}"], ids=["isolated", "emptied"])
-def test_an_environment_that_leads_to_the_persons_checkout_counts_however_python_is_started(
+def test_an_environment_of_the_checkout_counts_however_python_is_started(
     package: Path, tmp_path: Path, way: str
 ) -> None:
     venv = environment(tmp_path / "venv", f"{package}/src")
@@ -202,9 +202,7 @@ def test_an_environment_that_leads_to_the_persons_checkout_counts_however_python
         begun(package, f"{with_a_part_that_fails(package)}{python} -m unittest discover -s tests -q")
 
 
-def test_an_environment_that_leads_to_the_checkout_is_no_evidence_if_the_tests_load_their_own_sources(
-    package: Path, tmp_path: Path
-) -> None:
+def test_an_environment_of_the_checkout_is_ignored_beside_own_sources(package: Path, tmp_path: Path) -> None:
     venv = environment(tmp_path / "venv", f"{package}/src")
     begun(package, f"PYTHONPATH=src {venv}/bin/python -m unittest discover -s tests -q")
     assert proof(find_crew(package)) == ("proved", "")
@@ -212,7 +210,7 @@ def test_an_environment_that_leads_to_the_checkout_is_no_evidence_if_the_tests_l
 
 @pytest.mark.campaign
 @pytest.mark.needs("node")
-def test_node_modules_above_that_lead_to_the_persons_checkout_are_refused(package: Path) -> None:
+def test_node_modules_above_that_lead_to_the_checkout_are_refused(package: Path) -> None:
     (package / "add.mjs").write_text("export const add = (a, b) => a + b;\n")
     (package / "tests" / "add.mjs").write_text('import { add } from "invo/add.mjs";\nif (add(1, 2) !== 3) throw 1;\n')
     command = f"{with_a_part_that_fails(package)}node tests/add.mjs"
@@ -224,9 +222,7 @@ def test_node_modules_above_that_lead_to_the_persons_checkout_are_refused(packag
 
 
 @pytest.mark.campaign
-def test_another_distribution_with_the_name_of_a_module_is_no_copy_of_the_project(
-    package: Path, tmp_path: Path
-) -> None:
+def test_another_distribution_named_like_a_module_is_no_project_copy(package: Path, tmp_path: Path) -> None:
     (package / "six").mkdir()
     (package / "six" / "__init__.py").write_text("PY3 = True\n")
     (package / "tests" / "six_is_there.py").write_text("import six\n")
@@ -245,7 +241,7 @@ def test_another_distribution_with_the_name_of_a_module_is_no_copy_of_the_projec
     assert proof(find_crew(package))[0] == "elsewhere"
 
 
-def test_a_path_in_documentation_or_one_that_only_begins_alike_names_no_checkout(repo: Path) -> None:
+def test_a_path_in_documentation_names_no_checkout(repo: Path) -> None:
     (repo / "tool.py").write_text("pass\n")
     (repo / "README.md").write_text(f"cd {repo}\n")
     (repo / "check.sh").write_text(f"# {repo}-data\n: {repo}.worktrees /mnt{repo}\n")
@@ -255,7 +251,7 @@ def test_a_path_in_documentation_or_one_that_only_begins_alike_names_no_checkout
     assert proof(find_crew(repo)) == ("unproved", why)
 
 
-def test_tests_that_name_the_persons_checkout_are_refused_in_any_language(repo: Path) -> None:
+def test_tests_naming_the_persons_checkout_are_refused_in_any_language(repo: Path) -> None:
     (repo / "tool").write_text("#!/bin/sh\nexit 0\n")
     (repo / "tool").chmod(0o755)
     (repo / "check.sh").write_text(f"#!/bin/sh\nexec {repo}/tool\n")
@@ -283,7 +279,7 @@ def test_source_is_never_replaced_through_a_link_of_the_tests(package: Path) -> 
 
 
 @needs_setpriv
-def test_what_the_tests_left_makes_no_proof_and_is_removed_with_the_slot(package: Path) -> None:
+def test_files_left_by_tests_make_no_proof_and_are_removed(package: Path) -> None:
     test = "mkdir -p mod/x && touch mod/x/f && chmod -R a-w mod"
     done = unprivileged(package, "init", "g", "--test", test)
     assert (done.returncode, "untested: `" in done.stdout) == (0, True), done.stderr
@@ -291,14 +287,14 @@ def test_what_the_tests_left_makes_no_proof_and_is_removed_with_the_slot(package
     assert not crew.paths.slot("proof").exists()
 
 
-def test_a_runner_that_is_missing_is_not_taken_for_red_tests(package: Path) -> None:
+def test_a_missing_test_runner_does_not_count_as_red(package: Path) -> None:
     with pytest.raises(Missing, match="the tests do not start: no-such-runner is missing"):
         begun(package, "no-such-runner -q", accept_red=True)
     with pytest.raises(Missing, match="the set-up does not start: no-such-tool is missing"):
         begun(package, "true", setup="no-such-tool sync")
 
 
-def test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_checkout_in_it_does_not(
+def test_an_environment_with_dependencies_only_stays_in_use(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     venv = environment(package / ".venv", str(tmp_path))
@@ -362,7 +358,7 @@ def test_doctor_names_commands_that_cannot_start_and_files_worktrees_lack(repo: 
 
 
 @pytest.mark.needs("git-lfs")
-def test_the_doctor_does_not_ask_for_a_git_lfs_that_is_installed(repo: Path) -> None:
+def test_doctor_does_not_ask_for_an_installed_git_lfs(repo: Path) -> None:
     (repo / ".gitattributes").write_text("*.psd filter=lfs diff=lfs\n")
     assert [finding for finding in doctor(repo).findings if finding.about == "lfs"] == []
 
@@ -436,7 +432,7 @@ def configured(crew: Crew, **settings: object) -> None:
 
 
 @pytest.mark.campaign
-def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_another_checkout_stops_merging(
+def test_a_changed_test_command_must_be_proved_before_it_counts(
     package: Path,
 ) -> None:
     begun(package, f"PYTHONPATH=src {UNITTEST}")
@@ -504,9 +500,7 @@ A, B = "sh tests/a.sh", "sh tests/b.sh"
         variant("for t in a b; do sh tests/$t.sh || exit 1; done; echo ok", ()),
     ],
 )  # fmt: skip
-def test_each_part_of_a_command_must_fail_by_itself_when_all_sources_fail(
-    scripts: Path, command: str, green: tuple[str, ...]
-) -> None:
+def test_each_part_of_a_command_must_fail_without_sources(scripts: Path, command: str, green: tuple[str, ...]) -> None:
     begun(scripts, command)
     kept = find_crew(scripts).board.read().config.proof
     assert (kept.green_parts, kept.outcome) == (green, "unproved" if green else "proved")
@@ -594,7 +588,7 @@ for d in $(git log --name-only --format= {base}..HEAD | sed -n 's,/lib.sh,,p'); 
     [("HEAD~1", True), variant("$(git rev-list -n 2 HEAD | tail -n 1)", True), variant("$LIZA_BASE", False)],
     ids=["named", "hidden", "base"],
 )
-def test_tests_of_the_last_commit_are_found_and_candidates_merged_one_by_one(
+def test_tests_of_the_last_commit_are_detected_and_candidates_unbatched(
     scripts: Path, base: str, is_last: bool
 ) -> None:
     write(scripts, "t", LAST.format(base=base))
@@ -641,7 +635,7 @@ def test_a_set_up_that_builds_runs_for_each_candidate(scripts: Path, tmp_path: P
 
 
 @pytest.mark.campaign
-def test_a_merge_that_changes_what_tests_mean_makes_the_proof_old(scripts: Path) -> None:
+def test_a_merge_that_changes_the_tests_outdates_the_proof(scripts: Path) -> None:
     write(scripts, "t", "#!/bin/sh\nsh tests/a.sh\n")
     begun(scripts, "./t")
     crew = find_crew(scripts)

@@ -107,23 +107,23 @@ def test_keys_of_known_shapes_are_redacted_everywhere(name: str, around: str) ->
 
 
 @pytest.mark.parametrize(("text", "secret"), SAID)
-def test_what_is_called_a_secret_is_taken_out_and_its_name_stays(text: str, secret: str) -> None:
+def test_a_secret_is_removed_and_its_name_stays(text: str, secret: str) -> None:
     left = redact(text)
     assert secret not in left, left
     assert redact(left) == left
 
 
 @pytest.mark.parametrize("text", KEPT)
-def test_hashes_ids_code_and_sentences_about_secrets_stay_as_they_are(text: str) -> None:
+def test_hashes_ids_code_and_sentences_about_secrets_stay_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
-def test_a_private_key_whose_end_was_cut_off_is_taken_out_to_the_end_of_the_text() -> None:
+def test_a_private_key_without_its_end_is_removed_entirely() -> None:
     assert "MIIEv" not in redact(PEM.format("EC ").partition("-----END")[0])
 
 
 @given(st.text(alphabet=string.ascii_letters + string.digits + " .,;!?()\n/-_'\"", max_size=300))
-def test_a_text_without_the_words_and_shapes_of_secrets_is_unchanged(text: str) -> None:
+def test_a_text_without_any_secret_is_unchanged(text: str) -> None:
     low = text.lower()
     if not any(word in low for word in WORDS):
         assert redact(text) == text
@@ -164,18 +164,16 @@ def test_a_long_text_takes_time_in_proportion_to_its_length() -> None:
         (PEM.format("") + "\n" + PEM.format("RSA ")[:70], PEM.format("") + "\n"),
     ],
 )
-def test_of_a_text_that_still_grows_no_line_is_shown_that_may_go_on_and_no_key_that_was_begun(
-    text: str, shown: str
-) -> None:
+def test_a_growing_text_shows_no_unfinished_line_or_key(text: str, shown: str) -> None:
     assert text[: redactable_length(text)] == shown
 
 
-def test_what_begins_as_a_key_and_never_ends_is_not_held_back_for_ever() -> None:
+def test_an_endless_key_is_not_held_back_forever() -> None:
     text = PEM.format("")[:60] + "\nline" * MAX_KEY
     assert redactable_length(text) == text.rindex("\n") + 1
 
 
-def test_a_secret_in_a_persons_text_is_kept_and_pointed_out(
+def test_a_secret_in_a_persons_text_is_kept_and_reported(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with prepared(tmp_path_factory) as made:

@@ -46,7 +46,7 @@ def start(repo: Path) -> None:
     confinement.check_support(crew.paths, crew.board.read().config)
 
 
-def test_status_names_the_cause_after_a_start_until_a_person_chooses_otherwise(repo: Path) -> None:
+def test_status_names_a_missing_box_until_a_person_decides_otherwise(repo: Path) -> None:
     facts: dict[str, str] = {}
     init(repo, InitOptions("g", no_test=True, confinement=Confinement.AUTO), facts.__setitem__)
     assert f"none, agents can do what you can: {CAUSE}" in facts["box"]

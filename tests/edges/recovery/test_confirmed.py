@@ -31,7 +31,7 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_damaged_pins_stop_no_reader_and_their_hint_brings_back_what_was_confirmed(
+def test_damaged_pins_stop_no_reader_and_can_be_restored(
     repo: Path, damage: Callable[[dict[str, Any]], object]
 ) -> None:
     crew = begun(repo, permissions="bypass")
@@ -54,7 +54,7 @@ def test_damaged_pins_stop_no_reader_and_their_hint_brings_back_what_was_confirm
     assert found.board.read().config.permissions == "bypass"
 
 
-def test_settings_in_the_history_that_can_be_none_are_not_confirmed_again(repo: Path) -> None:
+def test_invalid_settings_in_the_history_are_not_confirmed_again(repo: Path) -> None:
     crew = begun(repo, permissions="bypass")
     crew.paths.pins.write_text(json.dumps({}))
     config = crew.board.read_as_written().config
@@ -63,7 +63,7 @@ def test_settings_in_the_history_that_can_be_none_are_not_confirmed_again(repo: 
     assert confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written()) == ()
 
 
-def test_what_is_confirmed_at_the_same_time_counts_all_of_it(repo: Path) -> None:
+def test_simultaneous_confirmations_all_count(repo: Path) -> None:
     crew = begun(repo)
     config = crew.board.read_as_written().config
     keys = [f"unknown_{number}" for number in range(60)]

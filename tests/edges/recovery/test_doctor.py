@@ -73,7 +73,7 @@ def test_file_that_is_no_message_is_named_with_its_path(there: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_integration_that_was_moved_back_or_deleted_is_named_and_is_in_the_way(there: Crew) -> None:
+def test_a_moved_or_deleted_integration_is_named_as_an_obstacle(there: Crew) -> None:
     before = git(there.paths.root, "rev-parse", "integration")
     git(there.paths.root, "branch", "-f", "integration", "main")
     (found,) = told(there, "branch")
@@ -120,7 +120,7 @@ def test_an_interrupted_move_of_integration_is_named_and_repaired(there: Crew) -
 
 
 @pytest.mark.campaign
-def test_a_history_that_was_deleted_or_has_lost_its_end_is_named_unless_the_journal_has_the_rest(there: Crew) -> None:
+def test_a_lost_end_of_the_history_is_named(there: Crew) -> None:
     root = there.paths.root
     doctor(root, fix=True)
     revision = there.board.read().revision
@@ -154,7 +154,7 @@ def test_what_waits_to_be_recorded_is_no_lost_history(there: Crew) -> None:
     assert len(told(there, "history")) == 1
 
 
-def test_a_journal_that_is_gone_or_ends_before_the_board_is_named(there: Crew) -> None:
+def test_a_missing_or_shorter_journal_is_named(there: Crew) -> None:
     whole = there.paths.journal.read_bytes()
     there.paths.journal.write_bytes(whole[: whole.rindex(b"\n- ") + 1])
     revision = there.board.read().revision
@@ -166,7 +166,7 @@ def test_a_journal_that_is_gone_or_ends_before_the_board_is_named(there: Crew) -
     assert not found.ok
 
 
-def test_a_board_with_a_broken_rule_keeps_its_test_command_in_the_report(there: Crew) -> None:
+def test_doctor_reports_the_test_command_of_a_rule_breaking_board(there: Crew) -> None:
     text = there.paths.state.read_text()
     there.paths.state.write_text(
         text.replace("integration_command: null", "integration_command: make test").replace("MERGED", "CLAIMED", 1)
@@ -180,7 +180,7 @@ def test_a_board_with_a_broken_rule_keeps_its_test_command_in_the_report(there: 
     assert told(there, "tests") == []
 
 
-def test_the_programs_that_agents_run_are_judged_and_the_default_only_where_no_agent_was_ever_started(
+def test_doctor_checks_the_programs_that_the_agents_run(
     crew: Crew,  # noqa: F811
 ) -> None:
     def missing() -> list[Finding]:
@@ -197,9 +197,7 @@ def test_the_programs_that_agents_run_are_judged_and_the_default_only_where_no_a
     assert [one.text for one in missing()] == ["is what planner-1 runs, and '/no/such/program' is not installed"]
 
 
-def test_an_agent_whose_supervisor_was_killed_is_named_while_it_holds_a_task_and_a_person_at_work_is_not(
-    there: Crew, clock: FakeClock
-) -> None:
+def test_a_task_holder_whose_supervisor_was_killed_is_named(there: Crew, clock: FakeClock) -> None:
     claimed(there)
     assert told(there, "coder-1") == []
     run = "coder-1.3"
@@ -218,14 +216,14 @@ def test_a_place_without_a_crew_gets_the_command_to_begin(repo: Path) -> None:
     assert (first.about, first.ok, first.hint.partition(' "')[0]) == ("crew", True, "liza init")
 
 
-def test_a_board_that_was_deleted_is_in_the_way_until_it_is_restored(there: Crew) -> None:
+def test_a_deleted_board_is_an_obstacle_until_its_restoration(there: Crew) -> None:
     shutil.rmtree(there.paths.liza)
     (lost,) = told(there, "crew")
     assert (lost.ok, lost.hint) == (False, "liza restore --last-good")
 
 
 @pytest.mark.parametrize("damage", [{"settings": {"integration_timeout": "soon"}}, {"settings": 5}])
-def test_damaged_pins_are_an_error_that_the_command_it_names_mends(there: Crew, damage: dict[str, object]) -> None:
+def test_damaged_pins_are_an_error_with_a_working_repair_command(there: Crew, damage: dict[str, object]) -> None:
     confirmed_settings.confirm_settings(there.paths, {"integration_command": "make test"}, there.board.read().config)
     words = json.loads(there.paths.pins.read_text()) | damage
     there.paths.pins.write_text(json.dumps(words))
@@ -249,7 +247,7 @@ def test_damaged_pins_are_an_error_that_the_command_it_names_mends(there: Crew, 
     ],
     ids=["a Makefile that no read gives", "a deep package.json", "a deep pyproject.toml"],
 )
-def test_a_file_of_the_project_that_cannot_be_read_is_a_finding_and_refused_by_init(
+def test_an_unreadable_project_file_is_a_finding_that_init_refuses(
     repo: Path, name: str, lay: Callable[[Path], object]
 ) -> None:
     lay(repo / name)

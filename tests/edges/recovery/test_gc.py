@@ -58,7 +58,7 @@ def freed(crew: Crew, **options: bool) -> dict[str, int]:
     return {row["name"].rpartition("/")[2]: row["bytes"] for row in result.details["freed"]}
 
 
-def test_a_dry_run_names_what_a_real_one_frees_and_changes_nothing(crew: Crew) -> None:
+def test_a_dry_run_names_what_gc_frees_and_changes_nothing(crew: Crew) -> None:
     for number in range(1, run_cleanup.UNARCHIVED_RUNS + 3):
         ran(crew, number).output_path.write_text("said\n" * 1000)
     old = log(crew, "merge-gone.log")
@@ -80,7 +80,7 @@ def test_a_dry_run_names_what_a_real_one_frees_and_changes_nothing(crew: Crew) -
     assert freed(crew) == {}
 
 
-def test_what_is_in_use_new_or_of_an_open_task_stays(crew: Crew) -> None:
+def test_gc_keeps_files_that_are_new_used_or_needed(crew: Crew) -> None:
     task = crew.board.read().tasks[0]
     kept = [log(crew, f"merge-{task.id}{gate}.log") for gate in ("", "-lint")]
     kept += [log(crew, "coder-1.log"), temporary(crew, os.getpid())]
@@ -104,7 +104,7 @@ def test_a_log_that_would_not_become_smaller_stays(crew: Crew) -> None:
     assert all(path.exists() for path in kept)
 
 
-def test_the_runs_of_an_agent_with_a_supervisor_are_left_to_it(crew: Crew) -> None:
+def test_gc_leaves_runs_of_a_supervised_agent_alone(crew: Crew) -> None:
     for number in range(1, run_cleanup.UNARCHIVED_RUNS + 3):
         ran(crew, number)
     lock = Lock(crew.paths.supervisor_lock("coder-1"))
@@ -117,7 +117,7 @@ def archived_logs(crew: Crew) -> list[bytes]:
     return [gzip.decompress(path.read_bytes()) for path in sorted((crew.paths.logs / "archive").glob("merge-gone-*"))]
 
 
-def test_a_later_log_of_the_same_task_is_compressed_beside_the_former(crew: Crew) -> None:
+def test_a_later_log_of_a_task_is_compressed_separately(crew: Crew) -> None:
     for number, text in enumerate(("first\n", "second\n")):
         path = log(crew, "merge-gone.log", text * 1000)
         os.utime(path, (1000 + number, 1000 + number))
@@ -125,7 +125,7 @@ def test_a_later_log_of_the_same_task_is_compressed_beside_the_former(crew: Crew
     assert archived_logs(crew) == [b"first\n" * 1000, b"second\n" * 1000]
 
 
-def test_a_log_whose_archive_is_no_file_stays_and_is_reported(crew: Crew) -> None:
+def test_gc_reports_a_log_whose_archive_is_no_file(crew: Crew) -> None:
     kept = log(crew, "merge-gone.log")
     (crew.paths.logs / "archive" / f"merge-gone-{int(kept.stat().st_mtime)}.log.gz").mkdir(parents=True)
     [failure] = gc(crew).details["failed"]
@@ -179,7 +179,7 @@ def test_a_log_is_not_compressed_into_a_linked_directory(crew: Crew, tmp_path: P
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_run_whose_archive_a_crash_had_completed_frees_the_size_of_its_directory(crew: Crew) -> None:
+def test_gc_counts_a_run_archived_before_a_crash_in_full(crew: Crew) -> None:
     for number in range(1, run_cleanup.UNARCHIVED_RUNS + 3):
         ran(crew, number)
     size = freed(crew, dry_run=True)["coder-1.2"]

@@ -33,7 +33,7 @@ def merged_by_the_person(crew: Crew) -> None:  # noqa: F811
 
 
 @pytest.mark.campaign
-def test_work_that_is_on_its_tasks_branch_is_kept_once_and_not_as_a_salvage_too(crew: Crew) -> None:  # noqa: F811
+def test_work_on_its_tasks_branch_is_kept_without_a_salvage(crew: Crew) -> None:  # noqa: F811
     merged_by_the_person(crew)
     claimed(crew)
     done = purge(crew)
@@ -42,7 +42,7 @@ def test_work_that_is_on_its_tasks_branch_is_kept_once_and_not_as_a_salvage_too(
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_the_history_goes_with_the_last_of_the_other_refs_and_is_named_only_if_there_was_one(
+def test_purge_removes_the_history_with_the_last_ref(
     crew: Crew,  # noqa: F811
     recorded: bool,
 ) -> None:
@@ -57,7 +57,7 @@ def test_the_history_goes_with_the_last_of_the_other_refs_and_is_named_only_if_t
     assert not (crew.paths.root / ".git/info/attributes").exists()
 
 
-def test_a_salvage_that_holds_nothing_goes_and_one_that_holds_a_file_or_a_commit_of_its_own_stays(
+def test_purge_removes_empty_salvages_and_keeps_those_with_work(
     crew: Crew,  # noqa: F811
 ) -> None:
     merged_by_the_person(crew)
@@ -93,7 +93,7 @@ def test_a_salvage_without_a_branch_keeps_its_commit(
     assert git(crew.paths.root, "rev-parse", "refs/liza/salvage/c/coder-1.3^1") == lost
 
 
-def test_a_branch_of_a_person_below_task_is_neither_taken_by_a_task_nor_purged(
+def test_a_persons_branch_below_task_is_neither_taken_nor_purged(
     crew: Crew,  # noqa: F811
 ) -> None:
     git(crew.paths.root, "branch", "task/101", "main")
@@ -105,7 +105,7 @@ def test_a_branch_of_a_person_below_task_is_neither_taken_by_a_task_nor_purged(
     assert "refs/heads/task/101" in refs(crew)
 
 
-def test_a_purge_after_integration_was_deleted_or_moved_back_loses_no_merge(crew: Crew) -> None:  # noqa: F811
+def test_a_purge_after_deleting_or_moving_integration_loses_no_merge(crew: Crew) -> None:  # noqa: F811
     before = git(crew.paths.root, "rev-parse", "integration")
     git(crew.paths.root, "branch", "-D", "integration")
     done: PurgeResult = purge(crew)
@@ -114,7 +114,7 @@ def test_a_purge_after_integration_was_deleted_or_moved_back_loses_no_merge(crew
     assert git(crew.paths.root, "show", f"{merges.LAST_INTEGRATION_REF}:b.txt") == "x"
 
 
-def test_a_purge_keeps_every_file_of_a_persons_as_its_bytes_and_a_link_as_a_link_and_reads_no_pipe(
+def test_a_purge_keeps_all_files_of_a_person(
     crew: Crew,  # noqa: F811
     tmp_path: Path,
 ) -> None:
@@ -149,7 +149,7 @@ def test_a_purge_keeps_every_file_of_a_persons_as_its_bytes_and_a_link_as_a_link
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["a file", "a link"])
-def test_a_purge_keeps_the_table_of_programs_that_a_person_wrote_for_this_crew(
+def test_a_purge_keeps_a_persons_own_program_table(
     crew: Crew,  # noqa: F811
     tmp_path: Path,
     linked: bool,
@@ -168,12 +168,12 @@ def test_a_purge_keeps_the_table_of_programs_that_a_person_wrote_for_this_crew(
     assert not crew.paths.liza.exists()
 
 
-def test_a_purge_names_a_table_of_programs_that_is_no_file(crew: Crew) -> None:  # noqa: F811
+def test_a_purge_names_a_program_table_that_is_no_file(crew: Crew) -> None:  # noqa: F811
     os.mkfifo(crew.paths.liza / "programs.toml")
     assert purge(crew).unread_files == (".liza/programs.toml",)
 
 
-def test_a_purge_names_what_is_left_in_the_directory_of_the_worktrees(crew: Crew) -> None:  # noqa: F811
+def test_a_purge_names_files_left_beside_the_worktrees(crew: Crew) -> None:  # noqa: F811
     claimed(crew)
     kept = crew.paths.slots / "of-a-person"
     kept.mkdir()
@@ -182,7 +182,7 @@ def test_a_purge_names_what_is_left_in_the_directory_of_the_worktrees(crew: Crew
     assert (kept / "of-another-user").exists()
 
 
-def test_a_purge_that_cannot_save_a_table_of_programs_takes_nothing_away(crew: Crew) -> None:  # noqa: F811
+def test_a_purge_that_cannot_save_a_program_table_removes_nothing(crew: Crew) -> None:  # noqa: F811
     table = crew.paths.liza / "programs.toml"
     with table.open("wb") as file:
         file.truncate(saved_specs.MAX_FILE_SIZE + 1)
@@ -192,7 +192,7 @@ def test_a_purge_that_cannot_save_a_table_of_programs_takes_nothing_away(crew: C
     assert crew.paths.state.exists()
 
 
-def test_the_specs_of_an_earlier_purge_stay_below_those_of_the_next_which_do_not_mix(crew: Crew) -> None:  # noqa: F811
+def test_purging_again_keeps_earlier_specs_below_the_newer_ones(crew: Crew) -> None:  # noqa: F811
     root, notes = crew.paths.root, crew.paths.specs / "notes.txt"
     notes.write_text("first\n")
     saved_specs.save_specs(crew)
@@ -211,7 +211,7 @@ def test_the_specs_of_an_earlier_purge_stay_below_those_of_the_next_which_do_not
     [("huge.bin", saved_specs.MAX_FILE_SIZE + 1), (".git/config", 3)],
     ids=["too large", "no name for git"],
 )
-def test_a_spec_that_cannot_be_saved_stops_the_purge_by_name_before_anything_is_removed(
+def test_a_spec_that_cannot_be_saved_stops_a_purge_early(
     crew: Crew,  # noqa: F811
     name: str,
     size: int,
@@ -240,7 +240,7 @@ def test_an_unreadable_spec_stops_the_purge_by_name(crew: Crew, name: str) -> No
     assert crew.paths.slot("s1").is_dir()
 
 
-def test_of_two_purges_at_once_the_second_is_refused_with_a_sentence(crew: Crew) -> None:  # noqa: F811
+def test_a_second_purge_at_once_is_refused(crew: Crew) -> None:  # noqa: F811
     with Lock(crew.paths.locks / "purge.lock"), pytest.raises(Refused, match="another purge is under way"):
         purge(crew)
     assert crew.paths.slot("s1").is_dir()
@@ -249,7 +249,7 @@ def test_of_two_purges_at_once_the_second_is_refused_with_a_sentence(crew: Crew)
 @pytest.mark.campaign
 @pytest.mark.needs("unshare")
 @pytest.mark.parametrize("part", [".liza", variant(".liza/logs"), variant(".liza/pins.json")])
-def test_a_purge_of_a_crew_on_a_mount_removes_the_rest_and_names_it(crew: Crew, part: str) -> None:  # noqa: F811
+def test_a_purge_names_a_mount_point_and_removes_the_rest(crew: Crew, part: str) -> None:  # noqa: F811
     merged_by_the_person(crew)
     mounted = crew.paths.root / part
     again = "" if part != ".liza" else f"&& {BIN}/liza init again --no-test && {BIN}/liza down --purge"

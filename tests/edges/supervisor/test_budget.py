@@ -91,7 +91,7 @@ def note(crew: Crew, seconds: float, used: TokenUsage | None = None, run: str = 
     ledger.append_entry(crew.paths, spent)
 
 
-def test_a_misspelt_limit_is_taken_by_edit_and_named_with_the_one_that_may_be_meant_and_all_there_are(
+def test_a_misspelt_limit_is_accepted_and_named_with_its_correction(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     typing(crew, monkeypatch, MISSPELT)
@@ -117,9 +117,7 @@ def test_a_misspelt_limit_is_a_warning_until_it_is_corrected(crew: Crew, monkeyp
     assert f"! {FIRST_OF_TWO}" in render_crew.format_status(look(crew), colour=False)
 
 
-def test_a_number_in_place_of_the_limits_is_refused_with_the_names_that_limits_have(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_number_in_place_of_limits_names_possible_limits(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     typing(crew, monkeypatch, "config:\n  budget: 1.0\n")
     with pytest.raises(BoardUnreadable, match="wanted a mapping with some of: money_per_task, money"):
         edit(crew, "board")
@@ -247,9 +245,7 @@ def test_resume_works_while_money_is_left_for_unfinished_work(crew: Crew) -> Non
         (Budget(money_per_sprint=0.5), "the sprint has used $2.00 of $0.50", "money_per_sprint 4"),
     ],
 )
-def test_a_crew_whose_budget_is_used_up_is_not_resumed_to_be_paused_again_before_there_is_more(
-    crew: Crew, budget: Budget, why: str, setting: str
-) -> None:
+def test_a_crew_without_remaining_budget_is_not_resumed(crew: Crew, budget: Budget, why: str, setting: str) -> None:
     hold(crew)
     allow(crew, budget)
     note(crew, 60, TokenUsage(cost=2.0))

@@ -51,7 +51,7 @@ def rest_after(made: ActionRunner, kind: str, monkeypatch: pytest.MonkeyPatch) -
     return made.memory.streak.rest_seconds(made.crew.clock.monotonic())
 
 
-def test_sessions_that_are_held_up_rest_ever_longer_and_never_stop_the_supervisor_until_one_comes_to_something(
+def test_sessions_held_up_wait_longer_and_never_stop_their_supervisor(
     made: ActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [rest_after(made, "held up", monkeypatch) for _ in range(4)] == [5.0, 10.0, 20.0, 40.0]
@@ -62,17 +62,13 @@ def test_sessions_that_are_held_up_rest_ever_longer_and_never_stop_the_superviso
     assert rest_after(made, "held up", monkeypatch) == 5.0
 
 
-def test_a_session_that_was_ended_for_a_loop_is_no_crash_of_its_program_and_the_next_one_waits(
-    made: ActionRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_ended_for_a_loop_is_no_program_crash(made: ActionRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [rest_after(made, "looped", monkeypatch) for _ in range(3)] == [5.0, 10.0, 20.0]
     assert made.memory.streak.crashes == ()
 
 
 @pytest.mark.parametrize("error", [BoardUnreadable("broken"), WriteFailed("full"), LockTimeout("held")])
-def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_of_its_program(
-    made: ActionRunner, error: LizaError
-) -> None:
+def test_a_session_that_could_not_start_is_no_program_crash(made: ActionRunner, error: LizaError) -> None:
     def start(run: str) -> None:
         raise error
 
@@ -82,9 +78,7 @@ def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_o
     assert made.memory.streak == FailureStreak()
 
 
-def test_a_session_that_cannot_begin_while_integration_is_gone_is_no_crash_of_its_program(
-    made: ActionRunner, tmp_path: Path
-) -> None:
+def test_a_session_refused_for_missing_integration_is_no_program_crash(made: ActionRunner, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
     confirmed_settings.create_pins(Paths(tmp_path))
@@ -101,7 +95,7 @@ def test_a_session_that_cannot_begin_while_integration_is_gone_is_no_crash_of_it
     assert len(made.memory.streak.crashes) == 1
 
 
-def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_again(made: ActionRunner) -> None:
+def test_a_missing_program_is_no_crash_and_not_tried_again(made: ActionRunner) -> None:
     def start(run: str) -> None:
         raise ProgramMissing("claude is not installed", "npm install -g claude")
 
@@ -111,9 +105,7 @@ def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_a
     assert made.memory.unusable == UnusableProgram("claude is not installed (next: npm install -g claude)")
 
 
-def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_task_and_is_not_tried_again_at_once(
-    made: ActionRunner, tmp_path: Path
-) -> None:
+def test_an_unstarted_session_counts_against_its_supervisor_and_waits(made: ActionRunner, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     confirmed_settings.create_pins(Paths(tmp_path))
     said: list[str] = []
@@ -148,9 +140,7 @@ def test_hanging_set_up_is_ended_at_its_limit_with_reason(
     assert limit in waits.reason
 
 
-def test_a_child_that_ends_while_it_is_killed_is_stopped_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_that_ends_during_its_kill_counts_as_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do read x < pipe; done"]
     os.mkfifo(tmp_path / "pipe")
     job = jobs.start_job(

@@ -28,7 +28,7 @@ for _ in range(3):
 """
 
 
-def test_a_signal_that_another_thread_gets_wakes_a_supervisor_that_waits_for_an_event() -> None:
+def test_a_signal_in_another_thread_wakes_a_waiting_supervisor() -> None:
     done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, timeout=60, check=True)
     # The kernel gives signals that wait for one thread in the order of their numbers.
     assert sorted(done.stdout.splitlines()) == [

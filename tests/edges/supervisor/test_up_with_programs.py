@@ -134,9 +134,7 @@ def test_signals_end_the_command_again_once_all_supervisors_have_left(repo: Path
     assert [signal.getsignal(number) for number in numbers] == before
 
 
-def test_the_last_line_of_up_in_a_repository_that_was_moved_leads_to_its_new_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_up_in_a_moved_repository_ends_with_its_new_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "old"
     root.mkdir()
     monkeypatch.chdir(root)
@@ -146,7 +144,7 @@ def test_the_last_line_of_up_in_a_repository_that_was_moved_leads_to_its_new_pla
     assert line == f"all stopped; the repository is no longer at {root}. Go on: cd '{now}' && liza up"
 
 
-def test_the_last_line_of_up_names_an_agent_that_another_command_started_again(tmp_path: Path) -> None:
+def test_up_names_at_its_end_an_agent_another_command_started(tmp_path: Path) -> None:
     crew = Crew(Paths(tmp_path), FakeClock())
     crew.paths.locks.mkdir(parents=True)
     with Lock(crew.paths.supervisor_lock("coder-1")):

@@ -130,22 +130,20 @@ def test_a_client_outside_every_session_is_outside(server: Server) -> None:
     assert (found["run"], found["of_a_child"], found["is_killed_with_the_run"]) == (None, None, False)
 
 
-def test_a_command_is_shown_as_its_own_and_killed_with_the_run_of_its_caller(server: Server) -> None:
+def test_a_command_is_killed_with_the_run_of_its_caller(server: Server) -> None:
     found = server.ask_from(sys.executable, "-c", WAIT, environ=IN_SESSION, **IN_SESSION)
     assert (found["is_killed_with_the_run"], found["command"]) == (True, ["liza", "submit"])
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("sent", [{}, {"_LIZA_CALLER_0": "planner-1.1 /project"}, {"LIZA_RUN": "", "LIZA_ROOT": ""}])
-def test_a_session_that_unsets_its_variables_and_what_its_command_starts_are_the_sessions(
-    server: Server, sent: dict[str, str]
-) -> None:
+def test_a_session_without_its_variables_and_its_commands_are_recognized(server: Server, sent: dict[str, str]) -> None:
     ask = f"env -i '{sys.executable}' -c \"{WAIT}\"; true"
     found = server.ask_from("sh", "-c", ask, environ=IN_SESSION, **sent)
     assert (found["run"], found["of_a_child"]) == ("coder-1.7", "coder-1.7")
 
 
-def test_a_process_that_changes_its_own_environment_is_of_the_session_it_was_started_in(server: Server) -> None:
+def test_a_process_with_a_changed_environment_stays_in_its_session(server: Server) -> None:
     found = server.ask_from(sys.executable, "-c", "import os; os.environ.clear(); " + WAIT, environ=IN_SESSION)
     assert found["run"] == "coder-1.7"
 
@@ -157,7 +155,7 @@ def test_the_outermost_session_counts_despite_forged_variables(server: Server) -
 
 
 @pytest.mark.campaign
-def test_each_connection_of_a_process_that_closes_and_reuses_them_is_its_own(server: Server) -> None:
+def test_each_reused_connection_of_a_process_is_its_own(server: Server) -> None:
     reuse = CONNECT + "number = line.fileno(); line.close(); " + WAIT + "; assert line.fileno() == number"
     with subprocess.Popen(
         [sys.executable, "-c", reuse],
@@ -175,7 +173,7 @@ def test_each_connection_of_a_process_that_closes_and_reuses_them_is_its_own(ser
 
 
 @pytest.mark.parametrize("kept", ["", "import os; os.fork() or sys.stdin.read(); "])
-def test_a_process_that_ends_before_it_is_looked_up_is_refused(server: Server, kept: str) -> None:
+def test_a_process_that_ends_before_its_lookup_is_refused(server: Server, kept: str) -> None:
     """Also if a child of it keeps the connection open."""
     client = subprocess.Popen([sys.executable, "-c", CONNECT + kept], cwd=server.directory, stdin=subprocess.PIPE)
     os.waitid(os.P_PID, client.pid, os.WEXITED | os.WNOWAIT)
@@ -211,7 +209,7 @@ def test_a_process_that_cannot_be_seen_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("unshare")
-def test_a_process_in_a_user_namespace_of_its_own_is_no_person_outside_sessions(tmp_path: Path) -> None:
+def test_a_process_in_its_own_user_namespace_is_no_person(tmp_path: Path) -> None:
     outside = []
     with contextlib.chdir(tmp_path), socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket")

@@ -23,7 +23,7 @@ OPENS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("put", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("attempt", OPENS.values(), ids=OPENS)
 @pytest.mark.parametrize("follow", [False, True], ids=["no link", "through links"])
-def test_what_is_not_a_regular_file_is_named_with_the_command_that_moves_it(
+def test_an_irregular_file_is_named_with_the_command_moving_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], object], attempt: str, follow: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -63,7 +63,7 @@ def test_a_file_below_a_directory_is_read_through_no_link(tmp_path: Path) -> Non
         untrusted_files.list_below(tmp_path, "other")
 
 
-def test_a_file_of_proc_without_a_size_is_read_up_to_the_limit() -> None:
+def test_a_proc_file_without_a_size_is_read_within_limits() -> None:
     path = Path("/proc/self/status")
     assert untrusted_files.read(path).startswith(b"Name:")
     with pytest.raises(NotRegularFile, match="has more than 100 bytes"):
@@ -71,7 +71,7 @@ def test_a_file_of_proc_without_a_size_is_read_up_to_the_limit() -> None:
 
 
 @pytest.mark.parametrize("put", [value for name, value in ODD.items() if name != "a directory"])
-def test_an_atomic_write_replaces_what_is_at_the_path_and_follows_nothing(
+def test_an_atomic_write_replaces_its_target_and_follows_no_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], object]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -81,7 +81,7 @@ def test_an_atomic_write_replaces_what_is_at_the_path_and_follows_nothing(
     assert (path.read_bytes(), stat.filemode(path.lstat().st_mode)) == (b"new", "-rw-r-----")
 
 
-def test_a_failed_replacement_leaves_the_old_file_and_no_temporary_one(tmp_path: Path) -> None:
+def test_a_failed_replacement_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "record"
     atomic.write(path, b"old")
     with pytest.raises(ZeroDivisionError), atomic.replacing(path) as file:

@@ -33,7 +33,7 @@ def _lapsed(crew: Crew) -> None:
 
 
 @pytest.mark.campaign
-def test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree(tmp_path: Path) -> None:
+def test_a_second_claimer_is_refused_while_a_worktree_is_made(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("task-1")
         env = {**os.environ, "LIZA_FAULT": "claim.reserved:stop"}
@@ -63,7 +63,7 @@ def _session_of(crew: Crew, run: str) -> Iterator[subprocess.Popen[bytes]]:
         child.wait()
 
 
-def test_a_lapsed_claim_is_not_taken_over_while_its_session_lives(tmp_path: Path) -> None:
+def test_a_lapsed_claim_is_not_taken_from_a_living_session(tmp_path: Path) -> None:
     with started(tmp_path, lease_duration=1) as crew:
         crew.add("task-1")
         crew.gate("gate")
@@ -77,7 +77,7 @@ def test_a_lapsed_claim_is_not_taken_over_while_its_session_lives(tmp_path: Path
         assert crew.task("task-1").assigned_to == "coder-1"
 
 
-def test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over(tmp_path: Path) -> None:
+def test_a_takeover_first_ends_what_the_old_session_left_running(tmp_path: Path) -> None:
     with started(tmp_path, lease_duration=1) as crew:
         crew.add("task-1")
         crew.liza("claim", "task-1", "--agent", "coder-1")
@@ -89,7 +89,7 @@ def test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over
             assert stray.poll() is not None or not tuple(processes.iter_run_pids("coder-1.1", crew.paths.root))
 
 
-def test_the_entries_of_a_board_are_read_once_for_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_reads_the_entries_of_the_board_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with started(tmp_path) as crew:
         crew.add("t1")
         opened, read = find_crew(crew.root), []
@@ -100,7 +100,7 @@ def test_the_entries_of_a_board_are_read_once_for_a_claim(tmp_path: Path, monkey
         assert len(whole_boards) == 1 + 1  # the second: an agent was added
 
 
-def test_a_supervisor_that_decided_on_an_older_board_claims_the_next_task_and_the_journal_names_it(
+def test_a_supervisor_with_an_old_board_claims_the_next_task(
     tmp_path: Path,
 ) -> None:
     with started(tmp_path) as crew:

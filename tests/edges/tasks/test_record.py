@@ -55,7 +55,7 @@ def recorded(repo: Path) -> list[tuple[int, str]]:
     return [(one.revision, one.subject) for one in board_history.list_revisions(Git(repo), None, 99)]
 
 
-def test_a_writer_records_very_many_waiting_revisions_although_a_supervisor_lives(
+def test_a_writer_records_many_waiting_revisions_beside_a_supervisor(
     repo: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
     crew = begun(repo, "x", clock)
@@ -81,9 +81,7 @@ def test_history_is_read_although_nothing_can_be_recorded(repo: Path, clock: Fak
     assert [one["revision"] for one in shown(crew, None, 10)] == [2, 1]
 
 
-def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one_and_comes_back_as_itself(
-    repo: Path, clock: FakeClock
-) -> None:
+def test_a_new_crew_continues_the_history_of_the_last_one(repo: Path, clock: FakeClock) -> None:
     first = begun(repo, "The first goal", clock)
     for agent in ("coder-1", "coder-2"):
         signed(first, agent)
@@ -151,7 +149,7 @@ def test_revisions_of_another_crew_are_alarm_and_nothing_is_lost(repo: Path, clo
     assert [finding for finding in findings.list_findings(crew, state) if finding.about == "history"] == []
 
 
-def test_a_history_that_was_tampered_with_stops_init_before_anything_is_made(repo: Path, clock: FakeClock) -> None:
+def test_a_modified_history_stops_init_before_any_change(repo: Path, clock: FakeClock) -> None:
     git(repo, "update-ref", HISTORY_REF, "main")
     refs = git(repo, "for-each-ref")
     with pytest.raises(GitFailed, match="no Liza-Revision"):
@@ -183,7 +181,7 @@ def test_without_a_board_every_command_names_the_kept_history(repo: Path, clock:
 
 
 @pytest.mark.parametrize("left", ["the rest of .liza", "nothing"])
-def test_a_crew_of_which_only_the_history_is_left_is_restored_and_works_on(
+def test_a_crew_is_restored_from_its_history_alone_and_continues(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
     crew = begun(repo, "Everything is there", clock)
@@ -236,7 +234,7 @@ def _packs(repo: Path) -> set[str]:
     return {path.stem for path in (repo / ".git/objects/pack").glob("*.pack")}
 
 
-def test_many_revisions_are_recorded_in_several_batches_so_that_few_boards_are_in_memory(
+def test_many_revisions_are_recorded_in_several_batches(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew = begun(repo, "goal", clock)
@@ -272,7 +270,7 @@ def test_git_joins_the_packs_of_the_history_and_prunes_nothing(repo: Path, clock
     assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_the_archive_of_an_earlier_crew_is_not_restored_for_a_new_one(repo: Path, clock: FakeClock) -> None:
+def test_a_new_crew_does_not_restore_the_archive_of_another(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     crew.paths.archive.mkdir()
     (crew.paths.archive / "2026-01.yaml").write_text("tasks:\n")
@@ -285,7 +283,7 @@ def test_the_archive_of_an_earlier_crew_is_not_restored_for_a_new_one(repo: Path
     assert archive.restore_files(second, "human:ann").names == ()
 
 
-def test_a_batch_is_due_when_the_crew_is_quiet_after_its_interval_or_when_it_is_large_enough(
+def test_a_batch_is_recorded_in_quiet_times_or_when_large(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew = begun(repo, "x", clock)

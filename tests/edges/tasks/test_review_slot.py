@@ -22,7 +22,7 @@ REVIEWER = "code-reviewer-1"
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("cause", [None, "session", "set-up"])
-def test_a_review_slot_is_emptied_again_only_if_something_may_have_run_in_it(
+def test_a_review_slot_is_emptied_only_after_possible_use(
     crew: Crew,  # noqa: F811
     cause: str | None,
 ) -> None:

@@ -31,7 +31,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Merges:
 
 
 @pytest.mark.campaign
-def test_a_record_outlives_the_archive_and_the_agents_place_on_the_board(crew: Merges) -> None:
+def test_a_work_record_survives_archiving_and_removal_of_its_agent(crew: Merges) -> None:
     crew.approved("a", "b")
     assert crew.merge() == ""
     before = agents.show_agent(crew.crew, "coder-1")["record"]
@@ -95,9 +95,7 @@ def test_a_record_that_was_changed_is_refused(crew: Merges, other: Merges) -> No
     ],
 )
 @pytest.mark.campaign
-def test_a_file_that_is_no_record_is_refused_and_nothing_is_kept(
-    crew: Merges, other: Merges, change: dict[str, object]
-) -> None:
+def test_anything_but_a_record_is_refused_and_not_kept(crew: Merges, other: Merges, change: dict[str, object]) -> None:
     crew.approved("a")
     record = json.loads(agents.export_agent(crew.crew, "coder-1")) | change
     with pytest.raises(UsageError):
@@ -106,7 +104,7 @@ def test_a_file_that_is_no_record_is_refused_and_nothing_is_kept(
 
 
 @pytest.mark.campaign
-def test_a_damaged_entry_of_the_archive_is_named_and_nothing_incomplete_is_exported(crew: Merges) -> None:
+def test_a_damaged_archive_entry_is_named_and_not_exported(crew: Merges) -> None:
     crew.approved("a", "b")
     assert crew.merge() == ""
     archive_closed(crew.crew, "human:test")
@@ -131,7 +129,7 @@ def test_an_imported_record_that_was_damaged_is_named(crew: Merges, other: Merge
 
 
 @pytest.mark.campaign
-def test_a_task_is_kept_for_the_idle_coder_that_changed_its_scope_before_also_if_that_is_archived(
+def test_a_task_is_kept_for_the_coder_knowing_its_scope(
     crew: Merges,
 ) -> None:
     crew.approved("a", "b", work=_write_source)

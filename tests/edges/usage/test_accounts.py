@@ -116,7 +116,7 @@ def test_without_a_file_there_are_no_accounts(home: Path) -> None:
         ("accounts = 3", "expected a mapping"),
     ],
 )
-def test_a_wrong_file_is_an_error_that_names_the_file_and_the_cause(home: Path, text: str, reason: str) -> None:
+def test_a_wrong_accounts_file_is_an_error_with_its_cause(home: Path, text: str, reason: str) -> None:
     path = write_file(home, text)
     with pytest.raises(UsageError, match=r"accounts\.toml") as raised:
         account_files.read_accounts(home)
@@ -181,7 +181,7 @@ def test_the_only_line_that_a_command_prints_is_the_secret(home: Path, command: 
         (("sh", "-c", f"read answer && echo {SECRET}"), "exited with"),
     ],
 )
-def test_a_command_that_prints_no_secret_is_an_error_without_its_output(
+def test_the_error_of_a_failed_secret_command_omits_its_output(
     home: Path, command: tuple[str, ...], reason: str
 ) -> None:
     with pytest.raises(Missing) as raised:
@@ -244,7 +244,7 @@ def chooser(home: Path, told: list[str] | None = None, preset: Preset = PRESET, 
     return AccountChooser(preset, {**os.environ, **environ}, (told if told is not None else []).append, home)
 
 
-def test_a_session_gets_the_credentials_of_its_account_and_of_no_other(home: Path, clock: FakeClock) -> None:
+def test_a_session_gets_only_the_credentials_of_its_account(home: Path, clock: FakeClock) -> None:
     write_file(home, TWO)
     outside = {"KEY_A": "secret-of-a", "PROG_KEY": "of-the-person", "PATH": "/bin"}
     chosen = chooser(home, **outside).take(clock.now())
@@ -265,7 +265,7 @@ def test_without_accounts_nothing_changes(home: Path, clock: FakeClock) -> None:
     assert not account_files.records_path(os.environ, home).exists()
 
 
-def test_an_account_with_a_directory_of_its_own_and_the_own_login(home: Path, clock: FakeClock, tmp_path: Path) -> None:
+def test_an_account_can_have_a_directory_or_the_persons_login(home: Path, clock: FakeClock, tmp_path: Path) -> None:
     write_file(home, f"[accounts.prog.max]\nconfig_dir = '{tmp_path}'\n[accounts.prog.own]\nlogin = true")
     chosen = chooser(home).take(clock.now())
     assert chosen.apply_to({"PROG_KEY": "of-the-person"}) == {"PROG_HOME": str(tmp_path)}
@@ -274,7 +274,7 @@ def test_an_account_with_a_directory_of_its_own_and_the_own_login(home: Path, cl
     }
 
 
-def test_an_account_whose_secret_cannot_be_read_is_skipped_and_tried_again_later(home: Path, clock: FakeClock) -> None:
+def test_an_account_with_an_unreadable_secret_is_tried_again_later(home: Path, clock: FakeClock) -> None:
     write_file(home, TWO)
     told: list[str] = []
     assert chooser(home, told).take(clock.now()).apply_to({}) == {"PROG_KEY": "secret-of-b"}
@@ -285,7 +285,7 @@ def test_an_account_whose_secret_cannot_be_read_is_skipped_and_tried_again_later
     assert chooser(home, KEY_A="new").take(clock.now()).apply_to({}) == {"PROG_KEY": "new"}
 
 
-def test_without_a_usable_account_no_session_starts_and_the_wait_has_an_end(home: Path, clock: FakeClock) -> None:
+def test_without_a_usable_account_no_session_starts_and_waiting_ends(home: Path, clock: FakeClock) -> None:
     write_file(home, "[accounts.prog.a]\nvariable = 'KEY_A'\n[accounts.prog.b]\ncommand = 'false'")
     assert find_wait(PRESET, os.environ, clock.now(), home) is None
     with pytest.raises(NoAccount, match=r"before .*prog/a: variable KEY_A is not set; prog/b: command false exited"):
@@ -371,7 +371,7 @@ def test_a_session_at_its_limit_leaves_its_account_limited(home: Path, clock: Fa
     assert chooser(home, KEY_A="k").take(clock.now()).apply_to({}) == {"PROG_KEY": "k"}
 
 
-def test_a_refused_login_sets_the_account_aside_until_a_person_acts(home: Path, clock: FakeClock, run: RunDir) -> None:
+def test_a_refused_login_sets_its_account_aside_for_a_person(home: Path, clock: FakeClock, run: RunDir) -> None:
     write_run_account(run, RunAccount(account="prog/a", read=clock.now()))
     end = SessionEnd(SessionOutcome.UNUSABLE, "401", needs_person=True, login_refused=True)
     obstacle = account_choice.record_session_end(run, end, os.environ, clock.now(), 5.0)
@@ -402,7 +402,7 @@ def test_a_success_ends_the_count_of_limits(home: Path, clock: FakeClock, run: R
     assert records_of(home)["prog/a"].failures == 0
 
 
-def test_the_logs_of_a_session_are_in_the_directory_of_its_account(clock: FakeClock, run: RunDir) -> None:
+def test_the_logs_of_a_session_are_in_its_accounts_directory(clock: FakeClock, run: RunDir) -> None:
     environ = {"PROG_HOME": "/of/the/person", "HOME": "/home/x"}
     assert session_environ(run, PRESET, environ) == environ
     write_run_account(run, RunAccount(account="prog/a", read=clock.now(), config_dir="/own"))
@@ -411,7 +411,7 @@ def test_the_logs_of_a_session_are_in_the_directory_of_its_account(clock: FakeCl
 
 
 @pytest.mark.parametrize("change", ["renamed", "other state directory"])
-def test_a_session_whose_account_is_not_on_record_has_none_and_is_not_continued(
+def test_a_session_with_an_unrecorded_account_is_not_continued(
     change: str, home: Path, clock: FakeClock, run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_file(home, TWO)
@@ -437,9 +437,7 @@ def test_a_session_whose_account_is_not_on_record_has_none_and_is_not_continued(
     assert "its conversation is not continued" in said[0]
 
 
-def test_a_session_without_an_account_does_not_get_that_of_an_earlier_crew_at_its_path(
-    home: Path, clock: FakeClock, run: RunDir
-) -> None:
+def test_a_session_never_gets_the_account_of_an_earlier_crew(home: Path, clock: FakeClock, run: RunDir) -> None:
     write_file(home, TWO)
     chooser(home, KEY_A="k").take(clock.now()).record(run)
     write_file(home, "")
@@ -459,7 +457,7 @@ def test_the_records_of_runs_without_a_directory_are_removed(clock: FakeClock, r
 # What a person sees
 
 
-def test_the_accounts_are_shown_with_their_state_and_without_a_secret(
+def test_accounts_are_shown_with_their_state_but_no_secret(
     home: Path, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -502,9 +500,7 @@ def test_the_accounts_are_shown_with_their_state_and_without_a_secret(
         show_accounts(clear="script/z")
 
 
-def test_doctor_names_what_keeps_an_account_from_being_used_and_runs_no_command(
-    home: Path, clock: FakeClock, tmp_path: Path
-) -> None:
+def test_doctor_names_unusable_accounts_and_runs_no_command(home: Path, clock: FakeClock, tmp_path: Path) -> None:
     table = preset_table.load_presets(Paths(tmp_path))
     assert check_accounts(table) == []
     touched = tmp_path / "touched"

@@ -34,7 +34,7 @@ def test_a_session_reported_twice_counts_once_with_the_last_values(paths: Paths)
     assert ledger.read_entries(paths) == (spent("coder-1.1", 5), spent("coder-1.2"))
 
 
-def test_a_line_torn_by_a_crash_is_neither_read_nor_in_the_way_of_the_next(paths: Paths) -> None:
+def test_a_line_torn_by_a_crash_is_skipped_and_harmless(paths: Paths) -> None:
     ledger.append_entry(paths, spent("coder-1.1"))
     with paths.usage.open("ab") as file:
         file.write(b'{"run":"coder-1.2","ti')
@@ -49,7 +49,7 @@ def test_many_at_once_lose_no_line(paths: Paths) -> None:
     assert len(ledger.read_entries(paths)) == 100
 
 
-def test_a_line_that_is_none_is_named_with_a_way_to_take_it_out(paths: Paths) -> None:
+def test_a_malformed_line_is_named_with_the_command_removing_it(paths: Paths) -> None:
     ledger.append_entry(paths, spent("coder-1.1"))
     with paths.usage.open("ab") as file:
         file.write(b"nonsense\n")
@@ -58,7 +58,7 @@ def test_a_line_that_is_none_is_named_with_a_way_to_take_it_out(paths: Paths) ->
     assert refused.value.hint == f"sed -i 2d {paths.usage}"
 
 
-def test_a_torn_line_longer_than_any_look_is_dropped_whole_and_nothing_before_it(paths: Paths) -> None:
+def test_a_long_torn_line_is_dropped_whole_and_nothing_else(paths: Paths) -> None:
     for torn in (1, 65_535, 65_536, 65_537, 200_000):
         ledger.append_entry(paths, spent("coder-1.1", torn))
         with paths.usage.open("ab") as file:

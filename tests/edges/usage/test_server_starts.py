@@ -35,7 +35,7 @@ def run(crew: Crew) -> RunDir:
     return directory
 
 
-def test_a_start_that_failed_in_the_future_of_a_clock_delays_no_other(crew: Crew, clock: FakeClock) -> None:
+def test_a_start_that_failed_in_the_future_delays_no_other(crew: Crew, clock: FakeClock) -> None:
     api_server.record_failure(crew, "no", "liza doctor")
     api_server.record_failure(crew, "no", "liza doctor")
     assert api_server.seconds_to_retry(crew) > 0
@@ -43,7 +43,7 @@ def test_a_start_that_failed_in_the_future_of_a_clock_delays_no_other(crew: Crew
     assert api_server.seconds_to_retry(crew) == 0
 
 
-def test_a_start_that_failed_for_one_supervisor_is_waited_for_by_all_of_them(
+def test_all_supervisors_wait_after_a_failed_server_start(
     crew: Crew, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts = tmp_path / "starts"

@@ -45,7 +45,7 @@ def turns(directory: Path) -> int:
     return 0 if sums is None else sums.turns
 
 
-def test_a_turn_is_counted_once_by_its_id_or_by_its_content_also_after_a_restart(tmp_path: Path) -> None:
+def test_a_turn_is_counted_once_even_after_a_restart(tmp_path: Path) -> None:
     run = run_at(tmp_path)
     log = TelemetryLog(run.path)
 
@@ -106,7 +106,7 @@ def test_repeated_telemetry_counts_each_turn_once(
     assert (0 if sums is None else sums.used.output) == len(counted)
 
 
-def test_killed_while_it_stores_a_turn_the_next_writer_counts_it_once(tmp_path: Path) -> None:
+def test_a_turn_whose_writer_was_killed_is_counted_once(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from liza.usage import telemetry_log as t\n"
         "from tests.edges.usage.test_telemetry import turn\n"
@@ -122,7 +122,7 @@ def test_killed_while_it_stores_a_turn_the_next_writer_counts_it_once(tmp_path: 
     assert turns(tmp_path) == before + 2
 
 
-def test_a_line_that_was_cut_off_is_removed_and_a_line_of_an_agent_is_skipped(tmp_path: Path) -> None:
+def test_a_cut_line_is_removed_and_an_agents_line_skipped(tmp_path: Path) -> None:
     log = TelemetryLog(tmp_path)
     log.append([turn(1)])
     with (tmp_path / "telemetry.jsonl").open("ab") as file:
@@ -138,7 +138,7 @@ def _send(root: Path, first: int) -> int:
 
 
 @pytest.mark.campaign
-def test_many_processes_and_threads_that_send_the_same_turns_count_each_once(tmp_path: Path) -> None:
+def test_a_turn_sent_by_many_processes_is_counted_once(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         stored = pool.starmap(_send, [(tmp_path, 0), (tmp_path, 1), (tmp_path, 2)])
     assert sum(stored) == turns(tmp_path) == 307

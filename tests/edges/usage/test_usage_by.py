@@ -97,7 +97,7 @@ def test_a_session_counts_for_each_account_with_its_own_part(crew: Crew, clock: 
     assert {name: row.tokens for name, row in rows.items()} == {"modelled/a": 1_000_300, "modelled/b": 200_000}
 
 
-def test_a_living_session_is_in_the_figures_by_model_before_its_end(crew: Crew, clock: FakeClock) -> None:
+def test_a_living_session_is_in_the_figures_of_its_model(crew: Crew, clock: FakeClock) -> None:
     live(crew, clock)
     directory = crew.run_dir(RUN)
     (directory.path / "telemetry.jsonl").unlink()

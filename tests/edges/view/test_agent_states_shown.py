@@ -71,7 +71,7 @@ def shown(crew: Crew) -> tuple[Any, ...]:
     return found
 
 
-def test_status_agents_and_the_api_show_the_state_of_an_agent(crew: Crew) -> None:
+def test_status_agents_and_api_show_the_state_of_agents(crew: Crew) -> None:
     start = crew.clock.now()
     assert shown(crew) == ("idle", "it holds no work and has no session", None)
     claim(crew)
@@ -97,7 +97,7 @@ def test_status_agents_and_the_api_show_the_state_of_an_agent(crew: Crew) -> Non
     assert "zombie: coder-1.1 has closed its work and still runs (since " in text
 
 
-def test_a_state_that_cannot_be_read_is_unknown_with_the_reason(crew: Crew) -> None:
+def test_an_unreadable_state_is_unknown_with_its_reason(crew: Crew) -> None:
     claim(crew)
     (session(crew).path / "session.json").write_text("{no")
     (row,) = status(crew).fields()["agents"]

@@ -85,7 +85,7 @@ def row(crew: Crew) -> tuple[str, str | None]:
     return found.row.status, found.row.why
 
 
-def test_why_a_supervisor_left_is_its_agents_one_reason_and_an_alarm_until_one_is_there_again(crew: Crew) -> None:
+def test_a_stopped_supervisor_gives_one_reason_and_alarm_until_replaced(crew: Crew) -> None:
     assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
     why = "3 sessions crashed within 5 minutes"
     run_directory.write_supervisor_exit(crew.paths, "coder-1", SupervisorExit(time=crew.clock.now(), reason=why))
@@ -106,9 +106,7 @@ def test_an_unreadable_reason_is_reported_and_hides_nothing_else(crew: Crew) -> 
 
 
 @pytest.mark.parametrize("record", [b"", b"[1]", b"\xff"])
-def test_a_damaged_record_of_the_logged_alarms_ends_no_supervisor_and_the_alarms_are_logged_again(
-    crew: Crew, record: bytes
-) -> None:
+def test_alarms_are_logged_again_after_damage_to_their_record(crew: Crew, record: bytes) -> None:
     claim(crew)
     record_of_run = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now(), task="t1")
     crew.run_dir("coder-1.1").create(record_of_run)
@@ -122,7 +120,7 @@ def test_a_damaged_record_of_the_logged_alarms_ends_no_supervisor_and_the_alarms
 
 @pytest.mark.parametrize("name", ["alerts", "early-alerts"])
 @pytest.mark.parametrize("replace_record", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_at_the_record_of_the_logged_alarms_is_replaced_and_ends_no_alarm(
+def test_an_irregular_alarm_record_is_replaced_and_ends_no_alarm(
     crew: Crew, name: str, replace_record: Callable[[Path], None]
 ) -> None:
     claim(crew)
@@ -136,7 +134,7 @@ def test_what_is_no_file_at_the_record_of_the_logged_alarms_is_replaced_and_ends
     assert crew.paths.alerts.read_text().count("supervisor_gone") == 2
 
 
-def test_what_an_agent_holds_whose_supervisor_was_killed_is_an_alarm_at_once_and_no_work(crew: Crew) -> None:
+def test_a_killed_supervisors_task_is_an_alarm_and_no_work(crew: Crew) -> None:
     claim(crew)
     by_hand = row(crew)
     assert (by_hand[0], alerts(crew)) == ("WORKING", [])
@@ -149,7 +147,7 @@ def test_what_an_agent_holds_whose_supervisor_was_killed_is_an_alarm_at_once_and
         assert (row(crew), alerts(crew)) == (("WORKING", None), [])
 
 
-def test_a_note_of_waiting_that_no_supervisor_left_hides_no_work(crew: Crew) -> None:
+def test_a_waiting_note_of_no_supervisor_hides_no_work(crew: Crew) -> None:
     claim(crew)
     begun, now = crew.run_dir("coder-1.1"), crew.clock.now()
     begun.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=now, task="t1"))
@@ -224,9 +222,7 @@ def test_a_removed_task_is_an_alarm_until_it_is_back(crew: Crew) -> None:
     assert alerts(crew) == []
 
 
-def test_an_old_copy_that_was_put_back_is_news_for_a_day_where_no_revisions_follow(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_overwriting_with_an_old_copy_is_news_for_a_day(crew: Crew, clock: FakeClock) -> None:
     old = crew.paths.state.read_text()
     claim(crew)
     edit(crew, crew.paths.state.read_text(), old)
@@ -283,7 +279,7 @@ def test_session_with_unreadable_files_is_not_over(crew: Crew, name: str) -> Non
     assert row["status"] == "OFFLINE"
 
 
-def test_after_the_answer_of_a_person_the_coder_that_failed_the_task_may_take_it_again(crew: Crew) -> None:
+def test_a_failed_coder_may_take_its_task_after_an_answer(crew: Crew) -> None:
     blocked = {"status": Status.BLOCKED, "blocked_reason": "5 sessions crashed", "blocked_questions": ("What now?",)}
     failed = ("coder-1", "coder-2")
     change(crew, lambda state: state.with_task(replace(state.tasks[0], failed_by=failed, **blocked)))
@@ -293,7 +289,7 @@ def test_after_the_answer_of_a_person_the_coder_that_failed_the_task_may_take_it
     assert crew.board.read().tasks[0].failed_by == ()
 
 
-def test_after_a_note_of_a_person_the_coder_that_failed_the_task_may_take_it_again(crew: Crew) -> None:
+def test_a_failed_coder_may_take_its_task_after_a_note(crew: Crew) -> None:
     task = crew.board.read().tasks[0]
     change(crew, lambda state: state.with_task(replace(task, failed_by=("coder-1",), iteration=3)))
     note(crew, "use the other library", task.id)
@@ -301,7 +297,7 @@ def test_after_a_note_of_a_person_the_coder_that_failed_the_task_may_take_it_aga
     assert (task.failed_by, task.iteration) == ((), 0)
 
 
-def test_an_answer_about_a_review_names_the_reviewer_or_the_verdict_of_the_person(crew: Crew) -> None:
+def test_an_answer_about_a_review_names_who_decides_next(crew: Crew) -> None:
     task = crew.board.read().tasks[0]
     silent = {"reviews_without_verdict": 2, "blocked_reason": "no verdict", "blocked_questions": ("Who?",)}
     done = {"assigned_to": "coder-1", "worktree": "s1", "base_commit": "a" * 40, "review_commit": "b" * 40}

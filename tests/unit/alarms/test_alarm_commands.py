@@ -383,7 +383,7 @@ def test_only_some_alarms_stop_work_until_a_person_acts() -> None:
     ]
 
 
-def test_alarms_that_ask_for_a_start_of_agents_name_one_command() -> None:
+def test_alarms_that_ask_to_start_agents_name_one_command() -> None:
     ran = {f"coder-{number}": Agent(role="coder", status="OFFLINE", runs=1, program="codex") for number in (1, 2)}
     state = crew(task(failed_by=("coder-1", "coder-2")), held(), agents={**ran, **agents("code-reviewer-1")})
     left = {name: SupervisorExit(time=NOW, reason="3 sessions crashed") for name in ran}
@@ -397,12 +397,12 @@ def test_alarms_that_ask_for_a_start_of_agents_name_one_command() -> None:
 
 
 @pytest.mark.parametrize("case", ROWS)
-def test_the_command_of_an_alarm_can_be_typed_as_it_is(case: str) -> None:
+def test_the_command_of_an_alarm_can_be_typed_unchanged(case: str) -> None:
     state, facts, _ = ROWS[case]
     assert [hint_complaint(step) for _, _, step in shown(state, **facts)] == [None] * len(ROWS[case][2])
 
 
-def test_an_alarm_asks_for_an_answer_or_a_step_or_is_news() -> None:
+def test_an_alarm_needs_an_answer_or_a_step_or_informs() -> None:
     kinds = ("blocked", "stale_pause", "integration_failed", "account", "model", "board-unreadable")
     assert [str(alarm_class(kind)) for kind in kinds] == ["answer", "step", "news", "step", "news", "step"]
 
@@ -426,7 +426,7 @@ def strings_of(node: ast.AST) -> list[str]:
     return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
 
 
-def test_every_kind_of_an_alarm_and_of_the_alert_log_has_a_class() -> None:
+def test_every_kind_of_alarm_and_log_entry_has_a_class() -> None:
     kinds = set(literal_kinds())
     assert len(kinds) > 20
     assert kinds - {*AlarmKind, *LoggedKind} == {"VALUE", "test"}  # computed; a trial notice

@@ -87,7 +87,7 @@ def test_a_lease_that_still_runs_is_no_alarm() -> None:
     assert kinds(board(claimed(lease_expires=FUTURE))) == []
 
 
-def test_a_task_that_was_stopped_waits_quietly_while_its_supervisor_lives() -> None:
+def test_a_stopped_task_waits_quietly_while_its_supervisor_lives() -> None:
     assert kinds(board(claimed(handoff_pending=True))) == []
     offline = AlarmFacts(evidence=Evidence(frozenset({"coder-1"}), frozenset({"coder-1.1"})))
     assert kinds(board(claimed(handoff_pending=True)), offline) == ["expired_lease"]
@@ -106,7 +106,7 @@ def in_a_lapsed_review() -> Task:
     )
 
 
-def test_what_depends_on_an_abandoned_task_can_never_be_claimed_nor_what_depends_on_that() -> None:
+def test_tasks_depending_on_abandoned_ones_can_never_be_claimed() -> None:
     state = board(
         task("gone", Status.ABANDONED),
         task("a", depends_on=("fine", "gone")),
@@ -206,14 +206,14 @@ def test_failed_merge_has_a_reason_and_a_waiting_one_files() -> None:
     assert "a.py" in found.message
 
 
-def test_a_broken_entry_is_an_alarm_and_does_not_hide_the_rest() -> None:
+def test_a_broken_entry_is_an_alarm_and_hides_no_other() -> None:
     state = board(task("bad", Status.CLAIMED), task("t", Status.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
     found = kinds(state)
     assert found[0] == "invalid_state"
     assert "blocked" in found
 
 
-def test_a_pause_for_a_used_up_budget_is_an_alarm_at_once_and_one_only() -> None:
+def test_a_budget_pause_is_one_alarm_at_once() -> None:
     for since in (NOW, NOW - STALE_SIGNAL):
         alarm = only(board(task()), AlarmFacts(signals={"PAUSE": since}, budget_pause="t has used 9 of 8 seconds"))
         assert (alarm.kind, alarm.next) == ("budget_used", "liza resume")
@@ -226,7 +226,7 @@ def test_an_unread_setting_suggests_a_similar_one() -> None:
     assert "did you mean lease_duration" in found.message
 
 
-def test_planning_that_hangs_or_goes_round_in_circles_and_an_urgent_discovery() -> None:
+def test_hanging_or_circular_planning_and_urgent_discoveries_are_alarms() -> None:
     hangs = PlanningClaim(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
     assert kinds(board(task(), planning=hangs)) == ["expired_planning_lease"]
     stuck = board(task(status=Status.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
@@ -286,7 +286,7 @@ def test_program_that_waits_for_person_is_started_by_hand_first() -> None:
     assert found.message.endswith("'Trust?'; start it by hand once, and answer it or log in")
 
 
-def test_a_claim_a_review_and_a_planning_whose_supervisor_was_killed_are_an_alarm_at_once_and_one_only() -> None:
+def test_a_killed_supervisors_work_gives_one_alarm_at_once() -> None:
     gone = AlarmFacts(unsupervised=frozenset({"coder-1"}), evidence=Evidence(offline=frozenset({"coder-1"})))
     found = only(board(claimed(lease_expires=FUTURE)), gone)
     assert (found.kind, found.next) == ("supervisor_gone", "liza up")
@@ -314,7 +314,7 @@ def test_three_held_up_sessions_in_a_row_are_an_alarm() -> None:
 
 
 @pytest.mark.parametrize(("coders", "asked"), [(("coder-1",), True), (("coder-1", "coder-2"), False), ((), False)])
-def test_a_task_that_every_coder_has_failed_asks_for_another_coder(coders: tuple[str, ...], asked: bool) -> None:
+def test_a_task_every_coder_has_failed_asks_for_another_coder(coders: tuple[str, ...], asked: bool) -> None:
     from msgspec.structs import replace
 
     crew = {name: Agent(role=name.rpartition("-")[0], status="IDLE") for name in (*coders, "code-reviewer-1")}
@@ -322,7 +322,7 @@ def test_a_task_that_every_coder_has_failed_asks_for_another_coder(coders: tuple
     assert ("needs_another_coder" in kinds(state)) is asked
 
 
-def test_another_coder_gets_the_first_free_number_and_the_program_of_the_crew() -> None:
+def test_another_coder_gets_the_first_free_number_and_usual_program() -> None:
     from msgspec.structs import replace
 
     crew = {name: Agent(role="coder", status="IDLE", runs=1, program="codex") for name in ("coder-1", "coder-3")}
@@ -342,7 +342,7 @@ def test_three_denials_of_a_run_by_one_rule_are_news() -> None:
     assert not waits_for_person(alarms[0].kind)
 
 
-def test_merges_without_a_test_command_name_the_command_that_sets_one() -> None:
+def test_merges_without_a_test_command_name_how_to_set_it() -> None:
     def untested(**config: Any) -> list[tuple[str, str]]:
         tasks = (task(status=Status.MERGED, tested=False, merge_commit=COMMIT),)
         state = State(

@@ -34,7 +34,7 @@ def test_required_confinement_refuses_with_the_cause_and_a_step(remedy: str, hin
 
 
 @pytest.mark.parametrize("output", [UBUNTU, "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted"])
-def test_the_restriction_of_ubuntu_is_named_and_that_a_wheel_is_not_covered(output: str) -> None:
+def test_the_ubuntu_restriction_is_named_with_its_limit_for_wheels(output: str) -> None:
     system = explain_failure(output, MachineFacts(SYSTEM_PROGRAM, has_apparmor_restriction=True))
     assert "AppArmor" in system.cause
     assert SYSTEM_PROGRAM not in system.cause
@@ -84,7 +84,7 @@ def test_each_cause_has_its_words(output: str, facts: MachineFacts, cause: str, 
         "bwrap: Cannot allocate memory",
     ],
 )
-def test_no_box_under_load_is_no_reason_to_run_without_one(output: str) -> None:
+def test_a_box_failing_under_load_is_never_skipped(output: str) -> None:
     exhausted = explain_failure(output, MachineFacts("b"))
     for setting in (Confinement.AUTO, Confinement.REQUIRED):
         with pytest.raises(Missing, match="no box can be made now"):
@@ -92,13 +92,13 @@ def test_no_box_under_load_is_no_reason_to_run_without_one(output: str) -> None:
     assert decide_confinement(Confinement.OFF, exhausted) is None
 
 
-def test_a_machine_whose_limit_of_namespaces_is_zero_runs_without_a_box() -> None:
+def test_a_machine_without_namespaces_runs_without_a_box() -> None:
     output = "bwrap: Creating new namespace failed: No space left on device"
     support = explain_failure(output, MachineFacts("b", has_user_namespaces=False))
     assert decide_confinement(Confinement.AUTO, support) is None
 
 
-def test_in_a_box_programs_skip_their_prompts_unless_a_person_wants_them() -> None:
+def test_boxed_programs_skip_their_prompts_unless_a_person_wants_them() -> None:
     assert choose_permissions(None, is_boxed=True) == "bypass"
     assert choose_permissions(None, is_boxed=False) == "prompts"
     assert choose_permissions("prompts", is_boxed=True) == "prompts"

@@ -52,7 +52,7 @@ def test_many_alarms_at_once_are_one_digest() -> None:
     assert step(NEW, *"abcdef")[0] == ["a+b+c+d+e+f"]
 
 
-def test_a_failing_target_is_an_alarm_and_is_tried_again_later() -> None:
+def test_a_failing_notice_target_is_an_alarm_and_retried() -> None:
     _, record = step(NEW, "a", fails=True)
     assert step(record, "a", at=59)[0] == []
     failure = rules.failure_alarm(record, NOW)
@@ -64,7 +64,7 @@ def test_a_failing_target_is_an_alarm_and_is_tried_again_later() -> None:
     assert rules.failure_alarm(record, NOW) is None
 
 
-def test_a_target_is_sent_what_needs_a_person_and_the_failures_of_other_targets() -> None:
+def test_a_target_gets_alarms_for_persons_and_failures_of_others() -> None:
     alarms = [
         alarm("a"),
         alarm("b", "untested_merges"),
@@ -74,7 +74,7 @@ def test_a_target_is_sent_what_needs_a_person_and_the_failures_of_other_targets(
     assert [one.about for one in rules.select_alarms(alarms, "json://…")] == ["a", "d"]
 
 
-def test_a_notice_has_no_secret_no_control_character_no_mention_and_a_bounded_length() -> None:
+def test_a_notice_has_bounded_length_without_secrets_or_mentions() -> None:
     key = "sk-ant-" + "a" * 30
     notice = rules.build_notice(alarm("a", message=f"\x1b[31mkey {key}\0 @everyone <!channel>\n" + "x" * 9000))
     assert key not in notice.text
@@ -147,7 +147,7 @@ def test_a_target_is_shown_without_its_address(target: str, label: str, is_targe
     assert target_label(target) == label
 
 
-def test_the_board_has_no_address_and_what_is_shown_of_one_is_its_scheme() -> None:
+def test_the_board_refuses_notice_addresses_and_shows_only_their_scheme() -> None:
     targets = ("slack://TokenA/TokenB", "desktop", "TokenC")
     secret = NotifySettings(targets=targets, quiet="late", exec="curl -u me:TokenD x.example")
     problems = [str(problem) for problem in invariants.check_board(board(config=Config(notify=secret)))]
@@ -171,7 +171,7 @@ def test_only_a_person_sets_targets_and_commands_of_alarms() -> None:
         ("exec", 'liza watch --exec "…" --try'),
     ],
 )
-def test_the_alarm_of_a_failing_target_has_the_command_that_tries_it(label: str, step: str) -> None:
+def test_the_alarm_of_a_failing_target_has_a_test_command(label: str, step: str) -> None:
     record = rules.record_failure_of(NoticeRecord(label=label), "no\nanswer ghp_" + "a" * 36, NOW)
     failure = rules.failure_alarm(record, NOW)
     assert failure is not None
@@ -179,7 +179,7 @@ def test_the_alarm_of_a_failing_target_has_the_command_that_tries_it(label: str,
     assert f"{label}: no answer [redacted: GitHub token]" in failure.message
 
 
-def test_a_notice_and_a_digest_have_the_command_that_answers_them() -> None:
+def test_a_notice_and_a_digest_contain_the_answering_command() -> None:
     notice = rules.build_notice(alarm("a"))
     assert (notice.kind, notice.about, notice.text) == ("blocked", "a", "it asks\nNext: liza answer a")
     assert notice.keys == (("blocked", "a"),)
@@ -199,7 +199,7 @@ def test_a_notice_and_a_digest_have_the_command_that_answers_them() -> None:
     assert (len(long.about), len(long.next)) == (240, 300)
 
 
-def test_words_that_call_a_whole_chat_are_broken_and_others_kept() -> None:
+def test_mentions_of_a_whole_chat_are_broken_up_in_notices() -> None:
     text = "@here @channel @everyone @heretic <@U1> <#C1> <!x> a <b"
     assert rules.clean_text(text, 200) == (
         "@\u200bhere @\u200bchannel @\u200beveryone @heretic <\u200b@U1> <\u200b#C1> <\u200b!x> a <b"

@@ -70,12 +70,12 @@ def test_a_crew_that_needs_a_person_names_the_commands(state: State, roles: froz
     assert waits(state, roles) == steps
 
 
-def test_a_draft_that_waits_for_a_document_names_the_command_that_commits_it() -> None:
+def test_a_draft_waiting_for_its_document_names_the_commit_command() -> None:
     state = board(task("t", S.DRAFT))
     assert waits(state, t=MissingParts(("spec a.md is not committed",), "git add a.md")) == ["git add a.md"]
 
 
-def test_in_a_crew_without_a_reviewer_a_person_reviews_and_can_start_one_as_its_other_agents_run() -> None:
+def test_a_person_reviews_in_a_crew_without_a_reviewer() -> None:
     state = board(task("t", S.READY_FOR_REVIEW, review_commit=HEAD), agents=crewed("coder-1"))
     (alarm,) = waiting_alarms(state, NOW, {}, frozenset({"coder"}))
     assert alarm.next == 'liza verdict approve --task t "…"'
@@ -119,7 +119,7 @@ def test_status_reports_a_missing_reviewer_only_of_a_running_crew() -> None:
     assert missing_reviewer(board(under_review, agents=crewed("coder-1")), set()) == []
 
 
-def test_a_task_that_a_person_reviews_is_an_alarm_with_the_command_also_with_reviewers() -> None:
+def test_a_task_a_person_reviews_is_always_an_alarm() -> None:
     state = board(for_person(), agents=crewed("coder-1", "code-reviewer-1"))
     assert missing_reviewer(state, set()) == [("needs_verdict", 'liza verdict approve --task t "…"')]
     assert missing_reviewer(board(for_person()), set()) == [("needs_verdict", 'liza verdict approve --task t "…"')]

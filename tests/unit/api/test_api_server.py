@@ -24,11 +24,11 @@ def _classes(base: type[LizaError]) -> set[type[LizaError]]:
     return {base}.union(*(_classes(below) for below in base.__subclasses__()))
 
 
-def test_each_kind_of_error_has_a_status_and_no_status_is_for_nothing() -> None:
+def test_each_kind_of_error_has_its_status() -> None:
     assert {one.code for one in _classes(LizaError)} == set(STATUSES)
 
 
-def test_a_problem_has_the_kind_the_message_and_the_hint_of_the_command_line() -> None:
+def test_a_problem_repeats_kind_message_and_hint_of_the_command() -> None:
     problem = problem_of(errors.NotOwner("You no longer own this task", "liza task list"))
     assert msgspec.to_builtins(problem) == {
         "type": "urn:liza:problem:not-yours",
@@ -69,7 +69,7 @@ def test_the_document_has_each_operation_once_with_its_checks() -> None:
     assert [name for name in requests if schemas[name].get("additionalProperties") is not False] == []
 
 
-def test_only_what_changes_nothing_or_has_a_token_of_its_own_is_public() -> None:
+def test_only_requests_that_change_nothing_or_carry_tokens_are_public() -> None:
     public = {name for name, operation in BY_NAME.items() if operation.access is Access.PUBLIC}
     assert public == {"identity", "health", "openapi"}
     assert {operation.access for operation in OPERATIONS if "{run}" in operation.path} <= {Access.RUN, Access.READER}
@@ -110,7 +110,7 @@ def _is_refused(headers: dict[str, str], is_unix: bool) -> bool:
 
 
 @given(st.integers(0, 10_000))
-def test_a_server_that_ends_again_and_again_is_started_less_often(failures: int) -> None:
+def test_a_server_that_keeps_ending_is_started_less_often(failures: int) -> None:
     delay: Any = restart_delay(failures)
     assert 0.0 <= delay <= restart_delay(failures + 1) <= MAX_DELAY
     assert (delay == 0.0) == (failures == 0)

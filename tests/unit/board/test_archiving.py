@@ -36,7 +36,7 @@ def test_the_first_closed_leave_and_the_newest_stay() -> None:
     assert archiving.find_archivable(state, frozenset(), keep=9) == ()
 
 
-def test_a_superseded_task_waits_for_its_last_successor_at_any_distance() -> None:
+def test_a_superseded_task_waits_for_its_last_successor() -> None:
     state = board(
         closed("a", status=S.SUPERSEDED, superseded_by=("b",)),
         closed("b", status=S.SUPERSEDED, superseded_by=("c",)),
@@ -54,14 +54,14 @@ def test_a_task_of_a_run_that_is_not_concluded_stays() -> None:
     assert ids(archiving.find_archivable(state, frozenset({"coder-1.2"}))) == ["a"]
 
 
-def test_more_closed_tasks_than_the_setting_are_due_and_half_of_it_stays() -> None:
+def test_archiving_above_the_limit_leaves_half_of_it() -> None:
     state = with_config(board(*(closed(f"t{number}") for number in range(5)), task("open")), archive_after=4)
     assert archiving.count_to_keep(state) == 2
     assert archiving.count_to_keep(with_config(state, archive_after=5)) is None
     assert archiving.count_to_keep(with_config(state, archive_after=0)) is None
 
 
-def test_the_board_keeps_the_outcomes_of_what_its_tasks_name_and_no_others() -> None:
+def test_the_board_keeps_only_outcomes_that_its_tasks_need() -> None:
     merged = {"merge_commit": "a", "review_commit": "b", "approved_by": "code-reviewer-1"}
     state = board(
         closed("a", status=S.SUPERSEDED, superseded_by=("b", "c"), rescope_reason="why"),
@@ -80,7 +80,7 @@ def test_the_board_keeps_the_outcomes_of_what_its_tasks_name_and_no_others() -> 
     assert last.archived.total == 6
 
 
-def test_a_move_changes_no_count_and_is_no_reason_to_plan() -> None:
+def test_archiving_changes_no_count_and_triggers_no_planning() -> None:
     done = (closed("a", status=S.MERGED), closed("b"))
     state = board(*done)
     after = moved(state, "a", "b")
@@ -89,7 +89,7 @@ def test_a_move_changes_no_count_and_is_no_reason_to_plan() -> None:
     assert planning.is_crew_done(after, has_planner=False)
 
 
-def test_a_lookup_gives_the_first_of_two_and_what_replaced_it() -> None:
+def test_a_lookup_returns_the_first_of_equal_ids_and_replacements() -> None:
     state = board(task("a", priority=1), task("a", priority=2), task("b", created=NOW))
     for _ in range(3):
         first = state.task("a")

@@ -91,7 +91,7 @@ def test_board_with_unknown_keys_is_read_by_the_models_names() -> None:
     assert document.find_unknown_config(BOARD) == ("lease_durations",)
 
 
-def test_a_status_change_touches_the_line_of_the_status_and_keeps_its_comment() -> None:
+def test_a_status_change_keeps_the_comment_on_its_line() -> None:
     state = document.load_state(BOARD)
     after = state.with_task(replace(state.tasks[0], status=Status.BLOCKED))
     assert changed_lines(BOARD, splice(BOARD, after)) == [
@@ -106,7 +106,7 @@ def test_a_key_at_its_default_is_replaced_and_never_doubled() -> None:
     assert changed_lines(BOARD, text) == ["-    assigned_to: null", '+    assigned_to: "coder-1"']
 
 
-def test_a_value_that_goes_to_its_default_leaves_the_file_and_its_comment_stays() -> None:
+def test_a_value_reset_to_its_default_keeps_its_comment() -> None:
     text = BOARD.replace("    status: DRAFT\n", "    status: DRAFT\n    iteration: 4 # many\n")
     state = document.load_state(text)
     made = splice(text, state.with_task(replace(state.tasks[1], iteration=0)))
@@ -214,7 +214,7 @@ agents: {coder-1: {role: coder, status: IDLE}}
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
-def test_odd_ways_to_type_a_board_survive_every_kind_of_change(text: str) -> None:
+def test_oddly_typed_boards_survive_every_kind_of_change(text: str) -> None:
     state = document.load_state(text)
     assert [task.id for task in state.tasks] == ["t1", "t2"]
     before = sorted_comments(text)
@@ -253,7 +253,7 @@ def test_odd_ways_to_type_a_board_survive_every_kind_of_change(text: str) -> Non
         (BOARD + "---\nversion: 1\n", "more than one document"),
     ],
 )
-def test_what_cannot_be_read_is_an_error_with_its_place_and_never_an_empty_board(text: str, said: str) -> None:
+def test_an_unreadable_board_is_an_error_with_its_position(text: str, said: str) -> None:
     with pytest.raises(BoardUnreadable) as caught:
         document.load_state(text)
     assert said in caught.value.message
@@ -278,7 +278,7 @@ def test_a_value_of_the_wrong_kind_has_a_plain_error(typed: str, said: str) -> N
     assert caught.value.hint == "liza restore --last-good"
 
 
-def test_a_newer_board_is_refused_as_newer_even_where_it_holds_what_this_liza_cannot_read() -> None:
+def test_a_newer_board_is_refused_as_newer() -> None:
     for newer in (BOARD, BOARD.replace("DRAFT", "LEVITATING"), "---\n" + BOARD):
         with pytest.raises(BoardTooNew):
             document.load_state(newer.replace("version: 1", "version: 2"))
@@ -304,14 +304,14 @@ def test_plain_scalars_below_open_keys_follow_yaml_1_2() -> None:
     assert {"lease_expires", "time"} <= TIME_KEYS
 
 
-def test_an_agent_that_is_typed_in_the_old_way_is_changed_in_place_even_where_the_file_is_taken_whole() -> None:
+def test_an_agent_in_an_old_form_is_changed_in_place() -> None:
     text = ODD["anchors"]
     state = document.load_state(text)
     after = state.with_agent("code-reviewer-1", replace(state.agents["code-reviewer-1"], runs=2))
     assert changed_lines(text, splice(text, after)) == ["+    runs: 2"]
 
 
-def test_an_entry_that_takes_the_round_trip_keeps_windows_line_endings() -> None:
+def test_a_rewritten_entry_keeps_windows_line_endings() -> None:
     event = '    history:\n      - {time: "2026-01-01T12:00:00Z", event: claim, mine: {url: http://x}}\n'
     text = BOARD.replace("    status: DRAFT\n", "    status: DRAFT # why\n" + event).replace("\n", "\r\n")
     state = document.load_state(text)
@@ -360,7 +360,7 @@ def test_neighbours_that_changed_are_read_without_splitting_the_whole_board(
 
 
 @given(st.lists(st.sampled_from(["keep", "change", "remove", "add"]), min_size=24, max_size=24))
-def test_a_board_with_any_tasks_changed_is_read_from_the_one_before_as_from_nothing(edits: list[str]) -> None:
+def test_reading_changed_tasks_incrementally_equals_a_full_read(edits: list[str]) -> None:
     known = document.read_document(many_tasks([(n, "old") for n in range(24)]))
     rows: list[tuple[int, str]] = []
     for n, edit in enumerate(edits):
@@ -497,9 +497,7 @@ def typed(state: State, way: int) -> str:
 
 @settings(max_examples=12)
 @given(STATES, STATES, st.integers(0, 31))
-def test_any_board_becomes_any_other_and_every_comment_of_what_stays_stays(
-    before: State, after: State, way: int
-) -> None:
+def test_any_board_becomes_any_other_and_keeps_remaining_comments(before: State, after: State, way: int) -> None:
     text = typed(before, way)
     known = document.read_document(text)
     assert known.state == from_plain(to_plain(before), State)

@@ -28,7 +28,7 @@ def test_the_example_breaks_no_invariant(state: State) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(RELEASED.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_board_of_each_released_version_is_read_and_written_again_without_a_change(path: Path) -> None:
+def test_released_boards_are_read_and_written_back_unchanged(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     read = document.read_document(text)
     assert [str(violation) for violation in invariants.check_board(read.state)] == []
@@ -51,7 +51,7 @@ def test_the_fields_for_readers_follow_the_tasks(state: State) -> None:
     assert fresh.sprint.metrics == state.sprint.metrics
 
 
-def test_every_history_leads_along_the_arrows_to_the_status_that_the_task_has(state: State) -> None:
+def test_every_history_follows_arrows_to_the_tasks_status(state: State) -> None:
     for task in state.tasks:
         assert task.history[0].event == "add", task.id
         assert task.status in _reached(task), task.id
@@ -88,12 +88,12 @@ def test_the_journals_last_entry_is_about_this_very_board() -> None:
     assert last.sha256 == hashlib.sha256(BOARD.read_bytes()).hexdigest()
 
 
-def test_the_journal_shows_an_edit_from_outside_and_a_revision_that_never_happened() -> None:
+def test_the_journal_shows_outside_edits_and_voided_revisions() -> None:
     records = list(revision_journal.iter_newest_first(EXAMPLE / "log.yaml"))
     assert "external_edit" in [record.event for record in records]
     numbers = [record.revision for record in records]
     assert set(range(numbers[-1], numbers[0])) - set(numbers), "no revision is missing"
 
 
-def test_every_key_of_the_config_is_one_that_a_rule_reads() -> None:
+def test_every_config_key_is_read_by_a_rule() -> None:
     assert document.find_unknown_config(BOARD.read_text(encoding="utf-8")) == ()

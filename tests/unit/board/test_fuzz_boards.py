@@ -210,7 +210,7 @@ LONG = settings(max_examples=1500, suppress_health_check=list(HealthCheck))
 
 @PLAIN
 @given(texts(), st.integers(0, 10_000))
-def test_any_text_and_any_change_is_spliced_as_meant_or_refused_whole(text: str, number: int) -> None:
+def test_any_text_and_change_is_spliced_correctly_or_refused(text: str, number: int) -> None:
     prove(text, number)
 
 
@@ -230,6 +230,6 @@ def test_boards_that_were_found_odd_once_are_spliced_for_ever(path: Path) -> Non
 @PLAIN
 @given(st.text(max_size=80), st.integers(0, 8))
 @example("version: 1\nrevision: 1\ngoal: {id: g}\n", 8)
-def test_a_text_that_is_no_board_is_an_error_of_lizas_own(text: str, number: int) -> None:
+def test_a_text_that_is_no_board_raises_a_liza_error(text: str, number: int) -> None:
     assume("goal" not in text or len(text) < 60)
     prove(text, number)

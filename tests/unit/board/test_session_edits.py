@@ -155,7 +155,7 @@ OTHER_VALUES = st.one_of(st.integers(0, 5), st.text(max_size=5), st.just("coder-
 
 
 @given(st.sampled_from(list(leaves(PLAIN))), OTHER_VALUES)
-def test_a_random_change_is_refused_or_is_within_what_a_session_may_change(path: tuple[Any, ...], value: Any) -> None:
+def test_a_random_change_by_a_session_is_refused_or_permitted(path: tuple[Any, ...], value: Any) -> None:
     base = msgspec.convert(PLAIN, State)
     plain = json.loads(msgspec.json.encode(base))
     inner = plain

@@ -30,7 +30,7 @@ CONVERTED = board_reports.convert_discovery(OPEN, "d-4", "task-1")
 RESOLVED = board_reports.resolve_report(OPEN, "d-4", WHY)
 
 
-def test_a_discovery_has_who_when_what_and_an_id_above_all_others() -> None:
+def test_a_discovery_has_who_when_what_and_a_new_id() -> None:
     details = {"urgency": "immediate", "severity": "high", "recommendation": "mask them"}
     state, name = board_reports.add_discovery(OPEN, ENTRY, details)
     assert name == "d-5"
@@ -82,7 +82,7 @@ def test_a_resolution_is_written_down_and_the_others_stay_open() -> None:
     assert list(board_reports.open_anomalies(done)) == ["a-2"]
 
 
-def test_a_task_for_a_discovery_and_its_conversion_are_one_change_or_none() -> None:
+def test_a_discovery_and_its_task_are_converted_in_one_change() -> None:
     fields = TaskFields("fix", **FULL, from_discovery="d-4")
     done = backlog.add(OPEN, [TaskFields("other", **FULL), fields], CONTEXT)
     assert [entry.converted_to_task for entry in done.discovered] == [None, "fix", None]
@@ -93,13 +93,13 @@ def test_a_task_for_a_discovery_and_its_conversion_are_one_change_or_none() -> N
 
 
 @pytest.mark.parametrize(("state", "is_open"), [(OPEN, True), (CONVERTED, False), (RESOLVED, False)])
-def test_an_immediate_discovery_wakes_a_planner_until_it_is_a_task_or_resolved(state: State, is_open: bool) -> None:
+def test_an_immediate_discovery_wakes_planners_until_resolved_or_converted(state: State, is_open: bool) -> None:
     assert ("IMMEDIATE_DISCOVERY" in [trigger.name for trigger in planning.find_triggers(state)]) is is_open
     kinds = [alarm.kind for alarm in evaluate_alarms(state, NOW, AlarmFacts())]
     assert ("immediate_discovery" in kinds) is is_open
 
 
-def test_a_planner_that_decides_nothing_about_a_discovery_is_not_woken_for_ever() -> None:
+def test_a_planner_undecided_about_a_discovery_is_not_woken_forever() -> None:
     state, wakes = OPEN, 0
     while isinstance(planning.next_trigger(state), planning.Trigger):
         state, run = planning.claim_planning(state, "planner-1", NOW)
@@ -111,7 +111,7 @@ def test_a_planner_that_decides_nothing_about_a_discovery_is_not_woken_for_ever(
     )
 
 
-def test_an_old_copy_of_the_board_that_is_saved_does_not_open_a_report_again() -> None:
+def test_saving_an_old_board_copy_does_not_reopen_a_report() -> None:
     now = board_reports.resolve_report(RESOLVED, "a-1", WHY)
     edited = replace(OPEN, goal=replace(OPEN.goal, description="another goal"))
     merged = merge_edit(OPEN, now, edited, frozenset())
@@ -120,7 +120,7 @@ def test_an_old_copy_of_the_board_that_is_saved_does_not_open_a_report_again() -
 
 
 @pytest.mark.parametrize("kind", ANOMALY_TYPES)
-def test_every_kind_of_anomaly_can_be_reported_with_the_details_that_its_refusal_names(kind: str) -> None:
+def test_every_kind_of_anomaly_can_be_reported_as_documented(kind: str) -> None:
     bare = Anomaly(timestamp=NOW, type=kind)
     try:
         board_reports.add_anomaly(board(), bare)
@@ -149,7 +149,7 @@ def test_the_texts_of_an_anomaly_are_bounded() -> None:
         board_reports.add_anomaly(board(), replace(bare, details={str(number): "x" for number in range(13)}))
 
 
-def test_a_run_reports_twenty_times_at_most_and_a_person_without_a_limit() -> None:
+def test_runs_but_not_persons_have_a_limit_of_reports() -> None:
     def report(state: State, by: str) -> State:
         state, _ = board_reports.add_discovery(state, replace(ENTRY, by=by), {"urgency": "immediate"})
         return board_reports.add_anomaly(state, Anomaly(timestamp=NOW, type="workaround", reporter=f"{by}.1"))

@@ -267,7 +267,7 @@ REPORTS = st.lists(st.tuples(MOMENTS, st.sampled_from(KINDS)), max_size=6)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(HISTORY, max_size=4), REPORTS, st.integers(-300, 300))
-def test_no_trip_is_without_evidence_and_a_resolved_one_never_trips_on_it_again(
+def test_no_trip_lacks_evidence_or_repeats_once_resolved(
     histories: list[list[tuple[int, str, str]]], reported: list[tuple[int, str]], step: int
 ) -> None:
     tasks = [

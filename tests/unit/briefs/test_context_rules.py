@@ -38,7 +38,7 @@ from tests.unit.situations import living, situation
         (0.1, 0.0, False, ContextStep.ASK_HANDOFF),
     ],
 )
-def test_a_session_is_asked_once_and_ended_when_its_window_is_nearly_full(
+def test_a_session_is_asked_and_ended_when_nearly_full(
     usage: float | None, handoff_at: float, asked: bool, step: ContextStep
 ) -> None:
     assert next_context_step(usage, handoff_at, asked=asked) is step
@@ -56,7 +56,7 @@ def test_a_supervisor_asks_then_waits_and_then_ends_the_session() -> None:
     assert isinstance(decide.decide(situation(state, session=closed)), actions.Wait)
 
 
-def test_the_next_session_continues_the_try_with_a_new_conversation_and_a_second_end_in_a_row_is_a_try() -> None:
+def test_two_full_windows_in_a_row_are_a_try() -> None:
     state, run = claimed(board(task()))
     for expected in (1, 2, 3):
         state = coding.record_session_end(
@@ -82,7 +82,7 @@ def test_the_next_session_continues_the_try_with_a_new_conversation_and_a_second
         ({"since_start": 61.0, "is_waiting": True, "ready": False, "ready_timeout": 99.0}, False),
     ],
 )
-def test_a_session_older_than_the_limit_ends_when_it_is_idle(facts: dict[str, Any], is_ended: bool) -> None:
+def test_a_session_older_than_the_limit_ends_when_idle(facts: dict[str, Any], is_ended: bool) -> None:
     state, run = claimed(with_config(board(task()), session_max=60))
     action = decide.decide(situation(state, session=living(run, **facts)))
     stop = actions.StopSession(run, StopReason.TOO_OLD, "it is idle and 61 s old")
@@ -92,14 +92,14 @@ def test_a_session_older_than_the_limit_ends_when_it_is_idle(facts: dict[str, An
     assert isinstance(decide.decide(situation(unlimited, session=living(run, **facts))), actions.Wait)
 
 
-def test_an_idle_session_is_looked_at_again_when_it_reaches_the_limit() -> None:
+def test_an_idle_session_is_checked_when_it_reaches_its_limit() -> None:
     state, run = claimed(with_config(board(task()), session_max=60, idle_after=600))
     wait = decide.decide(situation(state, session=living(run, since_start=55.0, is_waiting=True)))
     assert isinstance(wait, actions.Wait)
     assert wait.seconds == pytest.approx(5.01)
 
 
-def test_an_end_by_age_continues_the_try_and_a_second_one_in_a_row_is_a_try() -> None:
+def test_two_ends_by_age_in_a_row_are_a_try() -> None:
     state, run = claimed(board(task()))
     for expected in (1, 2):
         state = coding.record_session_end(
@@ -111,7 +111,7 @@ def test_an_end_by_age_continues_the_try_and_a_second_one_in_a_row_is_a_try() ->
         assert (resumed.iteration, resumed.failed_by, resumed.idle_sessions) == (expected, (), 0)
 
 
-def test_each_mode_has_its_sections_in_the_order_of_the_brief_and_none_that_is_empty() -> None:
+def test_each_context_mode_has_nonempty_sections_in_brief_order() -> None:
     sections = tuple(TextSection(kind, (kind,)) for kind in SectionType)
     assert select_sections(sections, ContextMode.FULL) == sections
     assert set(SECTIONS_OF_MODE) == set(ContextMode)
@@ -125,7 +125,7 @@ def test_each_mode_has_its_sections_in_the_order_of_the_brief_and_none_that_is_e
     ]
 
 
-def test_a_section_is_one_text_and_a_compacted_session_gets_no_mail_twice() -> None:
+def test_a_compacted_session_gets_no_mail_twice() -> None:
     assert TextSection(SectionType.ROLE, ("a", "", "b")).text == "a\n\nb"
     sections = tuple(TextSection(kind, (kind,)) for kind in SectionType)
     assert [section.type for section in select_sections(sections, ContextMode.COMPACT)] == [

@@ -40,20 +40,18 @@ def choose(task: Task, run: str, *earlier: EarlierSession) -> ContinueConversati
 
 
 @pytest.mark.parametrize("end", CONTINUED)
-def test_a_session_that_was_ended_from_outside_or_submitted_is_continued(end: str) -> None:
+def test_a_session_ended_from_outside_or_submitted_is_continued(end: str) -> None:
     after = history(("claim", "coder-1.1"), (end, "coder-1.1"), ("resume", "coder-1.2"))
     assert choose(after, "coder-1.2", session("coder-1.1")) == ContinueConversation("coder-1.1")
 
 
 @pytest.mark.parametrize(("end", "reason"), NEW.items())
-def test_a_session_that_asked_for_a_fresh_context_is_not_continued_even_if_it_was_stopped_later(
-    end: str, reason: str
-) -> None:
+def test_a_session_that_wanted_a_fresh_context_is_not_continued(end: str, reason: str) -> None:
     after = history(("claim", "coder-1.1"), (end, "coder-1.1"), ("stop", "coder-1.1"), ("resume", "coder-1.2"))
     assert choose(after, "coder-1.2", session("coder-1.1")) == NewConversation(reason)
 
 
-def test_after_a_rejection_the_coder_continues_its_own_conversation_and_not_the_reviewers() -> None:
+def test_after_a_rejection_the_coder_continues_its_own_conversation() -> None:
     after = history(
         ("claim", "coder-1.1"),
         ("submit", "coder-1.1"),
@@ -65,7 +63,7 @@ def test_after_a_rejection_the_coder_continues_its_own_conversation_and_not_the_
     assert choose(after, "coder-1.4", session("coder-1.1")) == ContinueConversation("coder-1.1")
 
 
-def test_a_session_of_another_agent_program_or_directory_or_without_a_record_is_not_continued() -> None:
+def test_a_session_of_another_agent_or_program_is_not_continued() -> None:
     after = history(("claim", "coder-1.1"), ("submit", "coder-1.1"), ("claim", "coder-1.2"))
     first = session("coder-1.1")
     assert choose(after, "coder-1.2") == NewConversation("there is no record of coder-1.1")
@@ -88,7 +86,7 @@ def test_a_session_of_another_agent_program_or_directory_or_without_a_record_is_
     assert choose(unknown, "coder-1.2", first) == NewConversation("the end of coder-1.1 is not on record")
 
 
-def test_after_two_resumed_failures_a_new_conversation_begins_and_that_one_is_continued_again() -> None:
+def test_after_two_resumed_failures_a_new_conversation_begins() -> None:
     crashes = [(event, f"coder-1.{number}") for number in range(1, 6) for event in ("resume", "crash")]
 
     def after(count: int) -> Task:
@@ -106,7 +104,7 @@ def test_after_two_resumed_failures_a_new_conversation_begins_and_that_one_is_co
     assert choose(after(4), "coder-1.5", session("coder-1.4"), third) == ContinueConversation("coder-1.4")
 
 
-def test_after_two_sessions_that_the_model_did_not_answer_each_session_begins_a_new_conversation() -> None:
+def test_after_two_unanswered_sessions_each_one_begins_a_new_conversation() -> None:
     ends = [(event, f"coder-1.{number}") for number in (1, 2) for event in ("claim", "unanswered")]
     resumed = session("coder-1.2", is_resumed=True)
     new = choose(history(*ends), "coder-1.3", resumed, session("coder-1.1"))

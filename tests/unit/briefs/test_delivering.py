@@ -43,7 +43,7 @@ def later(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def test_the_most_urgent_goes_first_and_the_oldest_among_equals_and_what_was_read_not_at_all() -> None:
+def test_unread_messages_are_sorted_by_urgency_and_then_age() -> None:
     old, new = message("b"), replace(message("c"), created=later(1))
     urgent, system, read = message("d", "urgent"), message("e", "system"), message("f", acknowledged=NOW)
     tenth, last = message("s-999-n"), message("s-1000-n")
@@ -55,12 +55,12 @@ def test_nothing_is_typed_without_a_session_or_before_its_moment() -> None:
     assert next_step([message()], TERMINAL, NOW, HOW) == TypeMessage(message())
 
 
-def test_hooks_take_it_at_the_end_of_the_turn_and_where_nothing_reaches_it_the_brief_has_it_at_once() -> None:
+def test_a_message_waits_for_hooks_or_goes_into_briefs() -> None:
     assert next_step([message()], HOOKED, NOW, HOW) == TryLater("its hook takes it at the end of the turn")
     assert next_step([message()], DEAF, NOW, HOW) == PutInBrief((message(),))
 
 
-def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_answer() -> None:
+def test_pauses_between_tries_grow_and_leave_time_for_answers() -> None:
     for attempts, pause in ((1, 1.0), (2, 2.0)):
         tried = message(attempts=attempts, tried=NOW)
         assert isinstance(next_step([tried], TERMINAL, later(pause - 0.1), HOW), TryLater)
@@ -81,7 +81,7 @@ def test_after_three_tries_a_message_goes_into_the_brief() -> None:
     assert next_step([replace(filed, stage=MessageStage.TOLD)], TERMINAL, later(300), HOW) == TryLater("nothing waits")
 
 
-def test_a_low_one_waits_for_an_idle_agent_and_is_no_alarm() -> None:
+def test_a_low_message_waits_for_idleness_and_is_no_alarm() -> None:
     low, both = message(priority="low"), replace(HOOKED, has_terminal=True)
     busy = replace(both, in_turn=True)
     assert next_step([low], busy, later(300), HOW) == TryLater("it waits until the agent is idle")
@@ -95,7 +95,7 @@ def notice(**more: object) -> Message:
     return replace(message("n", **more), sender="liza", source=NOTICE_SOURCE)
 
 
-def test_a_notice_of_the_brief_is_typed_after_the_message_and_given_up_with_it() -> None:
+def test_a_notice_about_the_brief_follows_and_ends_with_messages() -> None:
     filed = message(attempts=3, tried=NOW, stage=MessageStage.FILED)
     assert next_step([filed, notice()], TERMINAL, later(1), HOW) == TypeMessage(notice())
     tired = notice(attempts=3, tried=NOW)
@@ -110,7 +110,7 @@ def test_a_notice_announces_texts_and_is_none() -> None:
 
 
 @pytest.mark.parametrize(("attempts", "backoffs"), [(1, (3.0,)), (2, (0.5, 4.0)), (5, (1.0,)), (3, ())])
-def test_tries_and_pauses_of_each_message_are_those_of_the_config(attempts: int, backoffs: tuple[float, ...]) -> None:
+def test_tries_and_pauses_of_messages_follow_the_config(attempts: int, backoffs: tuple[float, ...]) -> None:
     config = replace(HOW, file_fallback_after_attempts=attempts, retry_backoffs=backoffs)
     one, other, now, pauses = message("a"), message("b", stage=MessageStage.FILED, tried=later(3600)), NOW, []
     while isinstance(step := next_step([one, other], TERMINAL, now, config), TypeMessage):
@@ -124,13 +124,13 @@ def test_tries_and_pauses_of_each_message_are_those_of_the_config(attempts: int,
     assert pauses == [(backoffs or (0.0,))[min(number, len(backoffs or (0.0,)) - 1)] for number in range(attempts)]
 
 
-def test_what_hooks_took_again_and_again_without_delivering_it_goes_into_the_brief_and_is_not_announced() -> None:
+def test_messages_hooks_never_deliver_go_into_the_brief_quietly() -> None:
     taken = message(attempts=3, offered=NOW, tried=NOW)
     assert isinstance(next_step([taken], HOOKED, later(4.9), HOW), TryLater)
     assert next_step([taken], HOOKED, later(5), HOW) == PutInBrief((taken,), is_announced=False)
 
 
-def test_a_brief_that_quotes_what_was_read_is_written_again_when_nothing_else_is_to_do() -> None:
+def test_a_brief_quoting_read_messages_is_rewritten_when_nothing_waits() -> None:
     assert next_step([], TERMINAL, NOW, HOW, ["m"]) == RefreshBrief()
     assert next_step([message()], TERMINAL, NOW, HOW, ["m"]) == TypeMessage(message())
     assert next_step([message("b")], TERMINAL, NOW, HOW, ["m"]) == TypeMessage(message("b"))
@@ -140,7 +140,7 @@ def test_a_brief_that_quotes_what_was_read_is_written_again_when_nothing_else_is
     assert next_step([filed], None, NOW, HOW, ["x"]) == TryLater("no session runs: it goes into the next brief")
 
 
-def test_many_messages_go_into_the_brief_in_one_step_and_make_one_alarm_at_a_time() -> None:
+def test_many_messages_enter_the_brief_together_with_one_alarm() -> None:
     many = tuple(message(f"m-{number:04d}") for number in range(1000))
     assert next_step(many, DEAF, NOW, HOW) == PutInBrief(many)
     filed = tuple(replace(each, stage=MessageStage.FILED, tried=NOW) for each in many)
@@ -151,14 +151,14 @@ def test_many_messages_go_into_the_brief_in_one_step_and_make_one_alarm_at_a_tim
     assert next_step((*told, late), DEAF, later(60), HOW) == TellPerson((late,))
 
 
-def test_one_that_waits_holds_the_terminal_and_not_those_whose_way_is_another() -> None:
+def test_a_waiting_message_blocks_only_others_for_the_terminal() -> None:
     waits, next_one = message("a", "urgent", attempts=1, tried=NOW), message("b")
     assert isinstance(next_step([waits, next_one], TERMINAL, later(0.5), HOW), TryLater)
     filed = replace(waits, stage=MessageStage.FILED)
     assert next_step([filed, next_one], TERMINAL, later(0.5), HOW) == TypeMessage(next_one)
 
 
-def test_a_clock_that_was_set_back_holds_nothing_up_for_ever() -> None:
+def test_a_clock_that_was_set_back_delays_nothing_forever() -> None:
     assert next_step([message(attempts=1, tried=later(86_400))], TERMINAL, NOW, HOW) == TypeMessage(
         message(attempts=1, tried=later(86_400))
     )
@@ -201,7 +201,7 @@ def test_a_message_names_its_sender_and_how_to_acknowledge() -> None:
     assert format_typed(replace(message(), sender="liza"), HOW) == "t"
 
 
-def test_what_a_hook_has_taken_and_not_brought_yet_is_typed_after_a_pause_and_not_tried_meanwhile() -> None:
+def test_a_message_a_hook_never_delivered_is_typed_later() -> None:
     taken = message(offered=NOW)
     assert next_step([taken], TERMINAL, later(5), HOW) == TryLater("a hook has just taken it", OFFERED - 5)
     assert next_step([taken], TERMINAL, later(OFFERED), HOW) == TypeMessage(taken)

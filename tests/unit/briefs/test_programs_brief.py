@@ -76,7 +76,7 @@ def context(run: str = "coder-1.7", task: Task | None = TASK, **more: object) ->
     )  # fmt: skip
 
 
-def test_a_block_begins_with_its_mark_and_the_beacon_and_ends_with_its_mark() -> None:
+def test_a_block_begins_and_ends_with_its_mark() -> None:
     made = brief_writer.compose_brief(context())
     lines = made.block.splitlines()
     assert lines[0] == "<!-- liza:begin run=coder-1.7 -->"
@@ -121,7 +121,7 @@ COMMANDS = re.compile(r"\bliza (ready|submit|block|handoff|report|verdict|task|h
     ],
     ids=["coder", "reviewer", "planner"],
 )
-def test_each_command_in_a_brief_has_a_path_that_a_login_shell_finds_too(at: brief_writer.BriefContext) -> None:
+def test_each_command_in_a_brief_has_a_full_path(at: brief_writer.BriefContext) -> None:
     made = brief_writer.compose_brief(at)
     for text in (made.block, made.assignment, made.prompt):
         said = [text[max(0, one.start() - 14) : one.end()] for one in COMMANDS.finditer(text)]
@@ -165,7 +165,7 @@ def test_a_coders_brief_has_what_earlier_tries_left() -> None:
     assert "conflict with integration in mail.py" in made.block
 
 
-def test_a_coder_and_the_next_reviewer_read_the_comments_on_lines_with_the_quoted_line() -> None:
+def test_coders_and_reviewers_read_line_comments_with_the_quoted_line() -> None:
     comments = tuple(
         LineComment(path="mail.py", line=n, text=f"point {n}", quote=f"  code {n}", commit="c" * 40)
         for n in range(1, 8)
@@ -182,9 +182,7 @@ def test_a_coder_and_the_next_reviewer_read_the_comments_on_lines_with_the_quote
 
 
 @pytest.mark.parametrize(("count", "is_demanded"), [(2, False), (3, True), (5, True)])
-def test_after_three_rejections_of_one_kind_a_coder_is_to_state_the_root_cause_first(
-    count: int, is_demanded: bool
-) -> None:
+def test_after_three_equal_rejections_a_coder_states_the_cause(count: int, is_demanded: bool) -> None:
     reasons = [f"the empty cart has no test, see line {number} of cart.py{' x' * 3000}" for number in range(count)]
     rejected = tuple(Event(time=NOW, event="reject", agent="code-reviewer-1", detail=reason) for reason in reasons)
     task = replace(TASK, rejection_reason=reasons[-1], history=rejected)
@@ -267,7 +265,7 @@ def test_planners_brief_has_its_reason_the_state_and_the_question() -> None:
         assert words in made.assignment
 
 
-def test_a_planner_sees_open_reports_changed_specs_and_the_other_agents_each_bounded() -> None:
+def test_a_planner_sees_bounded_reports_specs_and_other_agents() -> None:
     long = "ö" * 5000
     open_one = Discovery(id="d-2", by="coder-1", urgency="immediate", description=f"keys in the log {long}")
     closed = Discovery(id="d-3", description="closed before", converted_to_task="task-3")
@@ -297,7 +295,7 @@ def test_a_planner_sees_open_reports_changed_specs_and_the_other_agents_each_bou
     assert "report resolve" not in quiet.block
 
 
-def test_a_planner_sees_what_was_decided_before_and_a_coder_does_not() -> None:
+def test_earlier_decisions_are_shown_to_planners_and_not_to_coders() -> None:
     notes = tuple(AlignmentNote(timestamp=NOW, event=f"planner-1.{n}", summary=f"decision {n}") for n in range(30))
     goal = Goal(id="goal", status="IN_PROGRESS", description="Customers can pay", alignment_history=notes)
     made = brief_writer.compose_brief(context("planner-1.3", None, goal=goal))
@@ -307,7 +305,7 @@ def test_a_planner_sees_what_was_decided_before_and_a_coder_does_not() -> None:
     assert "decision" not in brief_writer.compose_brief(context(goal=goal)).assignment
 
 
-def test_a_coder_is_shown_the_document_of_the_goal_in_one_line() -> None:
+def test_a_coder_sees_the_goals_document_in_one_line() -> None:
     goal = "/home/p/shop/.liza/specs/goal.md"
     assert [line for line in brief_writer.compose_brief(context()).block.splitlines() if goal in line] == [
         f"GOAL       {goal}"
@@ -368,7 +366,7 @@ def huge(role_run: str) -> brief_writer.BriefContext:
 
 
 @pytest.mark.parametrize("run", ["coder-1.7", "code-reviewer-1.4", "planner-1.3"])
-def test_a_text_of_200_kb_is_cut_in_the_block_whole_in_the_assignment_and_never_in_the_prompt(run: str) -> None:
+def test_a_very_long_text_is_cut_in_the_block_only(run: str) -> None:
     made = brief_writer.compose_brief(huge(run))
     own = 4000 + 1000 + 500 + 300  # what the task's own text may take
     assert len(made.block.encode()) <= own + 6 * 1024
@@ -399,7 +397,7 @@ ENDING = (
 
 
 @pytest.mark.parametrize("name", ["description", "done_when", "scope", "spec_ref", "rejection_reason"])
-def test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal(name: str) -> None:
+def test_no_task_text_can_end_a_block_or_control_terminals(name: str) -> None:
     made = brief_writer.compose_brief(context(task=replace(TASK, **{name: ENDING})))
     assert made.block.count("<!-- liza:") == 2
     for text in (made.block, made.assignment):
@@ -410,7 +408,7 @@ def test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal(name: 
 
 
 @given(st.text())
-def test_defused_text_has_no_mark_and_defusing_twice_changes_nothing_more(text: str) -> None:
+def test_defused_text_has_no_mark_and_stays_the_same(text: str) -> None:
     once = sanitize(text)
     assert "<!-- liza:" not in once.lower()
     assert sanitize(once) == once

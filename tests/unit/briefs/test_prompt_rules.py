@@ -83,9 +83,7 @@ def test_an_id_shows_which_files_need_no_reading(priorities: frozenset[PromptPri
         (E.STOPPED, ""),
     ],
 )
-def test_during_a_turn_only_what_is_for_it_is_delivered_and_at_the_end_of_a_run_nothing(
-    state: LifecycleEvent | None, expected: str
-) -> None:
+def test_only_matching_prompts_are_delivered_in_a_turn(state: LifecycleEvent | None, expected: str) -> None:
     pending = (prompt("s", "system"), prompt("u", "urgent"), prompt("n1"), prompt("n2"))
     assert " ".join(message.id for message in select_for_stream(pending, (), state)) == expected
 
@@ -97,7 +95,7 @@ def test_a_normal_prompt_waits_until_the_one_before_is_acknowledged() -> None:
     assert select_for_stream((first, prompt("u", "urgent")), ("n1", "u"), E.IDLE) == ()
 
 
-def test_after_a_reconnect_only_what_came_after_the_last_received_prompt_is_sent_again() -> None:
+def test_a_reconnected_stream_sends_only_prompts_after_the_last_received() -> None:
     assert list_unreceived(("a", "b", "c"), "b") == ("c",)
     assert list_unreceived(("a", "b", "c"), "c") == ()
     assert list_unreceived(("a", "b"), None) == ("a", "b")

@@ -17,7 +17,7 @@ from liza.model.errors import Refused, UsageError
         ("config set integration_command -x", "liza config set integration_command -- -x"),
     ],
 )
-def test_a_value_that_begins_with_a_hyphen_is_refused_with_the_command_that_marks_it(words: str, command: str) -> None:
+def test_a_value_beginning_with_a_hyphen_is_refused_with_hint(words: str, command: str) -> None:
     with pytest.raises(UsageError, match="type -- before it") as refused:
         run_liza(words.split())
     assert refused.value.hint == command

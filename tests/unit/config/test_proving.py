@@ -52,7 +52,7 @@ def test_tests_settings_of_tools_and_texts_stay_as_they_are(name: str) -> None:
     assert broken_source(name, "") is None
 
 
-def test_a_script_is_known_by_its_first_line_and_keeps_it() -> None:
+def test_a_script_is_recognized_by_and_keeps_its_first_line() -> None:
     assert broken_source("bin/tool", "#!/usr/bin/env -S python3.11 -u") == (
         f'#!/usr/bin/env -S python3.11 -u\nraise RuntimeError("{BREAKAGE_MARK}")\n'
     )
@@ -104,7 +104,7 @@ def test_only_positive_evidence_shows_that_another_checkout_is_tested(
     assert judge_proof(seen, "/me/invo", "cure") == outcome
 
 
-def test_a_proof_holds_for_one_command_and_set_up_and_a_person_who_wants_none_is_not_asked_again() -> None:
+def test_a_proof_holds_for_one_test_command_and_set_up() -> None:
     config = Config(integration_command="pytest", sandbox_setup="uv sync")
     assert is_proof_due(config)
     assert unproved_reason(config) == "the proof has not run for this command"
@@ -122,7 +122,7 @@ def test_a_proof_holds_for_one_command_and_set_up_and_a_person_who_wants_none_is
     assert (is_proof_due(Config()), unproved_reason(Config())) == (False, None)
 
 
-def test_a_package_is_known_by_how_its_files_end_where_it_is_installed() -> None:
+def test_a_package_is_recognized_by_its_installed_file_endings() -> None:
     sources = ("src/invo/a.py", "top/b.py", "one.py", "api/src/app/c.py", "web/d.py", "vendor/six/e.py")
     assert test_proof.installed_suffixes(sources, (*sources, "api/pyproject.toml")) == {
         "invo/a.py", "top/b.py", "app/c.py", "web/d.py", "api/src/app/c.py",
@@ -158,9 +158,7 @@ def test_documentation_is_read_by_no_test() -> None:
         (TestProof(outcome="proved", command="t"), ""),
     ],
 )
-def test_a_proof_that_has_run_and_proved_nothing_does_not_advise_to_run_it_again(
-    proof: TestProof, command: str
-) -> None:
+def test_a_proof_that_proved_nothing_does_not_advise_repetition(proof: TestProof, command: str) -> None:
     assert test_proof.unproved_command(Config(integration_command="t", proof=proof)) == command
 
 
@@ -194,7 +192,7 @@ def test_each_language_has_a_source_that_fails(suffixes: str, text: str) -> None
         ("#!/usr/bin/ruby", f'raise "{BREAKAGE_MARK}"\n'),
     ],
 )
-def test_a_program_without_a_suffix_is_known_by_its_first_line(first_line: str, end: str) -> None:
+def test_a_program_without_suffix_is_recognized_by_its_first_line(first_line: str, end: str) -> None:
     text = str(broken_source("bin/tool", first_line))
     assert text.startswith(f"{first_line}\n")
     assert text.endswith(end)
@@ -254,7 +252,7 @@ def test_a_source_whose_name_is_similar_is_no_test(name: str) -> None:
     assert not is_test(name)
 
 
-def test_a_failing_source_can_also_be_one_that_cannot_be_parsed() -> None:
+def test_a_failing_source_can_be_one_with_invalid_syntax() -> None:
     text = breakage.add_syntax_error(str(broken_source("a.py", "")))
     with pytest.raises(SyntaxError):
         compile(text, "a.py", "exec")
@@ -333,13 +331,13 @@ def test_green_parts_are_untested_until_a_person_accepts_each() -> None:
     assert test_proof.untested_reason(replace(GREEN, integration_command="other")) is None
 
 
-def test_a_proof_that_was_turned_off_is_a_remark_of_each_merge() -> None:
+def test_a_proof_turned_off_is_a_remark_on_each_merge() -> None:
     config = Config(integration_command="t", proof=TestProof(outcome="skipped", command="t"))
     assert [finding.text for finding in test_proof.proof_findings(config, ["t"])] == ["the tests are not proved"]
     assert test_proof.proof_findings(Config(), []) == ()
 
 
-def test_a_proof_counts_only_for_the_commands_and_set_up_it_was_made_with() -> None:
+def test_a_proof_counts_only_for_its_own_commands() -> None:
     proof = TestProof(outcome="proved", command="t", reads_last_commit=True, setup_builds=True, changed=("Makefile",))
     config = Config(integration_command="t", proof=proof)
     assert test_proof.reads_last_commit(config)

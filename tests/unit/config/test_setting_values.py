@@ -37,7 +37,7 @@ from tests.unit.boards import board, with_config
         ("budget.money_per_task", "2.5", 2.5),
     ],
 )
-def test_a_typed_text_is_read_by_the_type_of_the_setting(name: str, text: str, value: Any) -> None:
+def test_a_typed_value_is_read_by_its_settings_type(name: str, text: str, value: Any) -> None:
     config = setting_values.change_setting(board(), name, text).config
     outer, _, inner = name.partition(".")
     nested = getattr(config, outer)
@@ -74,26 +74,26 @@ def test_a_typed_text_is_read_by_the_type_of_the_setting(name: str, text: str, v
         ("poll_interval", "[" * 100_000, "cannot be"),
     ],
 )
-def test_an_unknown_name_and_a_value_that_cannot_be_are_refused(name: str, text: str, message: str) -> None:
+def test_unknown_settings_and_impossible_values_are_refused(name: str, text: str, message: str) -> None:
     with pytest.raises(UsageError) as refused:
         setting_values.change_setting(board(), name, text)
     assert message in refused.value.message
     assert refused.value.hint.startswith("liza config get")
 
 
-def test_the_result_of_the_proof_is_not_a_setting_to_type() -> None:
+def test_the_result_of_a_proof_cannot_be_typed() -> None:
     with pytest.raises(Refused, match="proof"):
         setting_values.change_setting(board(), "proof.outcome", "proved")
 
 
-def test_without_a_text_a_setting_gets_its_default_and_others_stay() -> None:
+def test_a_setting_without_text_gets_its_default() -> None:
     state = with_config(board(), queue=QueueSettings(batch=3, retries=4), programs={"coder": "a", "planner": "b"})
     assert setting_values.change_setting(state, "queue.batch", None).config.queue == QueueSettings(retries=4)
     assert setting_values.change_setting(state, "queue", None).config.queue == QueueSettings()
     assert setting_values.change_setting(state, "programs.coder", None).config.programs == {"planner": "b"}
 
 
-def test_all_settings_are_listed_by_names_that_can_be_read_and_changed() -> None:
+def test_all_settings_are_listed_by_names_that_can_be_changed() -> None:
     rows = setting_values.list_settings(Config(), Config())
     assert {"queue.batch", "slots.max", "routing", "gates"} <= {row.name for row in rows}
     for row in rows:
@@ -107,7 +107,7 @@ def test_a_setting_that_is_not_in_effect_shows_both_values() -> None:
     assert (row.value, row.on_board, row.unconfirmed) == (20, 2, True)
 
 
-def test_a_list_typed_with_empty_parts_and_a_nested_default_are_read() -> None:
+def test_a_list_with_empty_parts_and_nested_defaults_are_read() -> None:
     state = setting_values.change_setting(board(), "sandbox_copy", "a,, b ,")
     assert state.config.sandbox_copy == ("a", "b")
     assert setting_values.change_setting(state, "sandbox_copy", None).config == board().config
@@ -132,7 +132,7 @@ def test_a_refused_setting_names_the_command_that_shows_it() -> None:
     assert hint("proof", "x") == "liza doctor --tests"
 
 
-def test_faults_that_the_board_had_before_do_not_refuse_another_setting() -> None:
+def test_earlier_faults_on_the_board_do_not_refuse_other_settings() -> None:
     state = with_config(board(), queue=QueueSettings(batch=0))
     assert setting_values.change_setting(state, "push", "auto").config.push == "auto"
 

@@ -25,7 +25,7 @@ STATE = {"XDG_STATE_HOME": "/home/me/.local/state"}
 THERE = replace(FREE, nearest_existing=BESIDE)
 
 
-def test_a_directory_beside_the_repository_is_proposed_first_and_the_users_state_directory_last() -> None:
+def test_a_directory_beside_the_repository_is_proposed_first() -> None:
     found = list(propose_directories(ROOT, STATE))
     assert found[:-1] == [BESIDE]
     assert found[-1].parent == Path("/home/me/.local/state/liza/worktrees")
@@ -54,14 +54,14 @@ def test_an_unsuitable_directory_has_a_reason(facts: DirectoryFacts, told: str |
     assert directory_objection(ROOT, facts) == told
 
 
-def test_a_line_break_in_the_path_is_refused_with_the_command_that_takes_it_out() -> None:
+def test_a_path_with_a_line_break_names_the_correcting_command() -> None:
     with pytest.raises(Refused, match="line break") as refused:
         refuse_line_break(Path("/home/me/a\nb's"))
     assert refused.value.hint == """mv $'/home/me/a\\nb\\'s' '/home/me/a-b'"'"'s'"""
     refuse_line_break(ROOT)
 
 
-def test_a_repository_that_has_no_name_has_its_worktrees_below_the_users_state() -> None:
+def test_a_nameless_repository_has_worktrees_in_the_users_state() -> None:
     (found,) = propose_directories(Path("/"), STATE)
     assert found.parent == Path("/home/me/.local/state/liza/worktrees")
     assert directory_objection(Path("/"), DirectoryFacts(found, found.parent, True, True, True, True, None)) is not None

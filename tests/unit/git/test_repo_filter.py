@@ -45,7 +45,7 @@ def render(text: bytes, brief: str = "[liza] do this") -> bytes:
 
 
 @given(TEXTS)
-def test_a_block_added_and_taken_out_gives_every_text_back_byte_by_byte(text: bytes) -> None:
+def test_adding_and_removing_a_block_restores_every_byte(text: bytes) -> None:
     assert strip_blocks(render(text), KEYS) == strip_blocks(text, KEYS) == text
 
 
@@ -78,7 +78,7 @@ _WHOLE = render(_TEXT)
         pytest.param(_TEXT, _TEXT, id="block removed"),
     ],
 )
-def test_what_a_tool_changes_around_the_block_leaves_no_byte_of_it(edited: bytes, left: bytes) -> None:
+def test_tool_changes_around_a_block_leave_none_of_it(edited: bytes, left: bytes) -> None:
     assert strip_blocks(edited, KEYS) == left
 
 
@@ -97,13 +97,13 @@ def test_the_block_is_a_fence_between_blank_lines(brief: str) -> None:
     assert render(b"").endswith(b"-->\n")
 
 
-def test_the_block_has_the_line_ends_and_the_first_bytes_of_its_file() -> None:
+def test_a_block_has_the_line_ends_of_its_file() -> None:
     whole = render(b"\xef\xbb\xbf" + _TEXT.replace(b"\n", b"\r\n"))
     assert whole.startswith(b"\xef\xbb\xbf<!--")
     assert whole.count(b"\n") == whole.count(b"\r\n")
 
 
-def test_a_block_without_its_end_is_text_and_nothing_after_it_is_lost() -> None:
+def test_a_block_without_its_end_is_ordinary_text() -> None:
     text = BLOCK.partition(b"<!-- liza:end")[0] + b"work\n" + OTHER.partition(b"\n")[2] + b"more work"
     assert strip_blocks(text, KEYS) == text
 
@@ -119,7 +119,7 @@ def test_text_that_shows_marks_is_the_projects_own() -> None:
         assert strip_blocks(render(text), KEYS) == text
 
 
-def test_the_program_is_the_function_and_starts_without_site_or_environment(tmp_path: Path) -> None:
+def test_the_filter_program_equals_its_function_and_starts_bare(tmp_path: Path) -> None:
     (tmp_path / ".git" / "info").mkdir(parents=True)
     (tmp_path / ".git" / "info" / "attributes").write_text(f"/AGENTS.md filter=x liza-key={KEY}\n*.png binary\n")
     words = [sys.executable, "-I", "-S", _filter.__file__]

@@ -36,7 +36,7 @@ TASK = Task(id="t", status=Status.CLAIMED, worktree="s1")
         (SlotFacts("s1", damage="gone"), TASK, SlotState.DAMAGED, "gone", "liza slots repair s1"),
     ],
 )
-def test_the_state_of_a_slot_has_its_reason_and_one_next_command(
+def test_a_slots_state_has_its_reason_and_one_next_step(
     facts: SlotFacts, task: Task | None, state: SlotState, why: str, step: str
 ) -> None:
     status = slot_status(facts, task)
@@ -51,7 +51,7 @@ def test_a_slot_belongs_to_its_open_task_only() -> None:
     assert find_user_task(state, "s3") is None
 
 
-def test_the_slot_of_a_task_is_needed_while_an_agent_or_the_queue_has_the_task() -> None:
+def test_a_slot_is_needed_while_its_task_is_taken() -> None:
     statuses = {status for status in Status if needs_no_slot(Task(id="t", status=status, worktree="s1"))}
     assert statuses == {Status.UNCLAIMED, Status.REJECTED, Status.INTEGRATION_FAILED, Status.BLOCKED}
     claimer: dict[str, Any] = {"agent": "coder-1", "run": "coder-1.2", "host": "", "boot": "", "pid": 1, "start": "1"}
@@ -59,7 +59,7 @@ def test_the_slot_of_a_task_is_needed_while_an_agent_or_the_queue_has_the_task()
     assert not needs_no_slot(Task(id="t", status=Status.UNCLAIMED, worktree="s1", reservation=reserved))
 
 
-def test_no_two_slots_share_a_port_and_all_are_below_those_that_linux_gives_out() -> None:
+def test_no_slots_share_a_port_or_use_ephemeral_ones() -> None:
     names = [f"s{number}" for number in range(1, 200)]
     names += [f"{role}-{number}" for role in ("coder", "code-reviewer") for number in range(1, 100)]
     names += [f"planner-{number}" for number in range(1, 50)]
@@ -107,5 +107,5 @@ def test_a_slot_that_is_being_claimed_belongs_to_its_task() -> None:
     ("status", "command"),
     [(Status.CLAIMED, "liza task release t"), (Status.READY_FOR_REVIEW, "liza task show t")],
 )
-def test_a_held_slot_is_freed_by_the_command_of_its_task(status: Status, command: str) -> None:
+def test_the_command_of_its_task_frees_a_held_slot(status: Status, command: str) -> None:
     assert release_command(Task(id="t", status=status)) == command

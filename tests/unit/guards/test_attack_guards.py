@@ -46,7 +46,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, text: str) -> None:
         session_guards.read_guards(str(tmp_path))
 
 
-def test_rules_as_slow_as_a_file_can_have_them_are_judged_soon(tmp_path: Path) -> None:
+def test_the_slowest_possible_guard_rules_are_judged_quickly(tmp_path: Path) -> None:
     """The longest patterns that are accepted, of stars and marks: a step for each character of the word."""
     patterns = ["ls " + "*?" * 490 for _ in range(20)] + ["ls " + "*" * 990, "ls " + "*a" * 490]
     rows = [

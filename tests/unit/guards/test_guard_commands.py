@@ -659,11 +659,11 @@ def test_git_is_an_agents_own_in_a_box(command: str) -> None:
         "echo x > $LIZA_ROOT/a.py",
     ],
 )
-def test_a_box_gives_no_right_to_what_would_not_work_or_what_it_cannot_refuse(command: str) -> None:
+def test_a_box_does_not_allow_what_it_cannot_refuse(command: str) -> None:
     assert not judge(command, is_confined=True).allowed
 
 
-def test_a_word_that_is_not_known_is_compared_as_it_is_written() -> None:
+def test_an_unknown_word_is_compared_as_it_is_written() -> None:
     assert judge("git $x").rule == "no-git-alias"
     assert judge('git checkout "$branch"').rule == "no-checkout-of-branches"
     assert judge('git checkout -- "$file"').allowed
@@ -672,7 +672,7 @@ def test_a_word_that_is_not_known_is_compared_as_it_is_written() -> None:
     assert judge('cd "$(git rev-parse --show-toplevel)" && git checkout main').rule == "no-checkout-of-branches"
 
 
-def test_a_denial_names_the_command_the_reason_and_the_next_step() -> None:
+def test_a_denial_names_the_command_reason_and_next_step() -> None:
     assert judge("cd x && GIT_TRACE=1 git push origin HEAD").reason == (
         "[liza] not run: git push origin HEAD: Agents do not push and publish nothing. Commit on your branch and call "
         "`liza submit`: Liza merges it after the review."
@@ -681,6 +681,6 @@ def test_a_denial_names_the_command_the_reason_and_the_next_step() -> None:
     assert f"also removes or moves {WORKTREE}/.git. Name what" in (judge("rm -rf /home").reason or "")
 
 
-def test_the_tests_of_the_crew_are_allowed_by_their_own_rule() -> None:
+def test_tests_of_the_crew_are_allowed_by_their_own_rule() -> None:
     assert judge(TESTS).rule == "tests"
     assert judge("pytest -q").rule != "tests"

@@ -101,12 +101,12 @@ def test_a_tool_is_read_as_what_it_does(name: str, given: object, expected: dict
 
 
 @pytest.mark.parametrize("given", [{}, {"command": ["ls", 3]}, {"command": []}, 3, None, {"args": ["ls"]}])
-def test_a_shell_without_a_command_is_an_error_that_names_it(given: object) -> None:
+def test_a_shell_call_without_a_command_is_a_named_error(given: object) -> None:
     with pytest.raises(ValueError, match="the input of Bash has no command \\(command, cmd, script\\)"):
         read_tool("Bash", given, prepared().tools)
 
 
-def test_a_project_names_a_tool_and_the_keys_of_its_input() -> None:
+def test_a_project_can_name_a_tool_and_its_input_keys() -> None:
     rows = {"db|store": {"is": "write", "key": ["file"]}, "run": {}}
     tools = PreparedRules({"rules": [], "vocabulary": rows}).tools
     assert described(read_tool("Store", {"file": "a", "path": "b"}, tools)) == {"kind": "write", "texts": ("a",)}
@@ -132,7 +132,7 @@ def test_a_path_of_a_tool_is_seen_from_its_directory(tool: str, given: object, r
     assert judge_tool(tool, given).rule == rule
 
 
-def test_rules_name_tools_and_a_fetch_without_an_address_is_judged() -> None:
+def test_rules_can_name_tools_and_judge_fetches_without_addresses() -> None:
     def rule(tool: str, **fields: object) -> list[dict[str, object]]:
         return [{"name": "mine", "tools": [tool], "reason": "Not <branch> in {worktree}.", **fields}]
 
@@ -183,7 +183,7 @@ def test_rules_name_tools_and_a_fetch_without_an_address_is_judged() -> None:
         ("export A=1; declare -x B", ["export @A=1 A=1", "declare @-x @B -x B"]),
     ],
 )  # fmt: skip
-def test_the_commands_of_a_line_are_seen_as_they_are_written(script: str, commands: list[str]) -> None:
+def test_commands_of_a_line_are_read_as_written(script: str, commands: list[str]) -> None:
     assert lines(script) == commands
 
 
@@ -201,7 +201,7 @@ def test_the_commands_of_a_line_are_seen_as_they_are_written(script: str, comman
         ("env -C /tmp a; b", ["env -C /tmp a (elsewhere)", "a (elsewhere)", "b"]),
     ],
 )  # fmt: skip
-def test_a_command_is_judged_in_the_directory_to_which_the_line_changes(script: str, commands: list[str]) -> None:
+def test_a_command_is_judged_in_the_directory_changed_to(script: str, commands: list[str]) -> None:
     assert lines(script) == commands
 
 
@@ -337,7 +337,7 @@ def test_values_of_options_are_no_arguments() -> None:
         ("git checkout @ README.md", "own-branch"),
     ],
 )
-def test_a_word_of_a_command_is_not_taken_for_one_of_liza(command: str, rule: str) -> None:
+def test_words_of_other_commands_are_not_mistaken_for_lizas(command: str, rule: str) -> None:
     assert judge(command).rule == rule
 
 
@@ -400,7 +400,7 @@ def rule(**fields: object) -> dict[str, object]:
         ([rule(commands=[])], "rule 'r', tools: a rule needs at least one of tools, commands and paths"),
     ],
 )  # fmt: skip
-def test_an_error_in_a_guard_file_names_its_rule_and_its_field(rows: list[Any], error: str) -> None:
+def test_a_guard_file_error_names_its_rule_and_field(rows: list[Any], error: str) -> None:
     errors = find_rule_errors(rows)
     assert (errors[0] if errors else "").startswith(error)
     assert len(errors) == bool(error)

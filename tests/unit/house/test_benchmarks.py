@@ -27,12 +27,12 @@ def _row(scale: float, rival: float | None = None, seed: int = 1, **more: object
     return Row("board", "transition", "ms", summarize(drawn(scale)), rivals, **more)  # type: ignore[arg-type]
 
 
-def test_every_group_can_be_measured_with_the_names_that_liza_has() -> None:
+def test_every_group_can_be_measured_by_names_liza_has() -> None:
     names = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
     assert all(importlib.import_module(f"benchmarks.{name}") for name in names)
 
 
-def test_percentiles_are_values_that_were_measured_and_blocks_keep_the_order_of_measuring() -> None:
+def test_percentiles_are_measured_values_and_blocks_keep_their_order() -> None:
     values = [float(number) for number in range(1, 101)]
     random.Random(2).shuffle(values)
     assert (percentile(values, 95), percentile(values, 99), percentile([7.0], 99)) == (95.0, 99.0, 7.0)
@@ -42,7 +42,7 @@ def test_percentiles_are_values_that_were_measured_and_blocks_keep_the_order_of_
         summarize([])
 
 
-def test_two_runs_of_the_same_code_differ_by_nothing_that_is_reported() -> None:
+def test_two_runs_of_equal_code_report_no_difference() -> None:
     for seed in range(200):
         (change,) = compare_rows([_row(10, 3, seed)], [_row(10, 3, seed + 1000)])
         assert not change.is_worse, (seed, change.describe())
@@ -50,20 +50,20 @@ def test_two_runs_of_the_same_code_differ_by_nothing_that_is_reported() -> None:
 
 
 @pytest.mark.parametrize("rival", [3.0, None])
-def test_a_row_that_became_a_quarter_slower_is_named_in_nearly_every_run(rival: float | None) -> None:
+def test_a_row_a_quarter_slower_is_nearly_always_named(rival: float | None) -> None:
     changes = [compare_rows([_row(10, rival, seed)], [_row(12.5, rival, seed + 1000)])[0] for seed in range(200)]
     assert sum(change.is_worse for change in changes) >= 198
     assert changes[0].describe().startswith("worse  board: transition: ")
 
 
-def test_a_slower_machine_slows_the_rival_too_and_is_not_reported() -> None:
+def test_a_slower_machine_with_a_slower_rival_is_not_reported() -> None:
     (change,) = compare_rows([_row(10, 3)], [_row(20, 6, 2)])
     assert not change.is_worse
     (change,) = compare_rows([_row(10)], [_row(20, None, 2)])
     assert change.is_worse, "without a rival nothing says that it was the machine"
 
 
-def test_a_row_that_became_faster_is_not_worse_because_its_rival_gained_more() -> None:
+def test_a_faster_row_is_not_worse_beside_a_better_rival() -> None:
     (change,) = compare_rows([_row(20, 9)], [_row(10, 3, 2)])
     assert change.factor > 1 + change.noise
     assert not change.is_worse
@@ -82,7 +82,7 @@ def test_one_sample_counts_less_than_many() -> None:
     assert compare_rows([single(10)], [single(14)])[0].is_worse
 
 
-def test_fewer_transitions_per_second_are_worse_and_so_is_one_more_process() -> None:
+def test_fewer_transitions_per_second_and_more_processes_are_worse() -> None:
     faster = {"better": "higher"}
     (change,) = compare_rows([_row(250, 900, **faster)], [_row(150, 900, 2, **faster)])
     assert change.is_worse
@@ -94,7 +94,7 @@ def test_fewer_transitions_per_second_are_worse_and_so_is_one_more_process() -> 
     assert not compare_rows([count(1)], [count(1)])[0].is_worse
 
 
-def test_rows_are_read_as_they_were_written_and_know_whether_they_meet_their_target(tmp_path: Path) -> None:
+def test_rows_are_read_as_written_with_their_target(tmp_path: Path) -> None:
     rows = [_row(10, 3, target=12.0, series="transition", x=50.0), _row(5, note="alone")]
     write_rows(tmp_path / "results.json", {"cores": 2}, rows)
     assert read_rows(tmp_path / "results.json") == ({"cores": 2}, rows)
@@ -103,7 +103,7 @@ def test_rows_are_read_as_they_were_written_and_know_whether_they_meet_their_tar
     assert slow.is_met is False
 
 
-def test_a_chart_is_an_svg_with_each_point_at_its_place_and_colours_for_dark_pages() -> None:
+def test_a_chart_is_an_svg_readable_on_dark_pages() -> None:
     lines = [Line("board", [(10, 1.0), (1000, 100.0)]), Line("a <rival>", [(10, 2.0), (1000, 2.5)], is_rival=True)]
     text = line_chart("Cost", "tasks", "ms", lines)
     root = ElementTree.fromstring(text)
@@ -116,7 +116,7 @@ def test_a_chart_is_an_svg_with_each_point_at_its_place_and_colours_for_dark_pag
     assert widths == [500.0, 250.0]
 
 
-def test_values_that_differ_by_much_get_a_logarithmic_axis_and_zero_never_does() -> None:
+def test_widely_different_values_get_a_logarithmic_axis_but_no_zero() -> None:
     assert Scale([1, 1000], 0, 300).ticks() == [1, 10, 100, 1000]
     assert Scale([1, 1000], 0, 300).pixel(100) == 200
     assert not Scale([0, 1000], 0, 300).is_logarithmic

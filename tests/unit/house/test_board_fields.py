@@ -81,7 +81,7 @@ def uses() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
 @pytest.mark.parametrize(
     ("struct", "name"), fields(), ids=lambda value: value if isinstance(value, str) else value.__name__
 )
-def test_a_field_of_the_board_has_a_writer_and_a_reader(struct: type[msgspec.Struct], name: str) -> None:
+def test_each_field_of_the_board_is_written_and_read(struct: type[msgspec.Struct], name: str) -> None:
     read, written = uses()
     field = f"{struct.__name__}.{name}"
     assert read[name] or field in READ_OTHERWISE, f"nothing reads {field}"

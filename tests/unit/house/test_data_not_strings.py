@@ -65,14 +65,14 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_a_field_with_an_enum_is_not_compared_with_a_literal_but_for_the_allowed_comparisons() -> None:
+def test_enum_fields_are_compared_with_members_and_not_literals() -> None:
     assert MODULES
     found = [(_name(path), *compared) for path in MODULES for compared in _compared_fields(path.read_text())]
     assert [f"{name}:{line}" for name, field, line in found if (name, field) not in ALLOWED] == []
     assert set(ALLOWED) - {(name, field) for name, field, _ in found} == set()
 
 
-def test_one_module_knows_how_a_person_is_written_in_the_history() -> None:
+def test_one_module_defines_how_a_person_is_written() -> None:
     assert [_name(path) for path in MODULES if re.search(r"""["']human:""", path.read_text())] == [
         "liza/model/paths.py"
     ]

@@ -45,7 +45,7 @@ def test_only_texts_for_people_are_left_as_they_are(text: str, prose: bool) -> N
     assert mutants.is_prose(text) is prose
 
 
-def test_a_sample_depends_on_its_seed_alone_and_has_only_python_in_the_order_of_the_code() -> None:
+def test_a_sample_depends_on_its_seed_alone() -> None:
     texts = {PLUS.path: TEXT, MINUS.path: TEXT}
     every = [PLUS, NUMBER, BROKEN, MINUS]
     assert mutants.sample(every, None, 1, texts) == [MINUS, PLUS, NUMBER]
@@ -55,7 +55,7 @@ def test_a_sample_depends_on_its_seed_alone_and_has_only_python_in_the_order_of_
     assert {mutant for chosen in samples.values() for mutant in chosen} == {PLUS, NUMBER, MINUS}
 
 
-def test_an_accepted_survivor_is_not_counted_wherever_its_line_is_and_is_outdated_without_its_mutant() -> None:
+def test_an_accepted_survivor_stays_uncounted_until_its_mutant_is_gone() -> None:
     entry = Accepted(PLUS.path, "f", PLUS.before, PLUS.after, "no difference")
     assert mutants.without_accepted([PLUS, NUMBER], [entry]) == [NUMBER]
     assert mutants.outdated([PLUS, NUMBER], [entry]) == []
@@ -64,14 +64,14 @@ def test_an_accepted_survivor_is_not_counted_wherever_its_line_is_and_is_outdate
     assert mutants.without_accepted([PLUS], [elsewhere]) == [PLUS]
 
 
-def test_a_timeout_counts_as_detected_and_a_line_that_no_test_executes_does_not() -> None:
+def test_a_timeout_counts_as_detected_but_untested_lines_do_not() -> None:
     results = {PLUS: Result.KILLED, NUMBER: Result.TIMEOUT, MINUS: Result.NOT_EXECUTED}
     assert mutants.scores(results) == {"": Score(2, 1), "liza/rules": Score(0, 1), "liza/tasks/rules": Score(2, 0)}
     assert Score(2, 1).percent == pytest.approx(66.7, abs=0.1)
     assert Score(0, 0).percent == 100
 
 
-def test_mypy_checks_one_survivor_of_each_module_at_a_time_and_an_error_is_of_its_module() -> None:
+def test_mypy_checks_one_survivor_of_each_module_at_once() -> None:
     assert type_checks.rounds_of([PLUS, MINUS, NUMBER]) == [[PLUS, MINUS], [NUMBER]]
     assert type_checks.rounds_of([]) == []
     output = "liza/a.py:3: error: No overload  [arg-type]\nliza/a.py:3: note: see\nliza/b.py:1: note: x\n"
@@ -108,7 +108,7 @@ def new():
 """
 
 
-def test_a_change_of_a_table_is_tried_with_the_tests_that_read_it() -> None:
+def test_a_changed_table_is_tried_with_tests_reading_it() -> None:
     tests = "def test_a():\n    assert ALL\n\n\ndef entry():\n    return Entry()\n\n\ndef test_b():\n    entry()\n"
     names = [f"tests/unit/test_x.py::{name}" for name in ("test_a[1]", "test_ab", "test_b")]
     records = [Record(name, number, {}) for number, name in enumerate(names)]
@@ -120,8 +120,6 @@ def test_a_change_of_a_table_is_tried_with_the_tests_that_read_it() -> None:
 @pytest.mark.parametrize(
     ("line", "users"), [(1, ["total", "names"]), (2, ["names"]), (3, []), (7, ["new"]), (11, []), (99, [])]
 )
-def test_what_a_constant_or_a_class_is_for_is_found_by_its_name_also_in_what_is_made_of_it(
-    line: int, users: list[str]
-) -> None:
+def test_users_of_constants_and_classes_are_found_by_name(line: int, users: list[str]) -> None:
     parts = Definitions({"a.py": MODULE}).users("a.py", line)
     assert [next(iter(part.defined)) for part in parts] == users

@@ -28,7 +28,7 @@ def test_the_rules_agree_with_the_model_and_every_board_completes() -> None:
     assert len(set(Status) - crew_machine.REACHED) <= 2, "a machine that does not come far proves little"
 
 
-def test_every_rule_that_changes_the_board_is_played_or_has_a_reason_why_not() -> None:
+def test_every_rule_changing_the_board_is_played_or_excused() -> None:
     rules = known_rules.find_rules()
     assert len(rules) > 60
     assert rules - known_rules.find_played_rules() == known_rules.NOT_PLAYED.keys()

@@ -9,7 +9,7 @@ from liza.project.rules.output_causes import find_unpushed_submodule, suggest_se
 COMMIT = "a067044feec278ac6ca266ee0ec000b6ba1ce6c2"
 
 
-def test_a_commit_that_git_could_not_fetch_is_named_with_the_command_that_pushes_it() -> None:
+def test_a_commit_git_cannot_fetch_is_named_with_its_remedy() -> None:
     output = (
         f"fatal: git upload-pack: not our ref {COMMIT}\n"
         f"fatal: Fetched in submodule path 'vendor/my lib', but it did not contain {COMMIT}. Direct fetching of that"
@@ -33,7 +33,7 @@ def test_the_reason_names_the_commit_and_the_submodule() -> None:
     assert unpushed.reason == "commit a067044fee of submodule a was not pushed to the submodule's repository"
 
 
-def test_a_refused_file_url_is_allowed_for_the_submodules_of_the_set_up_only() -> None:
+def test_refused_file_urls_are_allowed_for_set_up_submodules_only() -> None:
     output = "Cloning into 'lib'...\nfatal: transport 'file' not allowed\n"
     allowed = "git -c protocol.file.allow=always submodule update --init"
     assert suggest_setup("git submodule update --init && npm ci", output) == f"{allowed} && npm ci"
@@ -51,7 +51,7 @@ def test_a_refused_file_url_is_allowed_for_the_submodules_of_the_set_up_only() -
         ("direnv: error /p/.envrc is blocked. Run `direnv allow` to approve its content\n", "direnv allow"),
     ],
 )
-def test_a_configuration_that_is_trusted_by_path_is_trusted_by_the_set_up(output: str, command: str) -> None:
+def test_the_set_up_trusts_a_configuration_trusted_by_path(output: str, command: str) -> None:
     assert suggest_setup("", output) == command
     assert suggest_setup("npm ci", output) == f"{command} && npm ci"
     assert suggest_setup(f"{command} && npm ci", output) is None

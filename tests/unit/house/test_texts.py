@@ -28,7 +28,7 @@ def _task_states() -> str:
     return STATES.read_text().partition("## A task")[2].partition("\n## ")[0]
 
 
-def test_the_table_of_arrows_in_the_specs_has_every_arrow_and_no_other() -> None:
+def test_the_arrow_table_in_the_specs_has_every_arrow() -> None:
     rows = re.findall(r"^\| ([a-z ]+) \| ([^|]+) \| ([^|]+) \|", _task_states(), re.M)
     told = {}
     for event, sources, target in rows:
@@ -41,7 +41,7 @@ def test_the_table_of_arrows_in_the_specs_has_every_arrow_and_no_other() -> None
     assert told == real
 
 
-def test_the_diagram_in_the_specs_draws_every_arrow_that_leads_to_another_task_status() -> None:
+def test_the_specs_diagram_draws_every_arrow_between_statuses() -> None:
     drawn = set()
     for start, end, label in re.findall(r"^    ([A-Z_]+) --> ([A-Z_]+): (.+)$", _task_states(), re.M):
         drawn |= {(Status(start), Status(end))}
@@ -61,7 +61,7 @@ def test_the_contract_names_every_kind_of_report() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_of_a_page_leads_to_a_file_and_its_anchor(page: Path) -> None:
+def test_every_link_of_a_page_leads_to_an_existing_anchor(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if re.match(r"[a-z]+:", target):
             continue
@@ -100,7 +100,7 @@ def _section_about_rows() -> str:
     return page.partition("## A row of one's own")[2].partition("\n## ")[0]
 
 
-def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_other() -> None:
+def test_the_page_about_programs_names_every_row_key() -> None:
     inner = {
         "headless": preset.LaunchMode,
         "interactive": preset.LaunchMode,
@@ -123,7 +123,7 @@ def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_othe
     assert set(named) == {"like", *plain, *nested}
 
 
-def test_the_row_that_the_page_about_programs_gives_as_an_example_is_one(tmp_path: Path) -> None:
+def test_the_example_row_of_the_page_about_programs_works(tmp_path: Path) -> None:
     example = _section_about_rows().partition("```toml\n")[2].partition("```")[0]
     (tmp_path / ".liza").mkdir()
     (tmp_path / ".liza" / "programs.toml").write_text(example)

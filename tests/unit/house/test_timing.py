@@ -22,7 +22,7 @@ def task(name: str, status: Status, *history: tuple[int, str], detail: str | Non
     return Task(id=name, status=status, description="d", done_when="w", scope="s", spec_ref="p", history=events)
 
 
-def test_a_task_takes_from_its_first_claim_to_its_end_and_waits_from_each_question_to_its_answer() -> None:
+def test_a_tasks_time_runs_from_first_claim_to_end() -> None:
     steps = ((0, "add"), (2, "claim"), (5, "block"), (9, "unblock"), (10, "claim"), (20, "merge"))
     assert derived.task_times(task("a", Status.MERGED, *steps), at(60)) == derived.TaskTimes(18 * 60, 4 * 60, 2)
     assert derived.task_times(task("b", Status.BLOCKED, *steps[:3]), at(60)) == derived.TaskTimes(58 * 60, 55 * 60, 1)
@@ -36,7 +36,7 @@ def test_a_draft_that_lacks_something_waits_until_it_is_ready() -> None:
     assert derived.task_times(asked, at(60)).waiting == 0
 
 
-def test_what_waits_at_the_same_time_is_counted_once_and_the_goal_ends_when_it_was_reached() -> None:
+def test_simultaneous_waits_are_counted_once_until_the_goal() -> None:
     one = task("a", Status.UNCLAIMED, (0, "add"), (1, "claim"), (2, "block"), (10, "unblock"))
     other = task("b", Status.UNCLAIMED, (0, "add"), (1, "claim"), (6, "block"), (12, "unblock"))
     state = board(one, other)
@@ -63,7 +63,7 @@ def test_a_goal_lasts_until_its_last_decision() -> None:
     assert derived.goal_seconds(replace(board(), goal=replace(done, created=at(50))), at(60)) == 0
 
 
-def test_a_second_question_before_the_answer_starts_no_new_wait_and_an_answer_without_a_question_ends_none() -> None:
+def test_a_repeated_question_or_unasked_answer_starts_no_new_wait() -> None:
     twice = task("a", Status.UNCLAIMED, (0, "add"), (1, "unblock"), (2, "block"), (5, "block"), (9, "unblock"))
     assert derived.waiting_spans(twice, at(60)) == [(at(2), at(9))]
     again = task("b", Status.BLOCKED, (0, "add"), (2, "block"), (9, "unblock"), (20, "block"))

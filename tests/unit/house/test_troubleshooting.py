@@ -82,7 +82,7 @@ def test_every_entry_of_a_group_is_something_that_users_meet() -> None:
     assert [entry.name for name, entry in entries().items() if entry.group in groups and name not in real] == []
 
 
-def test_every_row_of_the_page_is_read_and_no_name_occurs_twice() -> None:
+def test_every_row_of_the_page_is_read_and_unique() -> None:
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     assert len(rows) == len(read_entries()) == len(entries())
 
@@ -116,18 +116,18 @@ def test_a_word_is_searched_from_the_beginning_of_words() -> None:
     assert find_entries((held, blocked), ["block"]) == (blocked,)
 
 
-def test_a_name_that_nothing_has_is_refused_with_the_closest_one() -> None:
+def test_an_unknown_name_is_refused_with_the_closest_one() -> None:
     with pytest.raises(UnknownId, match="did you mean no-crew"):
         find_entries((ENTRY, OTHER), ["no-crow"])
     with pytest.raises(UnknownId):
         find_entries((ENTRY, OTHER), [""])
 
 
-def test_the_entries_of_alarms_come_once_in_the_order_of_the_alarms() -> None:
+def test_entries_about_alarms_occur_once_and_in_alarm_order() -> None:
     assert select_entries((ENTRY, OTHER), ["no_crew", "expired_lease", "no_crew", "new_kind"]) == (OTHER, ENTRY)
 
 
-def test_alarms_are_shown_above_their_entry_and_those_without_one_alone() -> None:
+def test_alarms_are_shown_above_their_entry_or_alone() -> None:
     alarms = [
         AlarmText("no_crew", "x", "gone", "liza init"),
         AlarmText("new_kind", "y", "odd", ""),

@@ -38,7 +38,7 @@ class Strict(msgspec.Struct, forbid_unknown_fields=True):
         (tuple[Strict, ...], [{"mode": "merged!"}], "did you mean MERGED?"),
     ],
 )
-def test_a_wrong_value_is_described_with_its_path_and_with_what_is_allowed(kind: Any, plain: Any, problem: str) -> None:
+def test_a_wrong_value_is_described_with_path_and_allowed_values(kind: Any, plain: Any, problem: str) -> None:
     with pytest.raises(msgspec.ValidationError) as error:
         msgspec.convert(plain, kind)
     described = describe_decode_error(error.value, kind)
@@ -53,13 +53,13 @@ def test_every_word_of_a_status_is_listed() -> None:
     assert problem.expected == f"one of {', '.join(Status)}; did you mean UNCLAIMED?"
 
 
-def test_a_text_that_is_no_json_is_described_as_msgspec_does() -> None:
+def test_a_text_that_is_no_json_is_described_by_msgspec() -> None:
     with pytest.raises(msgspec.DecodeError) as error:
         msgspec.json.decode(b"{", type=Config)
     assert describe_decode_error(error.value, Config) == "input data was truncated"
 
 
-def test_the_closest_word_is_found_in_any_case_and_returned_as_it_is_written() -> None:
+def test_the_closest_word_ignores_case_and_is_returned_as_written() -> None:
     assert closest_match("merged", Status) == Status.MERGED
     assert closest_match("Claim", ["claim", "CLAIMED"]) == "claim"
     assert closest_match("xyz", Status) is None

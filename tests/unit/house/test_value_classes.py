@@ -40,7 +40,7 @@ class Slice(Mutable, eq=False):
     text: str
 
 
-def test_a_value_cannot_be_changed_and_is_equal_to_one_of_its_class_with_equal_fields() -> None:
+def test_a_value_is_immutable_and_compared_by_class_and_fields() -> None:
     point = Point(1, {"a": 2})
     with pytest.raises(AttributeError):
         point.x = 2  # type: ignore[misc]
@@ -68,7 +68,7 @@ def test_a_copy_with_other_fields_computes_its_cached_properties_again() -> None
     assert asdict(square) == {"x": 1, "names": {}, "side": 3}
 
 
-def test_a_mutable_object_is_compared_by_fields_and_not_hashable_or_by_identity_and_hashable() -> None:
+def test_a_mutable_object_compares_by_fields_or_is_hashable() -> None:
     counter = Counter()
     counter.count += 1
     assert counter == Counter(1)
@@ -160,7 +160,7 @@ def test_no_module_imports_dataclasses() -> None:
     assert lines == [], REASON
 
 
-def test_a_class_with_a_cached_property_has_a_dict_for_it() -> None:
+def test_a_class_with_a_cached_property_has_a_dict() -> None:
     assert [name for path in MODULES for name in _structs_without_dict(parse_module(path))] == [], "add `dict=True`"
 
 

@@ -82,7 +82,7 @@ def _retired_prose(text: str) -> Iterator[str]:
                 yield f"{line}: {match.group()}: write {instead}"
 
 
-def test_no_module_has_a_retired_word_in_a_name_a_variable_a_crash_point_or_prose() -> None:
+def test_no_module_has_a_retired_word_in_names_or_prose() -> None:
     """One test, and not one for each module and check: 1,800 tests cost each worker more than what they check."""
     assert MODULES
     found = []
@@ -122,7 +122,7 @@ def test_no_test_has_a_retired_word_in_its_name() -> None:
     assert found == []
 
 
-def test_each_module_and_each_class_has_a_name_of_its_own() -> None:
+def test_each_module_and_each_class_has_its_own_name() -> None:
     modules, classes = defaultdict(list), defaultdict(list)
     for path in MODULES:
         # The file of a command has the name of its verb.

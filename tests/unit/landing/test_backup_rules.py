@@ -57,7 +57,7 @@ def test_an_open_branch_is_pushed_when_no_session_writes(
     assert find_unpushed(board(status, last), tips) == (("t",) if is_unpushed else ())
 
 
-def test_a_failed_push_waits_five_minutes_and_a_clock_that_was_set_back_delays_nothing() -> None:
+def test_a_failed_push_waits_five_minutes_by_any_clock() -> None:
     assert is_waiting(FAILED, NOW + timedelta(seconds=RETRY_AFTER - 1))
     assert not is_waiting(FAILED, NOW + timedelta(seconds=RETRY_AFTER))
     assert not is_waiting(FAILED, NOW - timedelta(days=1))
@@ -73,7 +73,7 @@ def test_one_alarm_has_the_time_since_which_origin_lacks_branches() -> None:
     assert list(backup_alarms(board(Status.READY_FOR_REVIEW), None)) == []
 
 
-def test_failed_readings_in_a_row_are_an_alarm_of_the_open_pull_request_only() -> None:
+def test_only_an_open_pull_request_alarms_after_failed_readings() -> None:
     request = TrackedRequest(number=7, repository="github.com/acme/shop", state="OPEN")
     state = replace(board(Status.MERGED), pull_request=request)
     failure, raised = None, []
@@ -87,7 +87,7 @@ def test_failed_readings_in_a_row_are_an_alarm_of_the_open_pull_request_only() -
     assert count_failure(failure, "8", LizaError("gh: no"), NOW).failures == 1
 
 
-def test_the_pause_doubles_with_each_failure_up_to_a_quarter_of_an_hour() -> None:
+def test_the_pause_doubles_with_each_failure_to_fifteen_minutes() -> None:
     assert [next_poll_seconds(60, failures) for failures in (0, 1, 2, 9)] == [60.0, 120.0, 240.0, 900.0]
     assert next_poll_seconds(3600, 5) == 3600.0
     assert remote_failures.ALARM_AFTER == 3

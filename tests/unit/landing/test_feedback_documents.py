@@ -46,7 +46,7 @@ def comment(number: int = 1, body: str = "Round it.", **fields: object) -> Reque
     return RequestComment(id=f"c{number}", body=body, **{**base, **fields})  # type: ignore[arg-type]
 
 
-def test_the_task_of_a_red_check_names_the_newest_commit_and_quotes_the_output() -> None:
+def test_the_task_of_a_red_check_names_the_newest_commit() -> None:
     made = compose_check_task(REQUEST, red(), "E 1\n\nE 2 ", ())
     assert made.text.splitlines() == [
         "<!-- written by liza sync --pr for ci-ci-test-2222222 -->",
@@ -75,7 +75,7 @@ def test_the_task_of_a_red_check_names_the_newest_commit_and_quotes_the_output()
     )
 
 
-def test_the_task_of_a_thread_quotes_who_wrote_what_about_which_line() -> None:
+def test_the_task_of_a_thread_quotes_its_comments_and_lines() -> None:
     thread = (
         comment(1, "Round\n it. ", path="src/total.py", line=3, is_request=True),
         comment(2, " ", author="bob", association=""),
@@ -200,7 +200,7 @@ def gate(seconds: float, name: str = "tests", outcome: GateOutcome = GateOutcome
     return GateRun(time=NOW, gate=name, candidate="c", subject="a", tasks=1, seconds=seconds, outcome=outcome)
 
 
-def test_the_body_of_a_pull_request_is_two_tables_between_marks() -> None:
+def test_a_pull_request_body_is_two_tables_between_marks() -> None:
     said = [(E.APPROVE, "old"), (E.REJECT, "no"), (E.REJECT, "no"), (E.APPROVE, "ran\nit")]
     history = tuple(Event(time=NOW, event=event, detail=detail) for event, detail in said)
     tasks = (
@@ -228,7 +228,7 @@ def test_the_body_of_a_pull_request_is_two_tables_between_marks() -> None:
     assert "No gate is configured: this commit is untested." in compose_body(replace(facts, gates=()))
 
 
-def test_the_title_is_the_goal_in_one_line_of_two_hundred_characters() -> None:
+def test_the_title_is_the_goal_in_one_short_line() -> None:
     def title(goal: str) -> str:
         return compose_title(RequestFacts(goal, "c", (), ()))
 
@@ -238,7 +238,7 @@ def test_the_title_is_the_goal_in_one_line_of_two_hundred_characters() -> None:
     assert title("x" * 192) == "x" * 192 + ": 0 tas…"
 
 
-def test_a_table_that_is_too_long_ends_with_the_number_of_tasks_left_out() -> None:
+def test_a_long_table_ends_with_the_number_of_tasks_omitted() -> None:
     tasks = tuple(Task(id=f"t{number}", status=Status.MERGED, description="x" * 120) for number in range(400))
     lines = compose_body(RequestFacts("g", "c", tasks, ())).splitlines()
     shown = sum(line.startswith("| `t") for line in lines)

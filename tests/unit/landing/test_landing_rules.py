@@ -58,7 +58,7 @@ def test_only_what_the_crew_pushed_or_contains_is_replaced(
         ("", PushFailure.UNREACHABLE),
     ],
 )
-def test_the_cause_of_a_failed_push_is_read_from_what_git_prints(output: str, failure: PushFailure) -> None:
+def test_the_cause_of_failed_pushes_is_read_from_git_output(output: str, failure: PushFailure) -> None:
     assert classify_failure(output) is failure
 
 
@@ -136,7 +136,7 @@ def test_text_of_people_around_the_section_is_kept() -> None:
     assert replace_section("", section) == section
 
 
-def test_every_line_of_an_issue_is_quoted_and_what_a_person_gives_counts_first() -> None:
+def test_an_issue_is_quoted_and_values_from_a_person_win() -> None:
     issue = Issue(7, "A\u2028title", "https://x/7", "ann", "one\n\n# two\x0cthree\r\n<!-- x", "github.com/acme/shop")
     text = compose_issue_spec(issue)
     head, _, quoted = text.partition("\n> ")
@@ -199,7 +199,7 @@ def test_a_moved_branch_is_distinguished_from_a_rejected_push(reason: str) -> No
     assert classify_failure("error 4031") is PushFailure.UNREACHABLE
 
 
-def test_an_issue_source_and_the_web_address_end_where_the_text_goes_on() -> None:
+def test_a_web_address_is_found_without_the_text_around_it() -> None:
     assert find_request_address('see "http://a/b" or http://c') == "http://a/b"
     assert find_request_address("<https://a/b>") == "https://a/b"
     assert hide_credentials("https://me@a/ and git@b:c") == "https://a/ and git@b:c"

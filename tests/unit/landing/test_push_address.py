@@ -81,7 +81,7 @@ def test_a_refused_address_is_named_with_what_was_accepted_before() -> None:
     )
 
 
-def test_a_record_of_an_accepted_address_is_read_as_it_was_written() -> None:
+def test_a_record_of_an_accepted_address_survives_a_round_trip() -> None:
     # A record of an earlier version has digests of settings.
     assert parse_accepted({"urls": ["/a", "/b"], "settings": {"http.x": "1"}}) == PushAddress(urls=("/a", "/b"))
     assert parse_accepted({"urls": ["/a"]}) == PushAddress(urls=("/a",))

@@ -65,9 +65,7 @@ SAME, OLDER = f"check {C2} 9/1 ci / test", f"check {C1} 8/1 ci / test"
         (memory(("comment ci / test", "t"), is_open="t"), CheckStep.NEW),
     ],
 )
-def test_a_red_check_becomes_a_task_once_and_again_only_after_its_fix_was_pushed(
-    seen: FeedbackMemory, step: CheckStep
-) -> None:
+def test_a_red_check_becomes_a_task_again_after_its_fix(seen: FeedbackMemory, step: CheckStep) -> None:
     assert [red.step for red in plan(check(), seen=seen).checks] == [step]
 
 
@@ -76,7 +74,7 @@ def test_only_what_code_can_make_green_is_red(result: str) -> None:
     assert plan(check(result=result)).checks == ()
 
 
-def test_of_the_tries_of_a_run_the_newest_counts_and_two_runs_of_a_check_are_one_task() -> None:
+def test_the_newest_try_of_a_check_counts_as_one_task() -> None:
     assert plan(check(2, "SUCCESS"), check(1)).checks == ()
     assert [red.check.job for red in plan(check(1, "SUCCESS"), check(2)).checks] == ["2"]
     two = plan(check(1, run="9"), check(2, run="10")).new_checks
@@ -85,7 +83,7 @@ def test_of_the_tries_of_a_run_the_newest_counts_and_two_runs_of_a_check_are_one
     assert plan(check(1, run=""), check(2, "SUCCESS", run="")).checks == ()
 
 
-def test_a_new_result_that_an_open_task_covers_is_remembered_with_it() -> None:
+def test_a_new_result_is_remembered_with_its_open_task() -> None:
     seen = memory((OLDER, "t"), is_open="t")
     state = board(Task(id="t", status=Status.CLAIMED), taken=seen.taken)
     after = request_feedback.remember(state, plan(check(), seen=seen), [])
@@ -98,9 +96,7 @@ def test_a_new_result_that_an_open_task_covers_is_remembered_with_it() -> None:
     [("OWNER", True), ("MEMBER", True), ("COLLABORATOR", True)]
     + [(role, False) for role in ("CONTRIBUTOR", "FIRST_TIME_CONTRIBUTOR", "MANNEQUIN", "NONE", "", "owner")],
 )
-def test_a_comment_without_write_access_is_listed_and_becomes_a_task_only_by_command(
-    association: str, taken: bool
-) -> None:
+def test_comments_without_write_access_become_tasks_only_by_command(association: str, taken: bool) -> None:
     by = comment(association=association)
     assert (len(of(by).threads), len(of(by).listed)) == ((1, 0) if taken else (0, 1))
     assert of(by, wanted=by.id).threads == ((by,),)
@@ -116,7 +112,7 @@ def test_a_command_for_a_comment_takes_nothing_else() -> None:
     assert plan_feedback(both, memory(), second.id) == FeedbackPlan((), ((second,),), ())
 
 
-def test_a_thread_is_one_task_and_a_text_without_a_request_is_none() -> None:
+def test_a_thread_is_one_task_unless_it_requests_nothing() -> None:
     root, reply = comment(1, thread="issuecomment-1"), comment(2, thread="issuecomment-1")
     assert of(root, reply).threads == ((root, reply),)
     assert of(root, reply, seen=memory((root.key, "t"))).threads == ((reply,),)
@@ -124,7 +120,7 @@ def test_a_thread_is_one_task_and_a_text_without_a_request_is_none() -> None:
     assert len(of(comment(body="", is_request=True)).threads) == 1
 
 
-def test_few_tasks_of_checks_are_unfinished_at_a_time_and_the_rest_is_taken_later() -> None:
+def test_few_check_tasks_are_open_at_once_and_others_wait() -> None:
     many = tuple(check(number, name=f"job {number:02}") for number in range(9))
     talk = tuple(comment(number) for number in range(request_feedback.MAX_THREADS + 1))
     first = plan_feedback(RequestFeedback("OPEN", C2, many, talk), memory())
@@ -146,7 +142,7 @@ def board(*tasks: Task, taken: tuple[TakenFeedback, ...] = ()) -> State:
     return State(version=1, revision=1, goal=goal, tasks=tasks, pull_request=replace(REQUEST, taken=taken))
 
 
-def test_a_superseded_task_is_as_open_and_as_merged_as_its_successors() -> None:
+def test_a_superseded_task_is_as_open_or_merged_as_successors() -> None:
     rows = (TakenFeedback(key=OLDER, task="a"),)
     old = Task(id="a", status=Status.SUPERSEDED, superseded_by=("b",))
     working, merged = Task(id="b", status=Status.CLAIMED), Task(id="b", status=Status.MERGED, merge_commit=C1)
@@ -157,7 +153,7 @@ def test_a_superseded_task_is_as_open_and_as_merged_as_its_successors() -> None:
     assert request_feedback.find_open_tasks(board(old, circle, taken=rows)) == frozenset()
 
 
-def test_a_new_pull_request_forgets_comments_and_keeps_results_that_it_shows_again() -> None:
+def test_another_pull_request_forgets_comments_and_keeps_repeated_results() -> None:
     rows = tuple(TakenFeedback(key=key, task=task) for key, task in ((OLDER, "a"), (SAME, "b"), ("comment x", "c")))
     other_name = TakenFeedback(key=f"check {C1} 8/2 ci / lint", task="d")
     state = board(Task(id="d", status=Status.CLAIMED), taken=(*rows, other_name))
@@ -190,7 +186,7 @@ def test_a_comment_is_quoted_and_changes_no_field() -> None:
     assert fields.description == "Do what eve # x asks for on a b/total.py:3 in pull request #7"
 
 
-def test_a_red_check_is_a_task_of_the_highest_priority_with_the_end_of_its_output() -> None:
+def test_a_red_check_is_an_urgent_task_with_its_output() -> None:
     output = "".join(f"line {number}\n" for number in range(9_000)) + "E  assert 1 == 2"
     made = feedback_text.compose_check_task(REQUEST, plan(check()).new_checks[0], output, {"ci-ci-test-2222222"})
     assert (made.fields.id, made.fields.priority, made.keys) == ("ci-ci-test-2222222-2", 1, (SAME,))
@@ -226,11 +222,11 @@ def test_the_end_of_an_output_is_whole_lines_that_fit(text: str, limit: int, end
         ("", 0),
     ],
 )
-def test_the_number_of_a_pull_request_is_at_the_end_of_its_url(url: str, number: int) -> None:
+def test_the_number_of_a_pull_request_ends_its_url(url: str, number: int) -> None:
     assert find_request_number(url) == number
 
 
-def test_a_check_is_known_by_commit_run_and_name_in_one_line() -> None:
+def test_a_check_is_identified_by_commit_run_and_name() -> None:
     other = replace(check(name=" ci /\n test "), commit=C1, run="9 a", job="b\nc")
     assert request_feedback.check_key(C2, other) == f"check {C1} 9a/bc ci / test"
     long = replace(check(), run="9", job="x" * 300)
@@ -240,7 +236,7 @@ def test_a_check_is_known_by_commit_run_and_name_in_one_line() -> None:
     assert (found.step, found.task) == (CheckStep.TASK_OPEN, "t")
 
 
-def test_the_newest_task_of_a_check_covers_it_and_an_open_one_before_one_that_is_not_pushed() -> None:
+def test_the_newest_open_task_of_a_check_covers_it() -> None:
     both = memory((OLDER, "a"), (OLDER.replace("8/1", "8/2"), "b"))
     seen = replace(both, open=frozenset({"a", "b"}))
     assert plan(check(), seen=seen).checks[0].task == "b"
@@ -264,7 +260,7 @@ def test_checks_are_in_the_order_of_their_names() -> None:
     assert all(plan(check(result=result)).checks for result in ("FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"))
 
 
-def test_a_comment_that_a_person_takes_leaves_those_of_others_in_the_list() -> None:
+def test_taking_one_comment_leaves_those_of_others_listed() -> None:
     stranger, wanted = comment(1, association="NONE"), comment(2, association="NONE")
     chosen = of(stranger, wanted, wanted=wanted.id)
     assert (chosen.threads, chosen.listed) == (((wanted,),), (stranger,))
@@ -276,14 +272,14 @@ def test_a_comment_that_a_person_takes_leaves_those_of_others_in_the_list() -> N
     assert refused.value.hint == "liza sync --pr"
 
 
-def test_only_new_results_of_open_tasks_are_remembered_beside_the_new_tasks() -> None:
+def test_results_of_open_tasks_are_remembered_beside_new_tasks() -> None:
     seen = memory((OLDER, "t"), not_pushed="t")
     state = board(taken=seen.taken)
     after = request_feedback.remember(state, plan(check(), seen=seen), [("n", ["k", OLDER])])
     assert [(row.key, row.task) for row in after.pull_request.taken] == [(OLDER, "t"), ("k", "n")]
 
 
-def test_results_without_an_open_task_are_forgotten_with_another_pull_request_of_the_same_number() -> None:
+def test_results_without_open_tasks_are_forgotten_with_another_repository() -> None:
     rows = (TakenFeedback(key=OLDER, task="a"), TakenFeedback(key=SAME, task="b"))
     state = board(taken=rows)
     moved = request_feedback.track_request(state, replace(REQUEST, repository="github.com/acme/other"), C2)

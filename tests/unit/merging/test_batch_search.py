@@ -32,9 +32,7 @@ def test_a_green_batch_is_tested_once_at_its_tip(size: int) -> None:
 
 
 @given(size=st.integers(1, 64), data=st.data(), retries=st.integers(0, 3))
-def test_the_task_that_breaks_the_batch_is_found_and_all_before_it_are_published(
-    size: int, data: st.DataObject, retries: int
-) -> None:
+def test_a_search_finds_the_task_that_breaks_its_batch(size: int, data: st.DataObject, retries: int) -> None:
     bad = data.draw(st.integers(0, size - 1))
     step, results = search(size, bad, retries)
     assert step == PublishPrefix(bad, culprit=bad)
@@ -62,7 +60,7 @@ def test_the_search_ends_and_publishes_only_green_candidates(size: int, answers:
         assert not any(result.passed for result in red)
 
 
-def test_one_bad_task_of_40_costs_at_most_10_runs_with_batches_of_20() -> None:
+def test_one_bad_task_of_40_costs_at_most_10_runs() -> None:
     for bad in range(40):
         runs, tasks = 0, list(range(40))
         while tasks:
@@ -73,14 +71,14 @@ def test_one_bad_task_of_40_costs_at_most_10_runs_with_batches_of_20() -> None:
         assert runs <= 10
 
 
-def test_a_red_run_that_a_retry_turns_green_blames_no_task() -> None:
+def test_a_red_run_that_passes_on_retry_blames_no_task() -> None:
     results = [PrefixResult(1, False)]
     assert next_batch_step(1, results, 1) == RunPrefix(1, again=True)
     results.append(PrefixResult(1, True))
     assert next_batch_step(1, results, 1) == PublishPrefix(1)
 
 
-def test_a_flaky_tip_is_bisected_to_its_end_and_published_after_the_retry() -> None:
+def test_a_flaky_tip_is_bisected_and_published_after_its_retry() -> None:
     answers = {4: [False, True]}
     results: list[PrefixResult] = []
     while not isinstance(step := next_batch_step(4, results, 1), PublishPrefix):
@@ -89,5 +87,5 @@ def test_a_flaky_tip_is_bisected_to_its_end_and_published_after_the_retry() -> N
     assert [result.length for result in results] == [4, 2, 3, 4]
 
 
-def test_a_red_run_that_no_repetition_can_change_is_not_repeated() -> None:
+def test_a_red_run_that_repetition_cannot_change_is_not_repeated() -> None:
     assert next_batch_step(1, [PrefixResult(1, False, certain=True)], 3) == PublishPrefix(0, culprit=0)

@@ -59,7 +59,7 @@ def test_a_second_red_merge_in_a_row_is_suspicious() -> None:
     assert merge_queue.last_blamed(blamed(state, detail=conflict), "integration") is None
 
 
-def test_a_task_is_approved_again_when_its_branch_is_red_without_it() -> None:
+def test_a_task_is_approved_again_if_the_branch_was_red() -> None:
     state = merge_queue.clear_blame(blamed(two_approved()), "integration", Invocation(now=later(30), by="coder-1"))
     cleared = state.tasks[0]
     assert (cleared.status, cleared.history[-1].event) == (Status.APPROVED, E.MERGE_CLEARED)
@@ -115,7 +115,7 @@ def test_a_conflict_after_red_gates_is_not_cleared() -> None:
     assert merge_queue.clear_blame(state, "integration", Invocation(now=later(30), by="coder-1")) is state
 
 
-def test_nothing_is_merged_into_a_red_branch_until_its_next_test_is_due() -> None:
+def test_nothing_is_merged_into_red_branches_before_their_next_test() -> None:
     other = replace(approved("other"), target="release")
     state = fail(merge_board(approved("a"), approved("b"), other), "a", red_branch(), 0)
     retry = state.tasks[0].set_aside
@@ -132,7 +132,7 @@ def test_nothing_is_merged_into_a_red_branch_until_its_next_test_is_due() -> Non
     assert obstacles["other"] is None
 
 
-def test_the_pause_of_a_red_branch_grows_with_its_own_failures_only() -> None:
+def test_the_pause_of_a_red_branch_grows_only_by_itself() -> None:
     state = fail(two_approved(), "a", red_branch(), 0)
     first = merge_rules.find_red_branches(state)["integration"]
     asked = fail(state, "b", red_branch(1), 1)
@@ -160,7 +160,7 @@ def test_a_red_branch_has_one_alarm_with_one_command() -> None:
     assert "nothing is merged into integration until it is green" in alarms[0].message
 
 
-def test_a_person_ends_the_pause_of_a_red_branch_and_its_first_test_is_kept() -> None:
+def test_a_person_can_end_the_pause_of_a_red_branch() -> None:
     state = fail(fail(two_approved(), "a", red_branch(), 0), "b", red_branch(1), 1)
     state = merge_queue.retry(state, "b")
     assert merge_rules.find_paused_branches(state, NOW) == frozenset()

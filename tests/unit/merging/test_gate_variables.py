@@ -29,7 +29,7 @@ from liza.project.rules import project_kinds
         ("PYTHONPATH=/x", "'PYTHONPATH'"),
     ],
 )
-def test_only_a_name_with_a_value_that_nothing_else_needs_is_accepted(entry: str, refused: str | None) -> None:
+def test_only_unused_names_with_a_value_are_accepted_for_gates(entry: str, refused: str | None) -> None:
     assert gates.find_refused(("CI=true", entry)) == (() if refused is None else (refused,))
 
 

@@ -35,12 +35,12 @@ RED, GREEN = run(GateOutcome.RED), run(GateOutcome.GREEN)
         (("olddocs/a.md",), ["tests"]),
     ],
 )
-def test_a_gate_with_paths_runs_only_for_a_change_of_one_of_them(changed: tuple[str, ...], names: list[str]) -> None:
+def test_a_gate_with_paths_runs_only_when_one_changes(changed: tuple[str, ...], names: list[str]) -> None:
     assert [gate.name for gate in gates.applicable_gates(CONFIG, "integration", changed)] == names
 
 
 @pytest.mark.parametrize(("branch", "names"), [("integration", ["tests", "whole"]), ("epic/shop", ["tests", "part"])])
-def test_a_gate_with_branches_runs_only_for_candidates_of_one_of_them(branch: str, names: list[str]) -> None:
+def test_a_gate_with_branches_runs_only_for_those_branches(branch: str, names: list[str]) -> None:
     whole, part = (
         Gate(name=name, command="true", branches=(pattern,))
         for name, pattern in (("whole", "integration"), ("part", "epic/*"))
@@ -62,9 +62,7 @@ def test_a_gate_with_branches_runs_only_for_candidates_of_one_of_them(branch: st
         ((RED, GREEN, run(GateOutcome.RED, "d"), run(GateOutcome.GREEN, "d")), 2, FLAKY_RETRIES),
     ],
 )
-def test_a_gate_that_passed_where_it_failed_is_flaky_and_needs_more_evidence(
-    runs: tuple[GateRun, ...], flaky: int, retries: int
-) -> None:
+def test_a_gate_that_passed_on_repeat_is_flaky(runs: tuple[GateRun, ...], flaky: int, retries: int) -> None:
     assert gates.count_flaky(gates.recent_runs(runs, "tests")) == flaky
     assert gates.allowed_retries(CONFIG, runs, {"tests"}) == retries
     assert gates.allowed_retries(replace(CONFIG, queue=QueueSettings(retries=0)), runs, {"tests"}) == 0
@@ -74,13 +72,13 @@ def test_other_gates_need_no_more_evidence_than_before() -> None:
     assert gates.allowed_retries(CONFIG, (RED, GREEN), {"lint"}) == 1
 
 
-def test_a_green_run_after_a_red_one_on_the_same_candidate_is_reported_once() -> None:
+def test_a_green_run_after_a_red_one_is_reported_once() -> None:
     assert gates.newly_flaky((RED,), (GREEN,)) == (GREEN,)
     assert gates.newly_flaky((run(GateOutcome.RED, "d"),), (GREEN,)) == ()
     assert gates.newly_flaky((RED,), (RED,)) == ()
 
 
-def test_the_time_of_a_batch_is_estimated_from_the_medians_of_its_gates() -> None:
+def test_the_time_of_a_batch_is_estimated_from_gate_medians() -> None:
     times = [run(GateOutcome.GREEN, seconds=seconds) for seconds in (1.0, 100.0, 10.0)]
     assert gates.estimate_batch_seconds(CONFIG, times, "integration") is None
     others = [run(GateOutcome.GREEN, seconds=4.0, gate=name) for name in ("lint", "docs")]
@@ -110,7 +108,7 @@ def test_a_gate_that_cannot_be_run_is_named(added: Gate, problem: str) -> None:
     assert gates.gate_problems(CONFIG) == ()
 
 
-def test_gates_and_the_queue_count_only_with_the_confirmation_of_a_person() -> None:
+def test_gates_and_queue_count_only_once_a_person_confirms_them() -> None:
     confirmed = settings.confirmable_values(CONFIG)
     forged = replace(CONFIG, gates=(), queue=QueueSettings(retries=9))
     assert {setting.key for setting in settings.find_unconfirmed(forged, confirmed)} == {"gates", "queue"}

@@ -41,14 +41,14 @@ def test_priority_comes_first_then_the_waiting_time() -> None:
 
 @pytest.mark.parametrize("position", [1, 2, 3, 4])
 @pytest.mark.parametrize("task_id", ["a", "b", "c", "d"])
-def test_a_moved_task_is_at_its_position_and_the_others_keep_their_order(task_id: str, position: int) -> None:
+def test_a_moved_task_gets_its_position_and_others_keep_order(task_id: str, position: int) -> None:
     state = board(*(waiting(name, 50 - number) for number, name in enumerate("abcd")))
     moved = merge_queue.move(merge_queue.move(state, "c", 2), task_id, position)
     rest = [name for name in ["a", "c", "b", "d"] if name != task_id]
     assert order(moved) == [*rest[: position - 1], task_id, *rest[position - 1 :]]
 
 
-def test_to_move_a_task_to_the_front_changes_only_this_task() -> None:
+def test_moving_a_task_to_the_front_changes_only_it() -> None:
     state = board(waiting("a", 50), waiting("b", 40), waiting("urgent", 1, priority=1))
     moved = merge_queue.move(state, "b", 1)
     assert [task.id for before, task in zip(state.tasks, moved.tasks, strict=True) if before != task] == ["b"]
@@ -78,7 +78,7 @@ def approved_like(state: State, task_id: str) -> object:
     return replace(task, merge_hold=None)
 
 
-def test_only_an_open_task_is_held_and_only_with_a_reason() -> None:
+def test_only_an_open_task_is_held_and_with_a_reason() -> None:
     with pytest.raises(Refused, match="in no queue"):
         merge_queue.hold(board(replace(approved("a"), status=Status.MERGED)), "a", "why")
     with pytest.raises(Refused, match="being merged right now"):
@@ -88,9 +88,7 @@ def test_only_an_open_task_is_held_and_only_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize(("tested", "is_refused"), [(None, True), (True, False)])
-def test_a_retry_under_way_is_a_merge_and_a_candidate_that_is_kept_for_one_is_none(
-    tested: bool | None, is_refused: bool
-) -> None:
+def test_a_retry_in_progress_counts_as_a_merge(tested: bool | None, is_refused: bool) -> None:
     """The merge failed before, so the task is set aside until the retry has ended."""
     merging = replace(chain("1")[0], tested=tested)
     state = board(approved("a", merging=merging, set_aside=MergeRetry(kind="failed", reason="x")))
@@ -100,7 +98,7 @@ def test_a_retry_under_way_is_a_merge_and_a_candidate_that_is_kept_for_one_is_no
             change()
 
 
-def test_a_retry_ends_the_pause_and_keeps_the_count_of_tries() -> None:
+def test_a_retry_ends_the_pause_and_keeps_the_count() -> None:
     until = NOW + timedelta(seconds=30)
     state = board(approved("a", set_aside=MergeRetry(kind="failed", reason="x", tries=3, until=until)))
     assert obstacles(state) == {"a": "set aside: x"}
@@ -115,7 +113,7 @@ def test_tasks_that_depend_on_each_other_are_not_merged() -> None:
     assert merge_rules.next_to_merge(state, NOW) is None
 
 
-def test_a_batch_has_the_head_and_what_can_be_merged_with_it_up_to_its_size() -> None:
+def test_a_batch_has_the_head_and_mergeable_tasks_within_size() -> None:
     tasks = [waiting(f"t{number}", 50 - number) for number in range(5)]
     state = board(*tasks, waiting("held", 99, merge_hold="why"))
     state = replace(state, config=replace(state.config, queue=QueueSettings(batch=3)))
@@ -128,7 +126,7 @@ def test_a_batch_has_the_head_and_what_can_be_merged_with_it_up_to_its_size() ->
     ("kind", "is_alone"),
     [(kind, kind in ("merger died", "failed", "batch failed")) for kind in MergeFailureKind],
 )
-def test_a_task_whose_merge_may_have_failed_by_itself_is_tried_alone(kind: MergeFailureKind, is_alone: bool) -> None:
+def test_a_task_that_may_fail_its_merges_is_tried_alone(kind: MergeFailureKind, is_alone: bool) -> None:
     tried = waiting("a", 50, set_aside=MergeRetry(kind=kind, reason="x"))
     state = board(tried, waiting("b", 40), waiting("c", 30))
     first, second = state.tasks[:2]
@@ -147,7 +145,7 @@ def chain(*names: str, tip: str | None = None) -> list[MergeInProgress]:
     ]
 
 
-def test_the_tasks_of_a_batch_are_found_in_the_order_of_their_chain() -> None:
+def test_the_tasks_of_a_batch_are_listed_in_chain_order() -> None:
     one, two, three = chain("1", "2", "3")
     tasks = [approved("c", merging=three), approved("x"), approved("a", merging=one), approved("b", merging=two)]
     (batch,) = merge_queue.find_batches(board(*tasks))
@@ -162,7 +160,7 @@ def test_a_batch_of_which_a_task_is_missing_is_none() -> None:
     assert batches[0].members[-1].merging.candidate != batches[0].tip
 
 
-def test_each_task_of_a_published_batch_is_merged_as_its_own_candidate() -> None:
+def test_each_task_of_a_published_batch_merges_its_own_candidate() -> None:
     one, two, three = chain("1", "2", "3")
     state = board(approved("a"), approved("b"), approved("c"))
     tasks = [replace(task, merging=merging) for task, merging in zip(state.tasks, (one, two, three), strict=True)]

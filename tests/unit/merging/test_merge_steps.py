@@ -55,7 +55,7 @@ def test_files_may_wait_while_a_task_is_held() -> None:
         (RefChange(name="b", built_on=True), False), (RefChange(name="c", gone=True), False),
     ],
 )  # fmt: skip
-def test_a_branch_that_was_deleted_or_moved_back_lacks_what_was_merged(change: RefChange, rewound: bool) -> None:
+def test_a_branch_deleted_or_moved_back_lacks_merged_work(change: RefChange, rewound: bool) -> None:
     assert git_refs.is_branch_rewound([change], "b") is rewound
 
 
@@ -69,12 +69,12 @@ MERGED = closed(Status.MERGED, worktree=None, merge_commit=MADE, epic="shop")
 @pytest.mark.parametrize(
     ("subject", "retried"), [("t", True), ("u", False), ("gone", False), ("epic/shop", True), ("epic/gone", False)]
 )  # fmt: skip
-def test_whether_the_last_merge_failed_is_known_of_tasks_and_of_epics(subject: str, retried: bool) -> None:
+def test_failed_last_merges_of_tasks_and_epics_are_recognized(subject: str, retried: bool) -> None:
     state = epic_board(approved(set_aside=RETRY), approved("u"), set_aside=RETRY)
     assert epic_rules.is_retried(state, subject) is retried
 
 
-def test_a_task_is_added_for_an_epic_that_does_not_merge_and_after_three_a_person_decides() -> None:
+def test_a_failing_epic_gets_three_tasks_before_a_person_decides() -> None:
     task_id = epic_rules.mend_task_id(LAND, "abcdef0123")
     assert task_id == "mend-shop-abcdef0"
     assert epic_rules.mend_fields(LAND, task_id, STATE) == TaskFields(
@@ -98,7 +98,7 @@ def test_a_task_is_added_for_an_epic_that_does_not_merge_and_after_three_a_perso
     )
 
 
-def test_an_epic_lands_on_integration_and_is_updated_on_its_own_branch() -> None:
+def test_an_epic_lands_on_integration_and_updates_its_own_branch() -> None:
     assert (LAND.branch, LAND.into(STATE), UPDATE.into(STATE)) == ("epic/shop", "integration", "epic/shop")
 
 
@@ -109,7 +109,7 @@ def member(name: str, candidate: str, expected: str, **fields: Any) -> Member:
 BATCH = Batch(members=(member("t", "1", TIP, tip="2"), member("other", "2", "1", tip="2")), branch="integration")
 
 
-def test_a_batch_is_named_by_its_first_task_and_published_at_its_tip() -> None:
+def test_a_batch_has_its_first_tasks_name_and_its_tip() -> None:
     assert (BATCH.title, BATCH.ids, BATCH.tip, BATCH.expected) == ("2 tasks from t on", ("t", "other"), "2", TIP)
     assert BATCH.tasks == (approved("t"), approved("other"))
     single = BATCH.prefix(1)
@@ -138,7 +138,7 @@ def test_a_batch_is_named_by_its_first_task_and_published_at_its_tip() -> None:
         ("git log '(x)'", "git log '(x)' && liza merge t"),
     ],
 )
-def test_the_step_of_a_failed_merge_is_one_command_without_what_a_shell_would_run(hint: str, step: str) -> None:
+def test_the_next_step_of_a_failed_merge_is_one_command(hint: str, step: str) -> None:
     failed = approved(set_aside=replace(RETRY, hint=hint, reason="disk\n  full", tries=1))
     (alarm,) = retry_alarms(failed, NOW)
     assert (alarm.kind, alarm.about, alarm.next) == ("merge_set_aside", "t", step)
@@ -178,7 +178,7 @@ def test_only_the_last_200_ended_runs_of_a_gate_count() -> None:
     assert gates.last_gate_runs(runs, "d") == ()
 
 
-def test_a_task_waits_for_all_open_tasks_of_an_epic_that_it_depends_on() -> None:
+def test_a_task_depending_on_an_epic_waits_for_its_tasks() -> None:
     tasks = [
         approved("a", epic="shop"), approved("b", epic="shop"), replace(MERGED, id="c"),
         approved("d", depends_on=("c", "a")), approved("e", epic="shop", depends_on=("a",)),

@@ -52,7 +52,7 @@ def troubled(state: State, kind: MergeFailureKind, times: int = 1) -> Task:
 
 
 @pytest.mark.parametrize("kind", [MergeFailureKind.UNRELATED, MergeFailureKind.GONE])
-def test_what_only_its_coder_can_resolve_goes_back_at_once_with_gits_words(kind: MergeFailureKind) -> None:
+def test_a_merge_only_its_coder_can_fix_returns_at_once(kind: MergeFailureKind) -> None:
     back = troubled(board(approved()), kind)
     assert (back.status, back.set_aside, back.merging) == (Status.INTEGRATION_FAILED, None, None)
     assert (back.history[-1].event, back.history[-1].detail) == ("merge failed", "git's words")
@@ -86,7 +86,7 @@ def test_a_task_that_never_merges_is_blocked_alone(before: tuple[str, ...], stat
 
 
 @pytest.mark.parametrize("kind", [MergeFailureKind.FAILED, MergeFailureKind.MOVING])
-def test_what_may_go_by_is_tried_again_after_pauses_that_grow_to_a_limit(kind: MergeFailureKind) -> None:
+def test_a_temporary_merge_failure_is_retried_after_growing_pauses(kind: MergeFailureKind) -> None:
     pauses = []
     for times in (1, 2, 3, 30):
         aside = troubled(board(approved()), kind, times).set_aside
@@ -96,7 +96,7 @@ def test_what_may_go_by_is_tried_again_after_pauses_that_grow_to_a_limit(kind: M
     assert pauses == [timedelta(seconds=10), timedelta(seconds=20), timedelta(seconds=40), timedelta(seconds=900)]
 
 
-def test_without_a_pause_after_crashes_a_merge_that_fails_pauses_all_the_same() -> None:
+def test_a_failing_merge_pauses_even_without_a_crash_pause() -> None:
     state = board(approved())
     aside = troubled(
         replace(state, config=replace(state.config, restart_after_crash=0.0)), MergeFailureKind.FAILED
@@ -105,7 +105,7 @@ def test_without_a_pause_after_crashes_a_merge_that_fails_pauses_all_the_same() 
     assert aside.until == NOW + timedelta(seconds=1)
 
 
-def test_one_dead_merger_is_no_reason_to_wait_two_are_and_with_three_the_task_goes_back() -> None:
+def test_two_dead_mergers_cause_a_wait_and_three_return_tasks() -> None:
     first, second, third = (troubled(board(approved()), MergeFailureKind.DIED, times) for times in (1, 2, 3))
     assert first.set_aside == MergeRetry(kind="merger died", reason="git's words", deaths=1)
     assert second.set_aside is not None
@@ -113,7 +113,7 @@ def test_one_dead_merger_is_no_reason_to_wait_two_are_and_with_three_the_task_go
     assert third.status is Status.INTEGRATION_FAILED
 
 
-def test_a_failure_of_another_kind_counts_on_and_is_no_death() -> None:
+def test_failures_of_another_kind_continue_the_count_without_a_death() -> None:
     state = board(approved(set_aside=MergeRetry(kind=MergeFailureKind.DIED, reason="x", tries=2)))
     aside = troubled(state, MergeFailureKind.FAILED).set_aside
     assert aside is not None
@@ -121,12 +121,12 @@ def test_a_failure_of_another_kind_counts_on_and_is_no_death() -> None:
 
 
 @pytest.mark.parametrize(("tested", "kept"), [(True, True), (False, True), (None, False)])
-def test_a_candidate_is_kept_for_the_next_try_only_if_it_may_be_published(tested: bool | None, kept: bool) -> None:
+def test_a_candidate_is_kept_only_if_it_may_be_published(tested: bool | None, kept: bool) -> None:
     made = MergeInProgress(candidate=MADE, expected=TIP, tested=tested)
     assert (troubled(board(approved(merging=made)), MergeFailureKind.FAILED).merging is not None) == kept
 
 
-def test_a_task_that_is_set_aside_lets_the_next_one_go_first_until_its_pause_is_over() -> None:
+def test_a_task_set_aside_follows_others_until_its_pause_ends() -> None:
     until = NOW + timedelta(seconds=30)
     state = board(approved(set_aside=MergeRetry(kind="failed", reason="x", until=until)), approved("u", priority=5))
     first = merge_rules.next_to_merge(state, NOW)
@@ -136,7 +136,7 @@ def test_a_task_that_is_set_aside_lets_the_next_one_go_first_until_its_pause_is_
     assert merge_rules.seconds_to_next_try(state, until) is None
 
 
-def test_a_supervisor_wakes_when_the_pause_of_a_merge_is_over_and_merges_then() -> None:
+def test_a_supervisor_wakes_and_merges_after_a_merge_pause() -> None:
     until = NOW + timedelta(seconds=3)
     state = board(approved(set_aside=MergeRetry(kind="failed", reason="x", until=until)))
     action = decide.decide(Situation(agent="coder-1", state=state, now=NOW))
@@ -172,7 +172,7 @@ HINTS = {
 """The hint of the error, and the next command: only one plain command is taken from the board."""
 
 
-def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command() -> None:
+def test_a_merge_set_aside_is_an_alarm_with_one_command() -> None:
     until = NOW + timedelta(seconds=30)
     state = board(approved(set_aside=MergeRetry(kind="failed", reason="fatal: no\nspace", tries=2, until=until)))
     found = {one.kind: one for one in evaluate_alarms(state, NOW, AlarmFacts())}["merge_set_aside"]
@@ -233,7 +233,7 @@ def test_when_a_slot_is_cleaned_is_one_of_three_words(value: str) -> None:
     assert bool(invariants.check_entry("config", "config", state.config, state)) == (value == "sometimes")
 
 
-def test_failures_of_kinds_that_alternate_grow_the_pause_all_the_same() -> None:
+def test_alternating_kinds_of_failures_still_lengthen_the_pause() -> None:
     state = board(approved())
     for kind in (MergeFailureKind.FAILED, MergeFailureKind.MOVING, MergeFailureKind.FAILED, MergeFailureKind.BASE_RED):
         state = merge_rules.retry_or_fail(state, "t", MergeFailure(kind, "git's words"), BY)
@@ -250,7 +250,7 @@ def test_failures_of_another_kind_are_no_deaths() -> None:
     assert state.tasks[0].status is Status.APPROVED
 
 
-def test_an_approved_task_that_was_dropped_is_not_merged_if_its_status_is_written_back() -> None:
+def test_a_dropped_task_written_back_as_approved_is_not_merged() -> None:
     """Its history still has the verdict on exactly its commit."""
     dropped = backlog.drop(board(approved()), "t", BY, None)
     forged = dropped.with_task(replace(dropped.tasks[0], status=Status.APPROVED))

@@ -50,7 +50,7 @@ def test_the_status_of_a_coder_follows_from_its_task(
     assert (agent.status, agent.current_task) == after
 
 
-def test_the_metrics_count_tasks_of_the_board_and_of_the_archive() -> None:
+def test_metrics_count_tasks_of_the_board_and_the_archive() -> None:
     verdicts = tuple(Event(time=NOW, event=event) for event in (E.APPROVE, E.REJECT, E.REJECT, E.DEADLOCK, E.CLAIM))
     tasks = [task(str(number), status) for number, status in enumerate(Status)]
     archived = ArchiveSummary(counts={"MERGED": 3, "ABANDONED": 2}, verdicts={"approve": 5, "deadlock": 1})
@@ -67,7 +67,7 @@ def test_the_metrics_count_tasks_of_the_board_and_of_the_archive() -> None:
     assert (both["total"], both["merged"], both["approved"], both["rejected"]) == (6, 3, 6, 4)
 
 
-def test_a_verb_from_a_status_that_does_not_allow_it_is_a_fault_with_a_command() -> None:
+def test_a_transition_from_a_wrong_status_is_refused_with_hint() -> None:
     with pytest.raises(BoardInconsistent) as refused:
         apply_verb(task(), E.SUBMIT, Invocation(NOW, "coder-1"))
     assert str(refused.value) == "task-1 is UNCLAIMED: no transition 'submit' from that status"

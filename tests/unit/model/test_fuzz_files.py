@@ -68,7 +68,7 @@ def prove_journal(data: bytes) -> None:
 
 @SHORT
 @given(scraps())
-def test_after_any_bytes_the_next_entry_of_the_journal_is_read_and_none_before_it_is_lost(data: bytes) -> None:
+def test_any_bytes_in_the_journal_lose_no_other_entry(data: bytes) -> None:
     prove_journal(data)
 
 
@@ -84,7 +84,7 @@ def test_journals_that_were_found_odd_once_are_read_for_ever(path: Path) -> None
     prove_journal(path.read_bytes())
 
 
-def test_a_long_line_that_a_lost_disk_left_is_passed_in_one_go(tmp_path: Path) -> None:
+def test_a_long_damaged_journal_line_is_skipped_at_once(tmp_path: Path) -> None:
     path = tmp_path / "log.yaml"
     path.write_bytes(revision_journal.format_record(revision_journal.RevisionRecord(1)) + b"\0" * (16 << 20))
     assert [record.revision for record in revision_journal.iter_newest_first(path)] == [1]
@@ -146,9 +146,7 @@ def prove_files(root: Path, done: list[tuple[str, str, bytes, int]]) -> None:
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.lists(damage(), min_size=1, max_size=3))
-def test_damaged_seals_marks_and_journals_turn_nothing_back_and_break_nothing(
-    crew: Path, done: list[tuple[str, str, bytes, int]]
-) -> None:
+def test_damaged_intents_marks_and_journals_break_nothing(crew: Path, done: list[tuple[str, str, bytes, int]]) -> None:
     prove_files(crew, done)
 
 
@@ -160,12 +158,12 @@ def test_damaged_seals_marks_and_journals_in_the_long_run(crew: Path, done: list
 
 
 @pytest.mark.parametrize("path", [*_corpus("seal"), *_corpus("journal")], ids=lambda path: path.name)
-def test_files_beside_the_board_that_were_found_odd_once_break_nothing(crew: Path, path: Path) -> None:
+def test_damaged_files_from_earlier_runs_of_fuzzing_break_nothing(crew: Path, path: Path) -> None:
     for file in ("tx/seal", "tx/next", "tx/recorded"):
         prove_files(crew, [(file, "replace", path.read_bytes(), 0)])
 
 
-def test_a_whole_text_in_the_journal_that_lost_a_byte_is_no_revision(crew: Path, tmp_path: Path) -> None:
+def test_a_whole_text_that_lost_a_byte_is_no_revision(crew: Path, tmp_path: Path) -> None:
     shutil.copytree(crew, tmp_path / "crew")
     path = Paths(tmp_path / "crew").journal
     path.write_bytes(path.read_bytes().replace(b"The first", b"The burst", 1))
@@ -208,7 +206,7 @@ def test_any_file_of_tasks_in_the_long_run(text: str) -> None:
 
 
 @pytest.mark.parametrize("path", _corpus("tasks"), ids=lambda path: path.name)
-def test_files_of_tasks_that_were_found_odd_once_take_no_memory(path: Path) -> None:
+def test_odd_task_files_from_earlier_fuzzing_use_no_memory(path: Path) -> None:
     tracemalloc.start()
     try:
         prove_tasks(path.read_bytes().decode("utf-8", "surrogateescape"))

@@ -66,7 +66,7 @@ def prove_names(names: list[str]) -> None:
 
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(st.lists(NAMES, min_size=20, max_size=60))
-def test_every_id_that_is_accepted_is_one_part_of_a_path_and_of_a_ref(names: list[str]) -> None:
+def test_every_accepted_id_is_one_part_of_path_and_ref(names: list[str]) -> None:
     prove_names(names)
 
 
@@ -99,20 +99,20 @@ def prove_brief(texts: tuple[str, str, str, str]) -> None:
 
 @SHORT
 @given(st.tuples(WORDS, WORDS, WORDS, WORDS))
-def test_no_texts_of_a_task_end_a_block_or_make_one_too_large(texts: tuple[str, str, str, str]) -> None:
+def test_no_task_texts_end_a_block_or_make_it_large(texts: tuple[str, str, str, str]) -> None:
     prove_brief(texts)
 
 
 @pytest.mark.campaign
 @LONG
 @given(st.tuples(WORDS, WORDS, WORDS, WORDS))
-def test_no_texts_of_a_task_end_a_block_in_the_long_run(texts: tuple[str, str, str, str]) -> None:
+def test_no_task_texts_end_a_block_over_many_runs(texts: tuple[str, str, str, str]) -> None:
     prove_brief(texts)
 
 
 @SHORT
 @given(WORDS, st.integers(0, 60))
-def test_any_text_is_defused_once_and_cut_at_a_whole_letter(text: str, limit: int) -> None:
+def test_any_text_is_defused_once_and_cut_between_letters(text: str, limit: int) -> None:
     assert sanitize(sanitize(text)) == sanitize(text)
     assert len(truncate_text(text, limit).encode()) <= limit + len(quoting.TRUNCATED.encode())
 
@@ -158,5 +158,5 @@ def test_stripping_in_the_long_run(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("filter-*")), ids=lambda path: path.name)
-def test_files_that_were_stripped_wrongly_once_are_stripped_rightly_for_ever(path: Path) -> None:
+def test_files_once_stripped_wrongly_are_now_stripped_correctly(path: Path) -> None:
     prove_filter(path.read_bytes())

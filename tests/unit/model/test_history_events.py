@@ -27,18 +27,18 @@ def _with_event(name: str) -> State:
     return state.with_task(replace(state.tasks[0], history=(*state.tasks[0].history, line)))
 
 
-def test_every_verb_of_the_table_of_transitions_is_an_event_and_every_event_has_a_rule() -> None:
+def test_every_transition_is_an_event_and_every_event_has_rules() -> None:
     assert {transition.verb for transition in TRANSITIONS} <= set(HistoryEvent)
     assert set(history_events.EVENT_RULES) == set(HistoryEvent)
 
 
-def test_no_event_is_both_a_closing_command_and_an_end_without_one() -> None:
+def test_no_event_both_closes_and_ends_without_closing() -> None:
     assert not set(history_events.UNFINISHED_ENDS) & set(history_events.CLOSING_EVENTS)
     assert set(history_events.UNFINISHED_ENDS) < set(history_events.FRAMING_EVENTS)
 
 
 @pytest.mark.parametrize("event", HistoryEvent)
-def test_a_supervisor_takes_for_a_closing_command_what_the_table_calls_one(event: HistoryEvent) -> None:
+def test_supervisors_and_the_table_agree_on_closing_commands(event: HistoryEvent) -> None:
     state = _with_event(event)
     run = state.tasks[0].run
     assert run is not None

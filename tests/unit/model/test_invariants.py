@@ -22,7 +22,7 @@ def _one(**fields: Any) -> State:
     return board(task(**fields), agents=agents("coder-1", runs=9))
 
 
-def test_a_long_chain_of_dependencies_is_no_cycle_and_does_not_overflow() -> None:
+def test_a_long_dependency_chain_is_no_cycle_and_cannot_overflow() -> None:
     tasks = [task(f"t{n}", depends_on=(f"t{n + 1}",) if n < 4999 else ()) for n in range(5000)]
     assert invariants.check_relations(board(*tasks)) == ()
 
@@ -32,7 +32,7 @@ def test_boards_that_the_rules_make_break_no_invariant() -> None:
     assert invariants.check_board(state) == ()
 
 
-def test_an_agent_that_holds_a_task_a_review_or_planning_works_on_something() -> None:
+def test_an_agent_holding_a_task_review_or_planning_is_working() -> None:
     state, _, _ = under_review(board(task(), agents={}))
     claims, _ = claimed(board(task(), agents=agents("planner-1")))
     planned, _ = claim_planning(board(agents=agents("planner-1")), "planner-1", NOW)
@@ -41,7 +41,7 @@ def test_an_agent_that_holds_a_task_a_review_or_planning_works_on_something() ->
         assert invariants.check_board(holding) == ()
 
 
-def test_a_change_by_liza_repairs_the_status_of_an_agent_that_works_on_nothing() -> None:
+def test_a_change_by_liza_corrects_an_idle_agents_status() -> None:
     state, _ = claimed(board(task(), agents={}))
     edited = replace(update_derived_fields(state), tasks=())
     assert [(broken.entry, broken.field) for broken in invariants.check_board(edited)] == [("coder-1", "status")]
@@ -157,7 +157,7 @@ def test_values_at_their_limits_are_allowed(state: State) -> None:
     assert violations(state) == []
 
 
-def test_gates_that_cannot_run_and_patterns_that_do_not_exist_are_violations() -> None:
+def test_gates_that_cannot_run_and_unknown_patterns_are_violations() -> None:
     ((entry, field, _, expected),) = violations(_config(gates=(Gate(name="", command="make"),)))
     assert (entry, field, expected) == ("config", "gates", "gates that can be run")
     wrong = violations(_config(breaker=BreakerSettings(severity={"no_merge": "halt"})))

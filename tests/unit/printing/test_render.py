@@ -84,7 +84,7 @@ def test_a_status_shows_the_last_decision_in_one_line() -> None:
     assert line == f"last decision (planner-1.2, {format_local_time(NOW)}): two lines 2"
 
 
-def test_the_first_line_counts_what_waits_and_the_tasks_by_word() -> None:
+def test_the_first_line_counts_waiting_alarms_and_tasks() -> None:
     alarm = Alarm("blocked", "c", "c asks", "liza answer c")
     tasks = [
         task("a", Status.MERGED),
@@ -97,7 +97,7 @@ def test_the_first_line_counts_what_waits_and_the_tasks_by_word() -> None:
     )
 
 
-def test_the_number_that_waits_is_the_same_in_the_head_the_list_and_the_short_line() -> None:
+def test_every_view_counts_the_same_number_of_waiting_alarms() -> None:
     waiting = tuple(Alarm("blocked", f"t{n}", f"t{n} asks", "liza answer") for n in range(3))
     news = Alarm("untested_merges", "config", "merged without a test: a", "liza edit")
     picture = build_picture(facts(task("t0", Status.BLOCKED), alarms=(*waiting, news), waiting=waiting))
@@ -123,7 +123,7 @@ def test_the_short_line_shows_no_cost_that_is_not_known(costs: Costs, text: str)
     assert render_crew.format_short(build_picture(facts(*tasks, costs=costs))) == f"0 wait · 1/2{text}"
 
 
-def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_and_an_outcome() -> None:
+def test_metrics_are_sentences_with_units_and_tables() -> None:
     told = UsageRow(sessions=2, seconds=1234, tokens=5600, estimated=100, money=0.755)
     silent = UsageRow(sessions=12, seconds=7)
     metrics = SprintMetrics(
@@ -188,7 +188,7 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
     ]
 
 
-def test_a_summary_of_metrics_has_the_longest_tasks_and_no_empty_columns() -> None:
+def test_a_metrics_summary_has_long_tasks_and_no_empty_columns() -> None:
     silent = UsageRow(sessions=12, seconds=7)
     metrics = SprintMetrics(
         counts={"total": 9, "merged": 8},
@@ -236,7 +236,7 @@ def test_a_task_whose_agent_is_off_is_counted_as_stopped() -> None:
     assert "coder-1  off" in text
 
 
-def test_every_status_is_counted_once_and_no_word_of_the_board_is_shown() -> None:
+def test_every_status_is_counted_once_in_plain_words() -> None:
     text = draw(*(task(f"t{n}", status) for n, status in enumerate(Status)))
     counted = sum(int(number) for number in re.findall(r"(\d+) [a-z]", text.splitlines()[0].partition("   ")[2]))
     assert counted == len(Status)
@@ -259,7 +259,7 @@ def test_a_picture_has_each_task_and_each_alarm_once(
     assert len(picture.waits) == sum(waiting)
 
 
-def test_a_crew_that_is_off_is_one_line_with_its_command() -> None:
+def test_a_crew_that_is_off_is_shown_with_its_command() -> None:
     agents = tuple(agent(f"coder-{n}", "OFFLINE", why="no supervisor runs") for n in range(1, 5))
     text = draw(task("t", Status.UNCLAIMED), agents=agents, up="liza up --coders 4")
     assert text.splitlines()[1:] == ["the crew is off: liza up --coders 4", "", "t  to do  what t is"]
@@ -293,7 +293,7 @@ def test_the_reason_of_a_task_completes_its_word() -> None:
     ]
 
 
-def test_an_idle_agent_shows_its_one_reason_and_an_alarm_its_command() -> None:
+def test_an_idle_agent_shows_one_reason_and_alarms_a_command() -> None:
     blocked = Alarm("blocked", "t", "t is blocked", 'liza task unblock t --answer "…"', NOW - timedelta(seconds=750))
     untested = Alarm("untested_merges", "config", "merged without a test: a", "liza edit")
     agents = (agent("coder-1", "IDLE", why="no task is claimable"),)
@@ -312,7 +312,7 @@ def test_an_idle_agent_shows_its_one_reason_and_an_alarm_its_command() -> None:
     ]
 
 
-def test_an_alarm_is_as_old_as_its_line_in_the_log() -> None:
+def test_the_age_of_an_alarm_is_that_in_the_log() -> None:
     alarm = Alarm("supervisor_left", "coder-1", "the supervisor of coder-1 left", "liza up")
     times = {("supervisor_left", "coder-1"): NOW - timedelta(minutes=5)}
     (row,) = alarm_rows(facts(alarms=(alarm,), alarm_times=times))
@@ -332,7 +332,7 @@ def test_the_reason_of_a_pause_is_printed_once() -> None:
         assert "PAUSE is set" not in text
 
 
-def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
+def test_a_working_agent_shows_its_work_and_for_how_long() -> None:
     program = "script:/a/long/way/to/the/place/of/agent.sh -x"
     base = {"status": "WORKING", "current_task": "t", "program": program, "role": "coder"}
     later = NOW + timedelta(days=400)
@@ -380,7 +380,7 @@ def test_the_end_shows_how_far_integration_is_ahead_and_next() -> None:
     assert "integration is 1 commit ahead" in end(replace(ahead, commits=1))
 
 
-def test_lines_are_broken_between_words_and_go_on_below_their_column_and_commands_stay_whole() -> None:
+def test_lines_wrap_below_their_column_and_commands_stay_whole() -> None:
     line = "coder-1  IDLE  its supervisor left because of a long and very sad story"
     assert wrap_text(line, 40).splitlines() == [
         "coder-1  IDLE  its supervisor left",
@@ -426,7 +426,7 @@ def test_times_are_of_the_clock_of_this_machine(monkeypatch: pytest.MonkeyPatch)
         time.tzset()
 
 
-def test_colours_come_only_when_asked_for_and_do_not_move_the_columns() -> None:
+def test_colours_appear_only_on_request_and_keep_the_columns() -> None:
     tasks = [task("a", Status.MERGED), task("long-name", Status.CLAIMED, assigned_to="coder-1")]
     plain, coloured = draw(*tasks), draw(*tasks, colour=True)
     assert "\x1b" not in plain
@@ -442,7 +442,7 @@ def test_every_colour_is_read_on_white_and_on_black() -> None:
         assert min(contrast(colour, (255, 255, 255)), contrast(colour, (0, 0, 0))) >= 4, name
 
 
-def test_a_repainted_screen_has_at_most_the_rows_of_the_terminal() -> None:
+def test_a_repainted_screen_has_only_the_terminals_rows() -> None:
     lines = ["x" * 25, *map(str, range(9))]
     assert fit_rows(lines, 10, 12) == lines
     assert fit_rows(lines, 10, 6) == [*lines[:3], "… 7 more "]
@@ -466,7 +466,7 @@ def test_a_task_shows_what_was_asked_answered_and_done() -> None:
     assert "note: n" in text
 
 
-def test_a_patch_is_shown_as_it_is_and_untracked_files_are_named() -> None:
+def test_a_patch_is_unchanged_and_untracked_files_are_named() -> None:
     patch = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b"
     found = TaskDiff("t", "CLAIMED", "b", "c", None, ("new.txt",), (), patch)
     assert render_patch.format_diff(found, False) == f"{patch}\nuntracked: new.txt"
@@ -497,7 +497,7 @@ def test_validation_names_entry_field_value_and_what_is_wanted() -> None:
         (Status.REJECTED, "submitted commit"),
     ],
 )
-def test_only_a_task_that_waits_for_review_has_a_commit_in_review(status: Status, label: str) -> None:
+def test_only_a_task_under_review_has_a_commit_in_review(status: Status, label: str) -> None:
     task = {**row("t", status, review_commit="a" * 40), "handoff": None, "notes": []}
     for wanted, commit in ((False, "a" * 10), (True, "a" * 40)):
         text = render_task.format_task(task, False, with_all=wanted)
@@ -552,7 +552,7 @@ def test_a_failed_merge_with_its_coder_off_is_printed_once() -> None:
     assert draw(alarms=(news,)).count("t does not merge") == 1
 
 
-def test_lists_and_details_are_read_and_a_detail_without_a_key_is_refused() -> None:
+def test_lists_and_details_are_parsed_and_need_keys() -> None:
     assert split_names(None) is None
     assert split_names("") == ()
     assert split_names(" a, b,,c ") == ("a", "b", "c")
@@ -572,7 +572,7 @@ def test_every_command_has_one_heading_and_an_example() -> None:
         assert re.search(rf"```\n(.*\n)*.*liza {path}\b", section), path
 
 
-def test_a_program_that_was_tried_is_not_called_confined_where_nothing_confines_it() -> None:
+def test_a_tried_program_without_a_box_is_not_called_confined() -> None:
     row = {
         "name": "mine",
         "command": "x",
@@ -594,7 +594,7 @@ def test_a_program_that_was_tried_is_not_called_confined_where_nothing_confines_
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
-def test_a_time_that_utc_has_in_no_year_is_shown_as_it_is(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_outside_utc_years_is_shown_as_it_is(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     try:

@@ -63,7 +63,7 @@ def test_the_next_step(facts: AcpFacts, step: object) -> None:
     assert next_session_step(facts) == step
 
 
-def test_a_silent_turn_and_one_that_is_not_cancelled_fail_the_session() -> None:
+def test_a_silent_or_uncancelled_turn_fails_the_session() -> None:
     for turn in (TurnFacts(silent=301.0), TurnFacts(cancelled=CANCEL_LIMIT)):
         step = next_session_step(AcpFacts(turn=turn))
         assert isinstance(step, FailSession)
@@ -82,7 +82,7 @@ def test_a_silent_turn_and_one_that_is_not_cancelled_fail_the_session() -> None:
         is_closed=st.booleans(),
     )
 )
-def test_no_prompt_is_sent_in_a_turn_or_after_the_closing_command(facts: AcpFacts) -> None:
+def test_no_prompt_is_sent_within_turns_or_after_closing(facts: AcpFacts) -> None:
     step = next_session_step(facts)
     if facts.turn is not None or facts.is_closed:
         assert not isinstance(step, SendPrompt | TellRefusals)
@@ -106,7 +106,7 @@ def test_an_option_is_chosen_by_kind_and_only_for_once() -> None:
     assert compose_outcome(None) == {"outcome": {"outcome": "cancelled"}}
 
 
-def test_updates_of_a_tool_call_and_its_request_are_one_call() -> None:
+def test_a_tool_calls_updates_and_request_form_one_call() -> None:
     book = ToolBook(ToolPaths())
     book.add({"toolCallId": "a", "title": "Run", "kind": "execute", "rawInput": {"command": "git push"}})
     assert book.add({"toolCallId": "a", "rawInput": {}, "title": None}) == "a"
@@ -190,7 +190,7 @@ def test_what_an_error_means(error: object, kind: SilenceKind) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=20))
-def test_shares_of_turns_add_up_to_the_sum_of_the_session(turns: list[tuple[int, int]]) -> None:
+def test_shares_of_turns_sum_to_the_session_total(turns: list[tuple[int, int]]) -> None:
     total, shares = UsageCounts(), []
     for taken, given_out in turns:
         after = UsageCounts(total.input + taken, 0, total.output + given_out)
@@ -296,7 +296,7 @@ def test_words_of_a_command_are_one_line(words: list, command: str | None) -> No
     assert values.get("command") == (words if command is None else command)
 
 
-def test_a_call_has_the_newest_status_and_result_until_it_is_closed() -> None:
+def test_a_call_has_its_newest_status_until_it_is_closed() -> None:
     book = ToolBook(ToolPaths())
     assert (book.has_open_call(), book.status("a"), book.output("a")) == (False, "", None)
     book.add({"toolCallId": "a", "status": "in_progress", "content": [1]})
@@ -381,7 +381,7 @@ def test_a_fault_of_the_server_is_recognised_in_each_form(text: str) -> None:
     assert classify_error(text).kind is SilenceKind.SERVER
 
 
-def test_a_result_keeps_the_reason_of_the_program_and_what_failed() -> None:
+def test_a_result_keeps_the_programs_reason_and_the_failed_part() -> None:
     empty = judge_answer("end_turn", TurnContent(), ())
     assert empty == TurnResult(
         TurnEnd.FAILED, "end_turn", TurnFailure(SilenceKind.BROKEN, "the turn ended without an answer")
@@ -419,5 +419,5 @@ def test_the_share_of_a_turn_is_what_was_added(reported: UsageCounts, earlier: U
     assert share_of_turn(reported, earlier, UsageScope.REQUEST) == reported
 
 
-def test_rows_of_programs_name_the_scope_of_their_figures_with_these_words() -> None:
+def test_the_scopes_of_usage_figures_have_fixed_names() -> None:
     assert list(UsageScope) == ["turn", "session", "conversation", "request"]

@@ -59,7 +59,7 @@ def test_an_answer_has_any_text_unchanged(provider: str) -> None:
         assert (told.code == 2 and told.err == text + "\n") or json.loads(told.out)
 
 
-def test_every_row_of_the_table_of_programs_that_names_hooks_has_a_template() -> None:
+def test_every_program_with_hooks_in_the_table_has_a_template() -> None:
     named = {row.get("hooks", {}).get("provider") for row in read_layer(BUILT_IN, "built in").rows.values()}
     assert named - {None, ""} == list_providers()
 
@@ -95,7 +95,7 @@ def test_what_a_program_calls_it_is_turned_into_ours(provider: str, event: str, 
     assert heard(provider, event, **said).meaning == means
 
 
-def test_the_id_of_the_conversation_is_read_where_the_program_puts_it_and_only_as_text() -> None:
+def test_the_conversation_id_is_read_only_as_text() -> None:
     assert heard("copilot", "agentStop", sessionId="s-1").session == "s-1"
     assert heard("codex", "Stop", session_id="s-2").session == "s-2"
     assert heard("codex", "Stop", session_id={"a": 1}).session is None
@@ -105,7 +105,7 @@ def turn(phase: str, session: str | None = None, **more: Any) -> Turn:
     return Turn(time=NOW, phase=phase, session=session, **more)
 
 
-def test_a_turn_goes_from_started_over_busy_to_idle_and_its_tools_are_counted() -> None:
+def test_a_turn_goes_from_start_to_idle_counting_its_tools() -> None:
     now: Turn | None = None
     for event in ("SessionStart", "UserPromptSubmit", "PreToolUse", "PreToolUse", "Stop"):
         now = hook_events.next_turn(now, heard("codex", event, session_id="a"), NOW)
@@ -113,13 +113,13 @@ def test_a_turn_goes_from_started_over_busy_to_idle_and_its_tools_are_counted() 
     assert hook_events.next_turn(now, heard("codex", "SessionEnd"), NOW) == turn("stopped", "a", tools=2)
 
 
-def test_the_same_program_started_as_a_tool_of_the_session_gets_nothing_that_is_meant_for_the_session() -> None:
+def test_a_nested_program_gets_nothing_meant_for_the_session() -> None:
     busy = turn("busy", "outer")
     for event in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"):
         assert hook_events.next_turn(busy, heard("codex", event, session_id="inner"), NOW) is None
 
 
-def test_a_helper_of_the_program_itself_is_not_the_one_that_messages_are_for() -> None:
+def test_a_helper_of_a_program_gets_no_messages() -> None:
     assert hook_events.next_turn(None, heard("vibe", "post_agent", session_id="b", parent_session_id="a"), NOW) is None
 
 
@@ -128,7 +128,7 @@ def test_a_new_conversation_between_two_turns_is_the_runs_own() -> None:
     assert after == turn("started", "new")
 
 
-def test_a_compaction_in_the_middle_of_a_turn_leaves_it_busy() -> None:
+def test_a_compaction_within_a_turn_leaves_it_busy() -> None:
     after = hook_events.next_turn(
         turn("busy", "a"), heard("claude", "SessionStart", session_id="a", source="compact"), NOW
     )
@@ -153,7 +153,7 @@ def test_an_answer_that_an_event_cannot_carry_is_silence() -> None:
     assert hook_events.context_reply(heard("codex", "SessionStart"), "") == hook_events.NO_REPLY
 
 
-def test_a_form_is_filled_in_everywhere_and_what_is_not_named_stays() -> None:
+def test_all_named_fields_of_a_form_are_filled() -> None:
     form = {"{event}": [{"run": "{command} {other}"}], "n": 1, "all": "{list}"}
     got = fill_form(form, event="Stop", command="liza hook", list=[1, 2])
     assert got == {"Stop": [{"run": "liza hook {other}"}], "n": 1, "all": [1, 2]}
@@ -169,7 +169,7 @@ def test_a_rows_settings_and_those_of_hooks_coexist() -> None:
     }
 
 
-def test_comments_are_blanked_and_texts_that_look_like_them_are_not() -> None:
+def test_comments_are_blanked_but_texts_resembling_them_are_not() -> None:
     said = '{"a": "// no", /* b\n */ "c": "/* \\" */"} // end'
     bare = blank_comments(said)
     assert len(bare) == len(said)
@@ -177,7 +177,7 @@ def test_comments_are_blanked_and_texts_that_look_like_them_are_not() -> None:
 
 
 @pytest.mark.parametrize("sign", ["// ", "//", "  // ", ""])
-def test_a_mark_behind_the_sign_of_a_comment_is_a_mark(sign: str) -> None:
+def test_a_mark_after_a_comment_sign_still_counts(sign: str) -> None:
     begin, end = begin_mark("coder-1.1", KEY), end_mark("coder-1.1", KEY)
     text = f'{{\n  "a": 1\n{sign}{begin}\n, "b": 2\n{sign}{end}\n  }}\n'.encode()
     assert strip_blocks(text, (KEY,)) == b'{\n  "a": 1\n  }\n'

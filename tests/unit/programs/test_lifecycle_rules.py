@@ -57,7 +57,7 @@ def test_any_first_event_is_applied(event: LifecycleEvent) -> None:
         (E.STOPPED, E.STARTED, False),
     ],
 )
-def test_a_run_never_goes_back_to_an_earlier_part_of_its_life(
+def test_a_run_never_returns_to_an_earlier_lifecycle_state(
     before: LifecycleEvent, event: LifecycleEvent, applied: bool
 ) -> None:
     verdict = judge_event(ReportedState(before, NOW), event, later(1), later(1))
@@ -72,7 +72,7 @@ def test_late_and_repeated_events_are_marked() -> None:
     assert judge_event(idle, E.BUSY, NOW, NOW).applied
 
 
-def test_after_the_clock_was_set_back_the_order_of_arrival_decides() -> None:
+def test_the_order_of_arrival_decides_after_a_clock_set_back() -> None:
     busy, lead = ReportedState(E.BUSY, NOW), MAX_CLOCK_LEAD.total_seconds()
     assert "late" in str(judge_event(busy, E.IDLE, later(-lead), later(-lead)).reason), "a clock may lead by that much"
     assert judge_event(busy, E.IDLE, later(-lead - 1), later(-lead - 1)).applied
@@ -89,7 +89,7 @@ def test_an_event_of_the_future_is_refused_by_its_time() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(E), st.integers(0, 50)), max_size=30))
-def test_reports_that_are_sent_again_in_any_order_change_nothing_and_time_never_runs_back(
+def test_repeated_reports_in_any_order_change_nothing(
     reports: list[tuple[LifecycleEvent, int]],
 ) -> None:
     state: ReportedState | None = None

@@ -89,7 +89,7 @@ PRINTED = [
 
 
 @pytest.mark.parametrize(("text", "end"), PRINTED)
-def test_the_end_of_a_limit_is_read_as_vendors_print_it(text: str, end: str | None) -> None:
+def test_the_end_of_a_limit_is_read_from_vendor_texts(text: str, end: str | None) -> None:
     found = find_reset_time(text, NOW)
     if end is None:
         assert found is None
@@ -113,12 +113,12 @@ def test_a_limit_that_ended_before_midnight_ends_now_after_midnight() -> None:
 
 
 @pytest.mark.parametrize("ago", [16, 60, 700])
-def test_a_time_of_day_that_is_long_past_is_the_next_one(ago: int) -> None:
+def test_a_time_of_day_long_past_means_tomorrow(ago: int) -> None:
     at = NOW - timedelta(minutes=ago)
     assert find_reset_time(f"resets {at:%H:%M}", NOW) == at + timedelta(days=1)
 
 
-def test_a_date_without_a_year_is_found_beyond_the_new_year() -> None:
+def test_a_date_without_a_year_is_found_beyond_new_year() -> None:
     now = datetime(2026, 12, 30, 12, tzinfo=UTC)
     assert find_reset_time("resets Jan 2, 3pm", now) == datetime(2027, 1, 2, 15, tzinfo=UTC)
 
@@ -181,7 +181,7 @@ def test_a_status_of_429_outranks_the_words(words: str) -> None:
     assert (failure.kind, failure.until) == ("quota", datetime(2026, 11, 28, 20, tzinfo=UTC))
 
 
-def test_the_time_of_a_limit_comes_from_the_line_that_has_it() -> None:
+def test_the_time_of_a_limit_comes_from_its_own_line() -> None:
     signs = ModelSigns(ROWS["claude"].failures, ROWS["claude"].answers)
     info = {"status": "rejected", "resetsAt": 1795896000, "rateLimitType": "five_hour", "isUsingOverage": False}
     event = json.dumps({"type": "rate_limit_event", "rate_limit_info": info}, separators=(",", ":"))
@@ -223,7 +223,7 @@ def test_each_program_waits_until_the_end_that_it_prints(program: str, line: str
     assert (failure.kind, failure.until) == ("quota", datetime.fromisoformat(f"{end}+00:00"))
 
 
-def test_a_row_of_ones_own_may_name_the_time_of_day() -> None:
+def test_a_users_own_row_can_name_the_time_of_day() -> None:
     row = FailurePattern(kind="quota", match=r"^full until (?P<time>.*)")
     failure = update_failure(ModelSigns([row]), None, "full until 3pm (America/New_York)", NOW)
     assert failure is not None

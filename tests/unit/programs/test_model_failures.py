@@ -112,7 +112,7 @@ def test_a_programs_words_about_its_model_count_once(tmp_path: Path) -> None:
     assert (listener.failure, listener.failing_since, listener.has_answered) == (None, None, True)
 
 
-def test_the_log_of_a_program_is_read_besides_its_output_and_of_a_shared_one_only_the_sessions_own_lines(
+def test_a_shared_program_log_is_read_for_own_lines_only(
     tmp_path: Path,
 ) -> None:
     output, log = tmp_path / "output.log", tmp_path / "logs" / "s-1.txt"
@@ -129,7 +129,7 @@ def test_the_log_of_a_program_is_read_besides_its_output_and_of_a_shared_one_onl
 
 
 @pytest.mark.parametrize("wrong", [r"\ud800", r"a\u0000b", ".."])
-def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong: str) -> None:
+def test_an_impossible_conversation_id_names_no_log(tmp_path: Path, wrong: str) -> None:
     output, log = tmp_path / "output.log", tmp_path / "logs" / "s-1.txt"
     log.parent.mkdir()
     log.write_text("t 7 limited ours\n")

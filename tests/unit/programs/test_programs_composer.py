@@ -64,7 +64,7 @@ def row(name: str) -> Preset:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_the_line_of_a_real_program_is_known_to_be_empty_or_begun_wherever_its_cursor_is(name: str) -> None:
+def test_a_real_programs_empty_or_begun_line_is_recognized(name: str) -> None:
     above, empty, typed, below = DRAWN[name]
     preset = row(name)
 

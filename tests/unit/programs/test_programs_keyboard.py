@@ -78,7 +78,7 @@ def test_a_program_that_takes_the_text_gets_one_enter() -> None:
     assert (len(program.pasted), program.enters) == (1, 1)
 
 
-def test_a_long_text_is_found_again_although_it_is_wrapped_and_framed() -> None:
+def test_a_long_text_is_found_though_wrapped_and_framed() -> None:
     program = Tui(width=13)
     assert typed(program, "please look at the failing test of the parser first, and then go on") == Sent(1)
 
@@ -113,7 +113,7 @@ def test_program_that_never_takes_it_is_reported_without_second_paste() -> None:
     assert program.pasted == ["hello"]
 
 
-def test_nothing_is_typed_into_a_trust_dialog_whose_mark_is_the_prompts() -> None:
+def test_nothing_is_typed_into_a_trust_dialog_like_a_prompt() -> None:
     program = Tui()
     program.overlay = ("Do you trust the", "files in this folder?", "❯ 1. Yes, proceed", "  2. No, exit")
     assert typed(program, "hello") == NotSent("the program shows its trust dialog: 'Do you trust the files'")
@@ -127,14 +127,14 @@ def test_nothing_is_typed_into_a_trust_dialog_whose_mark_is_the_prompts() -> Non
         (("Theme", "❯ No, keep it"), "the program shows a menu: 'No, keep it'"),
     ],
 )
-def test_a_menu_that_no_row_knows_is_a_persons_to_answer_all_the_same(overlay: tuple[str, ...], says: str) -> None:
+def test_an_unknown_menu_is_left_for_a_person_to_answer(overlay: tuple[str, ...], says: str) -> None:
     program = Tui()
     program.overlay = overlay
     assert typed(program, "hello") == NotSent(says)
     assert program.pasted == []
 
 
-def test_a_yes_or_no_at_the_cursor_is_a_persons_to_answer() -> None:
+def test_a_yes_or_no_question_is_left_for_a_person() -> None:
     line = "Overwrite the file? [y/N] "
     asks = Screen((line,), cursor_column=len(line), idle_confidence=0.95)
     assert keyboard.find_refusal(asks, PLAIN) == NotSent("the program shows a question: 'Overwrite the file? [y/N]'")
@@ -195,7 +195,7 @@ def at_cursor(*lines: str, **shows: object) -> Screen:
 
 @pytest.mark.parametrize("by_line", [True, False])
 @pytest.mark.parametrize("line", ASKS)
-def test_a_line_at_the_cursor_that_asks_gets_no_message_for_an_answer(line: str, by_line: bool) -> None:
+def test_a_question_at_the_cursor_gets_no_message_as_answer(line: str, by_line: bool) -> None:
     for screen in (at_cursor("hello", line, line_mode=by_line), at_cursor("❯ earlier", line, line_mode=by_line)):
         policy = keyboard.plan_typing("hello", PROMPT)
         next(policy)
@@ -205,16 +205,16 @@ def test_a_line_at_the_cursor_that_asks_gets_no_message_for_an_answer(line: str,
 
 
 @pytest.mark.parametrize("line", ASKS_NOTHING)
-def test_a_line_at_the_cursor_that_only_waits_is_typed_into(line: str) -> None:
+def test_a_waiting_line_at_the_cursor_is_typed_into(line: str) -> None:
     assert keyboard.find_refusal(at_cursor("hello", line), PLAIN) is None
 
 
-def test_a_line_with_a_colon_of_a_program_that_reads_no_keys_asks_for_nothing() -> None:
+def test_a_busy_programs_line_with_a_colon_asks_nothing() -> None:
     assert keyboard.find_refusal(at_cursor("Building the index: ", is_busy=True), PLAIN) is None
     assert keyboard.find_refusal(at_cursor("Overwrite? [y/N] ", is_busy=True), PLAIN) is not None
 
 
-def test_a_question_of_a_program_with_a_connection_open_is_one() -> None:
+def test_a_question_of_a_busy_program_is_still_one() -> None:
     assert keyboard.find_refusal(at_cursor("Really delete all files? ", is_busy=True), PLAIN) is not None
 
 
@@ -230,7 +230,7 @@ def test_a_prompt_above_a_question_does_not_win_over_it(line: str) -> None:
     assert now < 59, "it was typed, or never refused"
 
 
-def test_a_persons_line_in_a_frame_that_no_row_knows_asks_for_nothing() -> None:
+def test_a_persons_line_in_an_unknown_frame_asks_nothing() -> None:
     framed = at_cursor(
         "┃  what is left?", "┃", "  /home/ann/shop (main)", line_mode=False, cursor_row=0, cursor_column=16
     )
@@ -246,7 +246,7 @@ def test_question_words_elsewhere_than_before_cursor_do_not_prevent_typing(line:
     assert keyboard.find_refusal(at_cursor(line, "❯ try this?", cursor_column=2, line_mode=False), PROMPT) is None
 
 
-def test_a_question_whose_line_has_ended_asks_by_choices_and_not_by_its_words() -> None:
+def test_a_question_with_an_ended_line_needs_visible_choices() -> None:
     assert keyboard.find_refusal(at_cursor("Overwrite? [y/N]", ""), PLAIN) is not None
     assert keyboard.find_refusal(at_cursor("Overwrite? [y/N]", "", line_mode=False), PLAIN) is None
     assert keyboard.find_refusal(at_cursor("Shall we go on?", ""), PLAIN) is None
@@ -266,14 +266,14 @@ def test_a_message_that_ends_like_a_question_asks_nothing_itself() -> None:
     assert keyboard.find_refusal(at_cursor("> do we overwr", "ite? [y/N]"), PLAIN, "do we overwrite? [y/N]") is None
 
 
-def test_a_message_that_ends_like_a_question_and_is_shown_in_part_asks_nothing_itself() -> None:
+def test_a_message_shown_in_part_is_not_mistaken_for_questions() -> None:
     cut = at_cursor("\u276f", "\u2026 the parser first, and tell me then what is left?", line_mode=False)
     assert keyboard.find_refusal(cut, PROMPT) is not None
     assert keyboard.find_refusal(cut, PROMPT, "look at the parser first, and tell me then what is left?") is None
     assert keyboard.find_refusal(cut, PROMPT, "is it left?") is not None
 
 
-def test_a_line_that_the_kernel_does_not_show_is_a_password() -> None:
+def test_a_line_without_echo_is_taken_for_a_password() -> None:
     found = keyboard.find_refusal(at_cursor("> ", is_echo_off=True), PROMPT)
     assert found == NotSent("the program shows an input line without echo, as for a password")
 
@@ -291,7 +291,7 @@ BEGUN = at_cursor(
 )
 
 
-def test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message() -> None:
+def test_a_persons_begun_line_is_not_sent_with_a_message() -> None:
     assert isinstance(looked_at(BEGUN), LookAtScreen)
     assert isinstance(looked_at(replace(BEGUN, seconds_since_key=None, was_visited=True)), LookAtScreen), (
         "who began it has left"
@@ -304,7 +304,7 @@ def test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_mess
     assert isinstance(looked_at(BEGUN, "WAIT -"), LookAtScreen), "an earlier try behind what a person has begun"
 
 
-def test_a_message_that_the_kernel_would_cut_is_not_typed_and_one_that_the_program_edits_itself_is() -> None:
+def test_a_message_the_kernel_would_cut_is_not_typed() -> None:
     long = "word " * 900
     program = Line("> ")
     found = typed(program, long, PLAIN)
@@ -313,7 +313,7 @@ def test_a_message_that_the_kernel_would_cut_is_not_typed_and_one_that_the_progr
     assert typed(Tui(), long) == Sent(1)
 
 
-def test_a_persons_line_that_is_wrapped_is_seen_and_a_cursor_that_is_parked_below_is_not_taken_for_one() -> None:
+def test_a_persons_wrapped_line_is_seen_unlike_a_parked_cursor() -> None:
     wrapped = at_cursor("❯ one two three", "four", line_mode=False, seconds_since_key=60.0, width=15)
     assert isinstance(looked_at(wrapped), LookAtScreen)
     assert isinstance(looked_at(replace(wrapped, lines=("❯ try this", "? for help"))), Paste)
@@ -345,7 +345,7 @@ def test_unknown_empty_lines_send_messages_into_brief_after_a_person() -> None:
     assert refused(at_cursor("no prompt here", was_visited=True, line_mode=False), PROMPT) == keyboard.LINE_UNKNOWN
 
 
-def test_a_person_who_reads_the_history_is_left_there_until_the_keys_have_rested() -> None:
+def test_a_person_reading_history_is_undisturbed_until_keys_rest() -> None:
     reads = at_cursor("❯ ", line_mode=False, in_copy_mode=True, seconds_since_key=3.0)
     assert isinstance(looked_at(reads), LookAtScreen)
     assert looked_at(replace(reads, seconds_since_key=30.0)) == LeaveHistory()
@@ -357,7 +357,7 @@ def test_a_dialogs_text_above_the_prompt_does_not_prevent_typing() -> None:
     assert typed(program, "hello") == Sent(1)
 
 
-def test_a_dialog_that_comes_up_after_the_paste_gets_no_enter() -> None:
+def test_a_dialog_after_the_paste_gets_no_enter() -> None:
     program = Tui()
     policy = keyboard.plan_typing("hello", PROMPT)
     seen = program.does(next(policy))
@@ -370,7 +370,7 @@ def test_a_dialog_that_comes_up_after_the_paste_gets_no_enter() -> None:
     assert isinstance(over.value.value, NotSent)
 
 
-def test_a_text_that_is_sent_and_brings_up_a_dialog_was_sent() -> None:
+def test_a_text_that_opens_a_dialog_counts_as_sent() -> None:
     program = Tui()
     policy = keyboard.plan_typing("hello", PROMPT)
     act: KeyboardAction = next(policy)
@@ -383,7 +383,7 @@ def test_a_text_that_is_sent_and_brings_up_a_dialog_was_sent() -> None:
     assert over.value.value == Sent(1)
 
 
-def test_a_terminal_in_its_history_is_fetched_back_before_anything_is_typed() -> None:
+def test_a_terminal_showing_history_leaves_it_before_typing() -> None:
     program = Tui()
     program.extra["in_copy_mode"] = True
     policy = keyboard.plan_typing("hello", PROMPT)
@@ -404,28 +404,28 @@ def test_a_terminal_in_its_history_is_fetched_back_before_anything_is_typed() ->
         ({"foreground_argv": ("sh", "-c", "read line")}, Sent(1)),
     ],
 )
-def test_the_dead_a_shell_and_a_person_at_the_keys_are_left_alone(shows: dict[str, object], answer: object) -> None:
+def test_nothing_is_typed_to_dead_programs_shells_or_busy_persons(shows: dict[str, object], answer: object) -> None:
     program = Tui()
     program.extra.update(shows)
     assert typed(program, "hello", limit=5.0) == answer
     assert len(program.pasted) == isinstance(answer, Sent)
 
 
-def test_a_shell_that_a_row_names_as_its_program_is_no_shell() -> None:
+def test_a_shell_named_by_a_row_is_a_program() -> None:
     program = Tui()
     program.extra["foreground_argv"] = ("fish",)
     fish = Preset(name="fish", ready_prompt="❯ ", process_names=("fish",))
     assert typed(program, "hello", fish) == Sent(1)
 
 
-def test_a_program_without_its_prompt_on_the_screen_is_waited_for_and_not_typed_into() -> None:
+def test_a_program_without_its_visible_prompt_is_waited_for() -> None:
     program = Tui()
     program.overlay = ("Loading…",)
     assert typed(program, "hello", limit=3.0) == NotSent("it does not show its prompt '❯ '")
     assert 3.0 <= program.time < 5.0
 
 
-def test_an_old_prompt_far_above_is_a_memory_and_no_place_to_type() -> None:
+def test_an_old_prompt_far_above_gets_no_typing() -> None:
     lines = ("❯ an earlier question", *(f"line {number}" for number in range(20)))
     assert not screens.has_prompt(Screen(lines), "❯ ")
     assert screens.has_prompt(Screen(lines[:5]), "❯ ")
@@ -439,9 +439,7 @@ def seen_twice(screen: Screen, patterns: tuple[str, ...] = ()) -> KeyboardAction
     return policy.send(screen)
 
 
-def test_a_question_that_was_drawn_right_before_the_program_read_its_terminal_is_seen_before_anything_is_typed() -> (
-    None
-):
+def test_a_question_drawn_just_before_a_read_is_noticed() -> None:
     policy = keyboard.plan_typing("hello", PROMPT)
     next(policy)
     late = Screen(("Loading...",), idle_confidence=0.95, seconds_since_change=5.0, line_mode=False)
@@ -450,7 +448,7 @@ def test_a_question_that_was_drawn_right_before_the_program_read_its_terminal_is
     assert isinstance(policy.send(replace(late, lines=asks, seconds_since_change=0.1)), LookAtScreen)
 
 
-def test_a_program_that_has_not_drawn_anything_yet_is_not_typed_into() -> None:
+def test_a_program_that_has_drawn_nothing_is_not_typed_into() -> None:
     for by_line, wanted in ((False, LookAtScreen), (True, Paste)):
         assert isinstance(seen_twice(Screen((" ", ""), line_mode=by_line, idle_confidence=0.95)), wanted)
 
@@ -483,13 +481,13 @@ class Line:
 
 
 @pytest.mark.parametrize("prompt", ["", "> "])
-def test_a_program_that_reads_lines_has_it_once_the_cursor_left_the_line(prompt: str) -> None:
+def test_a_line_reader_has_a_message_once_the_cursor_moved(prompt: str) -> None:
     program = Line(prompt)
     assert typed(program, "go on", PLAIN) == Sent(1)
     assert program.got == [f"{prompt}go on"]
 
 
-def test_a_program_without_a_prompt_of_its_own_is_typed_into_only_while_it_waits_for_input() -> None:
+def test_a_program_without_a_prompt_is_typed_into_while_waiting() -> None:
     program = Line()
     program.waiting = 0.6
     assert typed(program, "go on", PLAIN, limit=2.0) == NotSent("it takes no input")
@@ -504,7 +502,7 @@ class Unknown(Tui):
         return replace(drawn, lines=tuple(line.replace("❯", "▶") for line in drawn.lines), idle_confidence=0.95)
 
 
-def test_a_composer_that_no_row_knows_is_empty_again_when_the_text_has_moved_up() -> None:
+def test_an_unknown_composer_is_empty_once_its_text_moved_up() -> None:
     program = Unknown()
     assert typed(program, "please look at the failing test", PLAIN) == Sent(1)
 
@@ -549,11 +547,11 @@ SHELLS: list[tuple[str, bool]] = [
 
 
 @pytest.mark.parametrize(("line", "shell"), SHELLS)
-def test_a_shell_is_one_whose_first_argument_is_neither_a_script_nor_a_command(line: str, shell: bool) -> None:
+def test_a_shell_is_recognized_by_its_first_argument(line: str, shell: bool) -> None:
     assert readiness.is_shell(tuple(line.split())) is shell
 
 
-def test_a_shell_that_goes_by_another_name_is_known_by_what_it_is() -> None:
+def test_a_renamed_shell_is_recognized_by_its_program_file() -> None:
     assert readiness.reveal_shell(("python3", "-i"), "/bin/bash") == ("/bin/bash", "-i")
     assert readiness.reveal_shell(("sh", "-i"), "/bin/busybox") == ("sh", "-i")
     assert readiness.reveal_shell(("sh", "./agent.sh"), "/bin/dash") == ("sh", "./agent.sh")
@@ -622,14 +620,12 @@ DRAWN: list[tuple[Callable[[], Screen], str | None]] = [
 
 
 @pytest.mark.parametrize(("draw", "says"), DRAWN)
-def test_a_dialog_is_found_wrapped_framed_and_with_blanks_that_do_not_break(
-    draw: Callable[[], Screen], says: str | None
-) -> None:
+def test_a_dialog_is_found_when_wrapped_framed_or_oddly_spaced(draw: Callable[[], Screen], says: str | None) -> None:
     found = screens.find_question(draw(), "❯ ", PROMPT.dialogs)
     assert found is None if says is None else found is not None and says in found
 
 
-def test_a_question_that_flashes_by_while_a_program_comes_up_costs_no_try() -> None:
+def test_a_brief_question_during_startup_costs_no_try() -> None:
     policy = keyboard.plan_typing("hello", PROMPT)
     next(policy)
     asks = ("Do you trust the files in this folder?", "❯ 1. Yes, proceed")
@@ -644,7 +640,7 @@ def test_a_last_line_pattern_shows_that_a_program_waits() -> None:
         assert isinstance(seen_twice(Screen(("Welcome", "ask me> "), cursor_row=1, cursor_column=8), patterns), wanted)
 
 
-def test_the_next_look_comes_when_a_program_has_been_silent_long_enough_to_be_known_to_wait() -> None:
+def test_the_next_look_follows_enough_silence_to_show_waiting() -> None:
     policy = keyboard.plan_typing("hello", PLAIN)
     next(policy)
     for _ in range(8):

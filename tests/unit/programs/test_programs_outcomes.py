@@ -166,7 +166,7 @@ def test_without_hooks_the_context_is_in_the_file(hooks, prompt, beacon) -> None
     assert (plan.beacon, plan.context) == (beacon, "file")
 
 
-def test_the_table_of_startup_is_whole_and_the_file_or_a_hook_carries_the_context() -> None:
+def test_the_startup_table_is_complete_for_contexts_and_prompts() -> None:
     assert set(command_line.CARRIER_PLANS) == {
         (hooks, prompt) for hooks in (True, False) for prompt in ("arg", "stdin", "none")
     }
@@ -183,7 +183,7 @@ def test_a_command_line_has_options_before_directories_before_the_prompt() -> No
     assert made.stdin_text is None
 
 
-def test_a_prompt_by_stdin_is_no_argument_and_no_prompt_is_nowhere() -> None:
+def test_a_prompt_on_stdin_is_no_argument() -> None:
     for prompt, stdin in (("stdin", "hello"), ("none", None)):
         made = command_line.build_command(
             Preset(name="x", command="x"), LaunchMode(prompt=prompt), "hello", ground("bypass")
@@ -191,7 +191,7 @@ def test_a_prompt_by_stdin_is_no_argument_and_no_prompt_is_nowhere() -> None:
         assert (made.argv, made.stdin_text) == (("x",), stdin)
 
 
-def test_a_confined_program_may_run_the_projects_tests_where_there_are_any() -> None:
+def test_a_confined_program_may_run_the_projects_tests_if_any() -> None:
     preset = Preset(name="x", command="x", permissions=Permissions(prompts=("--allow", "{liza}", "({tests}:*)")))
     for tests, argv in (("npm test", ("x", "--allow", "/b/liza", "(npm test:*)")), ("", ("x", "--allow", "/b/liza"))):
         how = LaunchMode(prompt="none")
@@ -211,7 +211,7 @@ OUTSIDE = {
 }  # fmt: skip
 
 
-def test_an_environment_holds_what_is_allowed_what_the_row_names_and_who_the_run_is() -> None:
+def test_an_environment_has_allowed_named_and_run_variables() -> None:
     preset = Preset(name="x", env={"MODE": "quiet"}, env_allow=("VENDOR_*", "LIZA_*"))
     env = command_line.compose_environment(
         preset, OUTSIDE, run="coder-1.7", task="task-3", root=Path("/r"), liza=Path("/opt/b/liza")
@@ -224,7 +224,7 @@ def test_an_environment_holds_what_is_allowed_what_the_row_names_and_who_the_run
         assert name not in env
 
 
-def test_a_program_that_hides_gits_configuration_from_its_tools_still_knows_who_commits() -> None:
+def test_a_program_hiding_git_configuration_still_knows_who_commits() -> None:
     who = {"GIT_AUTHOR_NAME": "Configured", "GIT_COMMITTER_NAME": "Configured"}
     env = command_line.compose_environment(
         Preset(name="x"), OUTSIDE, run="coder-1.1", task=None, root=Path("/r"), liza=Path("/b/liza"), identity=who

@@ -65,7 +65,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def test_what_is_built_in_loads_and_every_row_can_be_driven_without_a_terminal(project: Project) -> None:
+def test_built_in_rows_load_and_work_without_a_terminal(project: Project) -> None:
     table = project.load()
     assert set(table.rows) == NAMES
     assert table.notices == ()
@@ -83,7 +83,7 @@ def test_what_is_built_in_loads_and_every_row_can_be_driven_without_a_terminal(p
             assert row.failures
 
 
-def test_every_pattern_of_the_rows_is_tied_to_the_beginning_of_a_line_and_compiles(project: Project) -> None:
+def test_every_row_pattern_compiles_and_begins_at_a_line_start(project: Project) -> None:
     for row in project.load().rows.values():
         for failure in row.failures:
             assert all(one.startswith("^") for one in re.split(r"\|(?=\^)", failure.match)), failure.match
@@ -114,7 +114,7 @@ def test_no_line_of_a_program_has_an_unfilled_placeholder(project: Project) -> N
                 assert made.argv[-1] == "the prompt"
 
 
-def test_a_conversation_is_gone_on_with_by_the_words_of_the_row_in_front_of_the_prompt(project: Project) -> None:
+def test_the_row_gives_arguments_to_continue_a_conversation(project: Project) -> None:
     table = project.load()
     codex, claude = table.resolve("codex"), table.resolve("claude")
     assert command_line.build_resume_args(codex, "7") == ("resume", "7")
@@ -201,7 +201,7 @@ def test_a_row_that_is_like_nothing_is_refused(project: Project, like: str) -> N
         ("\N{NULL}", "programs.toml"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named_with_the_file(project: Project, text: str, says: str) -> None:
+def test_an_error_in_a_program_file_names_that_file(project: Project, text: str, says: str) -> None:
     project.own(text)
     with pytest.raises(UsageError) as caught:
         project.load()
@@ -276,7 +276,7 @@ def test_a_trusted_table_counts_until_a_byte_of_it_changes(project: Project) -> 
     assert project.load().resolve("codex").command == "codex"
 
 
-def test_trust_is_in_this_file_at_this_place_and_not_in_a_copy_of_it(project: Project, tmp_path: Path) -> None:
+def test_trust_applies_to_one_file_and_no_copy(project: Project, tmp_path: Path) -> None:
     project.tracked(EVIL)
     project.trust()
     (tmp_path / "elsewhere").mkdir()
@@ -326,7 +326,7 @@ def test_the_nearest_word_chooses(project: Project, said: dict, program: str, be
     assert (made.preset.name, made.source) == (program, because)
 
 
-def test_a_script_is_given_its_command_and_runs_from_the_root(project: Project) -> None:
+def test_a_script_gets_its_command_and_runs_from_the_root(project: Project) -> None:
     table = project.load()
     row = table.resolve('script:./agent.sh --flag "two words"')
     assert (row.name, row.command, row.args) == ("script", str(project.root / "agent.sh"), ("--flag", "two words"))
@@ -338,7 +338,7 @@ def test_a_script_is_given_its_command_and_runs_from_the_root(project: Project) 
 
 
 @pytest.mark.parametrize("directory", ["my tools", "anna's", "plain"])
-def test_a_path_of_a_script_needs_no_quotes_of_its_own(project: Project, directory: str) -> None:
+def test_the_path_of_a_script_needs_no_extra_quotes(project: Project, directory: str) -> None:
     script = project.root / directory / "agent.sh"
     script.parent.mkdir()
     script.touch()
@@ -350,7 +350,7 @@ def test_a_path_of_a_script_needs_no_quotes_of_its_own(project: Project, directo
     assert table.resolve(f"script:./a.sh {'x' * 5000}").args == ("x" * 5000,)
 
 
-def test_a_script_with_a_command_in_the_persons_file_can_be_named_alone_and_given_another(project: Project) -> None:
+def test_a_persons_script_row_can_be_used_with_another_command(project: Project) -> None:
     project.own('[programs.script]\ncommand = "./agent.sh"\nargs = ["-x"]')
     table = project.load()
     assert (table.resolve("script").command, table.resolve("script").args) == (str(project.root / "agent.sh"), ("-x",))
@@ -391,7 +391,7 @@ def test_installed_is_what_the_program_reports(project: Project) -> None:
     assert preset_table.read_version(project.load().resolve("script:./fake")) == "present"
 
 
-def test_a_version_that_is_no_text_is_shown_as_far_as_it_is(project: Project) -> None:
+def test_a_version_that_is_no_text_is_shown_partly(project: Project) -> None:
     program = project.root / "fake"
     program.write_bytes(b"#!/bin/sh\nprintf 'fake \\377 2.0\\n'\n")
     program.chmod(0o755)
@@ -399,7 +399,7 @@ def test_a_version_that_is_no_text_is_shown_as_far_as_it_is(project: Project) ->
     assert preset_table.read_version(project.load().resolve("fake")) == "fake \ufffd 2.0"
 
 
-def test_what_can_be_done_with_a_program_follows_from_its_row(project: Project) -> None:
+def test_the_abilities_of_a_program_follow_from_its_row(project: Project) -> None:
     table = project.load()
     able = {
         name: {one.what: one.by for one in list_abilities(table.rows[name])} for name in ("script", "copilot", "pi")
@@ -441,13 +441,13 @@ def test_a_row_goes_with_its_program_into_another_project(project: Project) -> N
         assert msgspec.structs.replace(again, name=name) == row
 
 
-def test_a_row_goes_into_another_project_with_characters_that_json_and_toml_write_differently(project: Project) -> None:
+def test_a_row_with_special_characters_survives_moving_between_projects(project: Project) -> None:
     row = msgspec.structs.replace(project.load().rows["script"], ready_prompt='🤖 é"\\\x7f\x1b\n', env={"🤖": "ä"})
     project.own(program_run.format_preset(row))
     assert msgspec.structs.replace(project.load().rows[program_run.TRIAL_PROGRAM], name="script") == row
 
 
-def test_the_last_word_of_a_supervisor_that_failed_is_its_error_and_not_the_next_command() -> None:
+def test_a_failed_supervisors_last_message_is_its_error() -> None:
     log = "coder-1  started\nliza-agent: programs.toml: no table\n  next: ${EDITOR:-vi} programs.toml\n\n"
     assert program_run._last_output_line(log) == "programs.toml: no table"
     assert program_run._last_output_line("") == ""
@@ -557,7 +557,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("program", "said", "means"), SAID)
-def test_what_a_program_prints_of_a_model_that_refuses_it_is_known_and_what_its_tools_print_is_not(
+def test_only_a_programs_own_output_shows_that_its_model_refuses(
     project: Project, program: str, said: str, means: tuple | None
 ) -> None:
     now = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -588,7 +588,7 @@ def test_value_of_the_wrong_kind_names_its_file_and_fix(project: Project) -> Non
     assert (str(file) in caught.value.message, caught.value.hint) == (True, f"${{EDITOR:-vi}} {file}")
 
 
-def test_a_reviewer_may_be_called_so_in_a_table_and_on_the_board_as_with_the_option_but_not_by_both_names(
+def test_a_reviewer_may_have_the_short_name_but_not_both(
     project: Project,
 ) -> None:
     project.own('[roles]\nreviewer = "codex"\n[tiers.cheap]\nreviewer = "pi"')
@@ -601,7 +601,7 @@ def test_a_reviewer_may_be_called_so_in_a_table_and_on_the_board_as_with_the_opt
         project.load()
 
 
-def test_a_table_that_would_be_refused_is_not_trusted_and_one_that_is_names_its_commands(project: Project) -> None:
+def test_trusting_a_table_refuses_errors_and_names_its_commands(project: Project) -> None:
     for wrong in ("[programs.mine]\ncomand = 'x'", "[programs.mine]\nargs = 'x'", "[programs.mine"):
         project.tracked(wrong)
         with pytest.raises(UsageError, match=r"liza\.toml"):
@@ -627,7 +627,7 @@ def test_row_of_an_untrusted_table_only_is_named_with_it(project: Project) -> No
         ("script", "liza up --program script:./agent.sh"),
     ],
 )
-def test_a_command_that_is_given_without_its_row_is_hinted_at_with_it(project: Project, spec: str, hint: str) -> None:
+def test_the_hint_about_a_bare_command_names_its_row(project: Project, spec: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         project.load().resolve(spec)
     assert caught.value.hint == hint
@@ -656,9 +656,7 @@ def test_a_command_that_cannot_run_is_missing_or_not_executable(
     }
 
 
-def test_the_hints_about_a_command_name_what_was_typed_before_it(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hints_about_a_command_repeat_what_was_typed_before(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project.root)
     (project.root / "plain").write_text("")
     table = project.load()
@@ -673,7 +671,7 @@ def test_the_hints_about_a_command_name_what_was_typed_before_it(
     assert unclosed.value.hint == "liza run 'script:./agent.sh --flag'"
 
 
-def test_what_show_prints_of_a_row_can_be_put_into_a_table_as_it_is(project: Project) -> None:
+def test_show_prints_a_row_that_a_table_accepts_unchanged(project: Project) -> None:
     for name, row in project.load().rows.items():
         fields = msgspec.to_builtins(row)
         said = "\n".join(

@@ -16,7 +16,7 @@ from liza.model.session_ends import (
 )
 
 
-def test_every_reason_and_every_outcome_has_its_row_and_every_sentence_is_of_one_reason() -> None:
+def test_every_stop_reason_and_outcome_has_its_own_row() -> None:
     assert set(STOP_RULES) == set(StopReason)
     assert set(OUTCOME_RULES) == set(SessionOutcome)
     assert len({rule.sentence for rule in STOP_RULES.values()}) == len(StopReason)
@@ -28,7 +28,7 @@ def test_reasons_apart_from_the_session_are_deliberate() -> None:
 
 
 @pytest.mark.parametrize("outcome", SessionOutcome)
-def test_an_end_without_fault_keeps_the_name_of_its_outcome_in_the_history_and_what_crashes_backs_off(
+def test_a_faultless_end_keeps_its_name_and_crashes_back_off(
     outcome: SessionOutcome,
 ) -> None:
     rule = OUTCOME_RULES[outcome]
@@ -41,5 +41,5 @@ def test_an_end_without_fault_keeps_the_name_of_its_outcome_in_the_history_and_w
 
 
 @pytest.mark.parametrize("kind", SilenceKind)
-def test_a_model_that_gives_no_answer_never_counts_against_the_task(kind: SilenceKind) -> None:
+def test_a_model_without_an_answer_never_counts_against_tasks(kind: SilenceKind) -> None:
     assert OUTCOME_RULES[STOP_RULES[stop_reason_of(kind)].outcome].fault is Fault.NONE

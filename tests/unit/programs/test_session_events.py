@@ -94,7 +94,7 @@ def returned(call: str, text: str, *, is_error: bool = False) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_recorded_session_of_each_program_is_read_without_an_unknown_line(name: str) -> None:
+def test_a_recorded_session_of_each_program_has_no_unknown_line(name: str) -> None:
     events = list(recorded(name))
     calls = [event for event in events if isinstance(event, ToolCalled)]
     results = [event for event in events if isinstance(event, ToolReturned)]
@@ -108,7 +108,7 @@ def test_a_recorded_session_of_each_program_is_read_without_an_unknown_line(name
     ]
 
 
-def test_each_format_that_a_row_names_has_a_reader_and_each_reader_a_row() -> None:
+def test_formats_in_rows_and_readers_match_each_other() -> None:
     text = (Path(preset_table.__file__).parent / "presets.toml").read_text()
     named = {line.partition('"')[2].rstrip('"') for line in text.splitlines() if line.startswith("events = ")}
     assert named | {"acp"} == set(READERS) == {*get_args(EventFormat)} - {""}
@@ -119,9 +119,7 @@ def test_each_format_that_a_row_names_has_a_reader_and_each_reader_a_row() -> No
     "entry",
     [{}, {"type": "brand_new"}, {"type": 7}, {"type": "result", "message": []}, {"kind": "x"}, {"type": "assistant"}],
 )
-def test_what_a_reader_does_not_know_is_unknown_or_nothing_and_never_an_error(
-    events_format: str, entry: dict[str, Any]
-) -> None:
+def test_an_unknown_event_is_never_a_readers_error(events_format: str, entry: dict[str, Any]) -> None:
     try:
         event_readers.read_object(events_format, entry)
     except UnknownObject:
@@ -133,7 +131,7 @@ def test_a_line_that_is_no_object_is_text(line: str) -> None:
     assert parse_object(line) is None
 
 
-def test_an_unknown_object_is_shown_in_short_and_a_line_of_text_as_it_is() -> None:
+def test_unknown_objects_are_shown_short_and_text_lines_whole() -> None:
     assert rows([Unknown('{"type": "new", "a": "' + "x" * 500)])[0].startswith('unknown  {"type": "new"')
     assert len(rows([Unknown("x" * 500)])[0]) < 200
     assert list(format_session(logged([Printed("as it  is")]), SessionStyle(40))) == ["as it  is"]
@@ -146,7 +144,7 @@ def test_a_command_of_any_length_is_a_row() -> None:
     assert row == "runs     " + "x" * 640 + " …"
 
 
-def test_a_failed_command_has_its_exit_code_and_the_last_line_of_its_output() -> None:
+def test_a_failed_command_has_exit_code_and_last_line() -> None:
     item = {"id": "i1", "type": "command_execution", "command": "/bin/bash -lc 'make test'", "status": "failed"}
     done = {"type": "item.completed", "item": {**item, "exit_code": 2, "aggregated_output": "a\nno rule for test\n"}}
     assert rows(read("items", done)) == ["runs     make test · exit 2: no rule for test"]
@@ -175,7 +173,7 @@ def test_refused_calls_are_found_with_their_command_and_reason() -> None:
     assert find_refused_calls([]) == ()
 
 
-def test_a_call_that_a_guard_of_liza_denied_is_not_refused_by_the_program() -> None:
+def test_a_call_liza_denied_is_not_refused_by_the_program() -> None:
     events = read(
         "blocks",
         claude("assistant", called("c1", "Bash", command="git push")),
@@ -185,7 +183,7 @@ def test_a_call_that_a_guard_of_liza_denied_is_not_refused_by_the_program() -> N
     assert find_refused_calls(logged(events)) == ()
 
 
-def test_a_refusal_in_a_line_of_text_beside_the_events_is_read() -> None:
+def test_a_refusal_in_text_beside_events_is_read() -> None:
     line = (
         "2026-11-26T17:00:22.29Z ERROR codex_core::tools::router: error=exec_command failed: CreateProcess { message: "
         """"Rejected(\\"`/bin/bash -lc 'rm -rf x'` rejected: rm -f style commands are not permitted\\")" }"""
@@ -195,7 +193,7 @@ def test_a_refusal_in_a_line_of_text_beside_the_events_is_read() -> None:
     assert event_readers.read_line(row_of("codex"), "WARNING: x").events == (Printed("WARNING: x", is_beside=True),)
 
 
-def test_an_edit_is_a_path_with_the_lines_that_it_adds_and_removes() -> None:
+def test_an_edit_has_a_path_with_added_and_removed_lines() -> None:
     replaced = called("c1", "Edit", file_path="src/a.py", old_string="a\nb\n", new_string="a\nc\nd\n")
     written = called("c2", "Write", file_path="b.txt", content="1\n2\n3\n")
     assert rows(read("blocks", claude("assistant", replaced, written))) == [
@@ -208,7 +206,7 @@ def test_an_edit_is_a_path_with_the_lines_that_it_adds_and_removes() -> None:
     assert rows(read("items", {"type": "item.completed", "item": changes})) == ["edits    a, b · ok"]
 
 
-def test_a_sub_agent_is_folded_into_the_row_of_its_call() -> None:
+def test_a_sub_agent_is_folded_into_its_calls_row() -> None:
     main = read("blocks", claude("assistant", called("c1", "Task", description="look for callers")))
     inner = logged(read("blocks", claude("assistant", called("c2", "Grep", pattern="f("))), parent="c1")
     end = logged(read("blocks", claude("user", returned("c1", "three callers"))))
@@ -218,7 +216,7 @@ def test_a_sub_agent_is_folded_into_the_row_of_its_call() -> None:
     assert len(list(format_session(entries, SessionStyle(None, with_subagents=True)))) == 2
 
 
-def test_rows_are_wrapped_under_their_text_and_control_a_terminal_in_no_way() -> None:
+def test_rows_wrap_under_their_text_without_terminal_controls() -> None:
     (row,) = format_session(logged([ModelText("one two three\x1b[2J four\n\nfive " * 4)]), SessionStyle(40))
     lines = row.splitlines()
     assert all(len(line) <= 40 for line in lines)
@@ -226,7 +224,7 @@ def test_rows_are_wrapped_under_their_text_and_control_a_terminal_in_no_way() ->
     assert "\x1b" not in row
 
 
-def test_a_followed_session_prints_a_call_at_once_and_a_result_only_if_it_failed() -> None:
+def test_a_followed_session_prints_calls_at_once_and_failed_results() -> None:
     call, good = ToolCalled("c1", "Bash", {"command": "ls"}), ToolReturned("c1", "a")
     bad = ToolReturned("c2", "no such file", Outcome.FAILED)
     assert [row[10:] for row in format_followed(logged([call, good, bad]), SessionStyle(None))] == [
@@ -280,7 +278,7 @@ def test_each_programs_conversation_log_has_each_command_with_its_end(program: s
     )
 
 
-def test_a_sub_agent_with_a_log_of_its_own_is_folded_into_its_call_with_its_tokens() -> None:
+def test_a_sub_agent_with_its_own_log_is_folded_in() -> None:
     entries = merge_sessions([conversation("claude"), conversation("claude", "-subagent")])
     shown = list(format_session(entries, SessionStyle(None)))
     (folded,) = [row for row in shown if "Agent look for callers" in row]
@@ -314,7 +312,7 @@ def test_log_is_merged_with_output_and_no_call_is_doubled() -> None:
     assert merge_sources(terminal, log) == log
 
 
-def test_the_usage_of_a_turn_counts_each_request_once_and_leaves_sub_agents_to_their_calls() -> None:
+def test_the_usage_of_a_turn_counts_each_request_once() -> None:
     ten = TokenUsage(input=10, cached=1, output=1)
     entries = [
         at(0, Prompted("a")),
@@ -331,7 +329,7 @@ def test_the_usage_of_a_turn_counts_each_request_once_and_leaves_sub_agents_to_t
     assert folded == [Prompted("a"), TurnEnded(twice), Prompted("b"), TurnEnded(replace(twice, cost=0.25))]
 
 
-def test_a_session_becomes_a_trajectory_whose_results_belong_to_the_calls_of_their_step() -> None:
+def test_a_session_becomes_a_trajectory_linking_results_to_calls() -> None:
     entries = merge_sessions([conversation("claude"), conversation("claude", "-subagent")])
     trajectory = build_trajectory(fold_usage(entries), "claude")
     assert trajectory is not None
@@ -377,7 +375,7 @@ def test_no_row_shows_a_secret_or_a_part_of_one(event: SessionEvent) -> None:
     assert SECRET[:12] not in shown
 
 
-def test_a_usage_limit_and_the_programs_own_tries_are_no_failures() -> None:
+def test_a_usage_limit_and_a_programs_retries_are_no_failures() -> None:
     tries = '{"type":"error","message":"Reconnecting... 1/5 (stream disconnected before completion)"}'
     assert event_readers.read_line(row_of("codex"), tries).events == (
         Noticed("Reconnecting... 1/5 (stream disconnected before completion)"),
@@ -389,7 +387,7 @@ def test_a_usage_limit_and_the_programs_own_tries_are_no_failures() -> None:
     assert isinstance(event_readers.read_line(row_of("codex"), broken).events[0], Failed)
 
 
-def test_the_last_failed_call_is_found_with_the_last_line_of_its_output() -> None:
+def test_the_last_failed_call_is_found_with_its_last_output() -> None:
     entries = conversation("codex")
     failed = FailedCall(
         "if [ x$LIZA_TASK = xone ]; then rm -rf /etc/x; fi",
@@ -402,7 +400,7 @@ def test_the_last_failed_call_is_found_with_the_last_line_of_its_output() -> Non
     assert find_last_failure([]) is None
 
 
-def test_lines_beside_the_events_are_folded_and_a_denial_of_a_guard_begins_with_its_own_words() -> None:
+def test_lines_beside_events_are_folded_and_guard_denials_are_recognized() -> None:
     lines = [Printed(f"line {number}", is_beside=True) for number in range(5)]
     assert rows([*lines, ModelText("x")]) == ["prints   line 0 … 4 more lines: --raw", "says     x"]
     hooked = ToolReturned(

@@ -54,7 +54,7 @@ def owner(process: ListeningProcess, trees: CheckoutTrees = TREES, named: str = 
         ("/opt/google/chrome/chrome", "/me/shop.worktrees/s1", (), None),
     ],
 )
-def test_a_server_counts_by_its_program_or_by_what_its_runtime_runs(
+def test_a_server_is_recognized_by_its_program_or_runtime(
     program: str, directory: str, files: tuple[str, ...], expected: str | None
 ) -> None:
     process = replace(VITE, program=program, directory=directory, files=files)
@@ -103,7 +103,7 @@ def test_the_ports_of_a_slot_are_its_own_affair() -> None:
     assert owner(replace(in_slot, addresses=("21020",)), many) == "slot s1"
 
 
-def test_a_finding_names_the_servers_and_the_command_that_ends_them() -> None:
+def test_a_finding_names_the_servers_and_how_to_end_them() -> None:
     worker = replace(VITE, pid=8, parent=7)
     others = [replace(VITE, pid=pid, addresses=(str(pid), "24678")) for pid in (3000, 3001, 3002)]
     servers = foreign_servers.find_foreign_servers([VITE, worker, *others], TREES, GIVEN_OUT, lambda address: False)

@@ -87,7 +87,7 @@ def test_the_set_up_and_the_test_command_go_together(
         ),
     ],
 )
-def test_a_python_project_without_a_lock_can_have_an_environment_in_each_worktree(
+def test_a_python_project_without_lock_can_have_worktree_environments(
     files: str, facts: dict[str, object], setup: str, test: str
 ) -> None:
     project = detect_project(ProjectFiles(files=frozenset(files.split()), **facts))  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_submodules_are_fetched_first_and_fetched_again_when_one_moves() -> None
     assert setup.source_files == (".gitmodules", "vendor/sub", "uv.lock")
 
 
-def test_a_monorepo_without_a_command_at_its_top_runs_those_of_its_parts() -> None:
+def test_a_monorepo_without_its_own_command_runs_its_parts() -> None:
     parts = {
         "api": ProjectFiles(files=frozenset(["uv.lock"]), pyproject=PYTEST),
         "docs": ProjectFiles(),
@@ -240,7 +240,7 @@ def command(text: str, *source_files: str) -> ProjectCommand:
         ),
     ],
 )
-def test_a_project_is_detected_with_the_files_whose_change_repeats_the_set_up(
+def test_a_project_is_detected_with_files_that_repeat_set_ups(
     files: str, facts: dict[str, object], expected: Project
 ) -> None:
     assert project(files, **facts) == expected
@@ -288,7 +288,7 @@ def test_the_extra_with_the_tests_is_installed(extras: dict[str, list[str]], cho
     assert setup.source_files == ("pyproject.toml",)
 
 
-def test_submodules_come_first_in_both_set_ups_and_alone_where_there_is_no_other() -> None:
+def test_both_set_ups_begin_with_submodules() -> None:
     own = project("pyproject.toml", pyproject=EXTRA, submodules=("sub",))
     fetch = "git submodule update --init --recursive"
     assert own.setup == command(fetch, ".gitmodules", "sub")
@@ -318,7 +318,7 @@ def test_a_command_uses_the_programs_of_the_worktree(text: str, own: str) -> Non
     assert worktree_commands(Project(), text) is None
 
 
-def test_parts_with_an_environment_in_each_worktree_are_set_up_together() -> None:
+def test_parts_with_environments_in_each_worktree_are_set_up_together() -> None:
     parts = {
         "b": ProjectFiles(files=frozenset(["pytest.ini"])),
         "a": ProjectFiles(files=frozenset(["package.json", "yarn.lock"]), package_json=NODE),

@@ -65,7 +65,7 @@ def definitions(files: dict[str, str], command: str = "make test") -> dict[str, 
     return command_parts.find_definitions([command], files, read)
 
 
-def test_what_a_command_means_is_in_the_files_that_it_leads_to() -> None:
+def test_a_commands_definition_is_in_the_files_it_uses() -> None:
     assert set(definitions(FILES)) == {
         "Makefile", "ci/x.mk", "ci/unit.sh", "tools/run.py", "package.json", "t.js", "pyproject.toml", "conftest.py",
     }  # fmt: skip
@@ -83,7 +83,7 @@ def test_what_a_command_means_is_in_the_files_that_it_leads_to() -> None:
         ("app.py", "x = 2\n", False),
     ],
 )
-def test_only_a_change_of_what_defines_the_tests_changes_the_meaning(name: str, text: str, is_changed: bool) -> None:
+def test_only_changed_test_definitions_change_the_meaning_of_a_command(name: str, text: str, is_changed: bool) -> None:
     before, after = definitions(FILES), definitions({**FILES, name: text})
     digests = [command_parts.digest_definitions(files) for files in (before, after)]
     assert (digests[0] != digests[1]) is is_changed

@@ -65,7 +65,7 @@ def test_a_report_is_bounded_and_names_what_is_left_out() -> None:
     assert report_files.bound_report([small, big]) == ([small], ["big"])
 
 
-def test_a_file_of_the_largest_size_is_whole_and_one_byte_more_is_cut() -> None:
+def test_a_report_file_is_cut_only_above_the_largest_size() -> None:
     whole = report_files.prepare_file("a", b"x" * MAX_FILE_SIZE, "")
     assert (len(whole.data), whole.is_cut) == (MAX_FILE_SIZE, False)
     cut = report_files.prepare_file("a", b"x" * (MAX_FILE_SIZE + 1), "")
@@ -84,7 +84,7 @@ def test_a_file_of_the_largest_size_is_whole_and_one_byte_more_is_cut() -> None:
         ("a\nkey\n-----END x-----\nb\n-----BEGIN y-----\n", "b\n-----BEGIN y-----\n"),
     ],
 )
-def test_of_the_end_of_a_file_whole_lines_are_kept_and_no_half_of_a_key(tail: str, kept: str) -> None:
+def test_a_shortened_file_keeps_whole_lines_and_no_partial_key(tail: str, kept: str) -> None:
     file = report_files.prepare_file("a", tail.encode(), "", is_tail=True)
     assert file == ReportFile("a", (CUT_NOTE + kept).encode(), True)
 

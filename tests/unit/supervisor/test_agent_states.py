@@ -138,7 +138,7 @@ def test_each_state_has_its_evidence_and_since_when(
     assert (report.state, report.evidence, report.since) == (state, evidence, since)
 
 
-def test_every_state_is_derived_by_one_of_the_cases_and_is_on_the_page() -> None:
+def test_every_agent_state_is_derived_in_a_case_and_documented() -> None:
     assert {state for _, state, _, _ in CASES} == set(AgentState)
     rows = {line.split("|")[1].strip() for line in PAGE.read_text().splitlines() if line.startswith("| ")}
     assert set(AgentState) <= rows
@@ -151,7 +151,7 @@ def test_every_state_is_derived_by_one_of_the_cases_and_is_on_the_page() -> None
     is_supervised=st.booleans(),
     halt=st.sampled_from([None, "PAUSE is set"]),
 )
-def test_only_an_agent_with_a_session_works_and_only_one_without_work_is_idle_or_a_zombie(
+def test_only_an_agent_with_a_session_works(
     work: Work | None, phase: SessionPhase, is_of_work: bool, is_supervised: bool, halt: str | None
 ) -> None:
     facts = AgentFacts("coder-1", is_supervised, work, session(phase, is_of_work=is_of_work), halt)
@@ -170,7 +170,7 @@ def test_what_an_agent_holds_outranks_that_its_supervisor_starts_up() -> None:
     assert update_derived_fields(state).agents["coder-1"].status == "WORKING"
 
 
-def test_each_status_of_a_task_and_an_agent_and_each_state_has_a_word() -> None:
+def test_each_status_and_agent_state_has_a_word() -> None:
     assert set(TASK_WORDS) == set(Status)
     assert set(AGENT_WORDS) == set(AgentStatus)
     assert set(STATE_WORDS) == set(AgentState)

@@ -26,7 +26,7 @@ def at(state: State, agent: str = "coder-1", **facts: Any) -> actions.Action:
     return decide.decide(situation(state, agent, **facts))
 
 
-def test_an_idle_coder_takes_a_task_a_reviewer_a_review_and_a_planner_its_wake_up() -> None:
+def test_an_idle_agent_takes_the_work_of_its_role() -> None:
     assert at(board(task())) == actions.Claim("task-1")
     state, run = submitted(board(task()))
     over = Evidence(dead=frozenset({run}))
@@ -35,13 +35,13 @@ def test_an_idle_coder_takes_a_task_a_reviewer_a_review_and_a_planner_its_wake_u
     assert at(board(), "planner-1") == actions.ClaimPlanning("INITIAL_PLANNING")
 
 
-def test_a_claim_without_a_session_starts_its_first_and_after_that_resumes() -> None:
+def test_a_claim_starts_a_first_session_and_then_resumes() -> None:
     state, run = claimed(board(task()))
     assert at(state, session=SessionFacts(run=run, state=NEVER)) == actions.StartSession(run)
     assert at(state) == actions.Resume("task-1", run)
 
 
-def test_a_coder_that_is_to_retire_finishes_its_work_first_and_takes_no_other() -> None:
+def test_a_retiring_coder_finishes_its_work_and_takes_no_other() -> None:
     assert at(board(task()), retiring=True) == actions.Exit(0, "retired: no task waited for it")
     state, run = claimed(board(task()))
     assert isinstance(at(state, session=living(run), retiring=True), actions.Wait)
@@ -50,7 +50,7 @@ def test_a_coder_that_is_to_retire_finishes_its_work_first_and_takes_no_other() 
     assert isinstance(at(board(task()), retiring=True, job="a merge runs"), actions.Wait)
 
 
-def test_a_supervisor_that_was_killed_finds_the_session_living_and_watches_it() -> None:
+def test_a_restarted_supervisor_watches_its_living_session() -> None:
     state, run = claimed(board(task()))
     assert isinstance(at(state, session=living(run)), actions.Wait)
     assert at(state, session=SessionFacts(run=run, state=OVER)) == actions.ConcludeSession(run)
@@ -68,7 +68,7 @@ def test_a_session_without_progress_is_warned_once_then_ended() -> None:
     assert isinstance(at(state, session=living(run, stuck=final, warned=True, since_closing_command=1.0)), actions.Wait)
 
 
-def test_a_supervisor_whose_agent_is_at_work_merges_all_the_same_but_not_while_paused() -> None:
+def test_a_supervisor_with_a_working_agent_still_merges_unless_paused() -> None:
     state, run = claimed(board(*_approved().tasks, task("task-9")), "task-9")
     assert at(state, session=living(run)) == actions.Merge("task-1")
     for held_up in ({"signals": ("PAUSE",)}, {"job": "merge task-1 runs"}, {"merge_lock_free": False}):
@@ -76,7 +76,7 @@ def test_a_supervisor_whose_agent_is_at_work_merges_all_the_same_but_not_while_p
     assert isinstance(at(state, session=living(run), leaving=True), actions.StopSession)
 
 
-def test_a_supervisor_that_leaves_gives_its_task_back_once_and_goes_although_it_keeps_it() -> None:
+def test_a_leaving_supervisor_gives_its_task_back_once_and_leaves() -> None:
     state, run = claimed(board(task()))
     assert at(state, leaving=True) == actions.GiveBack(run)
     stopped = claims.stop(state, "task-1", run, NOW)
@@ -93,7 +93,7 @@ def test_a_session_whose_task_was_taken_over_is_ended() -> None:
     assert at(state, session=living(run)) == actions.StopSession(run, StopReason.FENCED)
 
 
-def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
+def test_a_session_has_grace_after_its_closing_command() -> None:
     state, run = claimed(board(task()))
     state = coding.submit(state, "task-1", run, SubmittedWork(head=HEAD, ahead=True, branch="task/task-1"), NOW)
     waiting = at(state, session=living(run, since_closing_command=5.0))
@@ -119,7 +119,7 @@ def test_a_session_that_never_began_or_hangs_is_ended(facts: dict[str, Any], rea
     assert at(state, session=living(run, **facts)) == actions.StopSession(run, reason, detail)
 
 
-def test_a_program_that_comes_up_in_a_terminal_is_looked_at_each_second_for_a_question_and_seldom_later() -> None:
+def test_a_program_starting_in_a_terminal_is_watched_for_questions() -> None:
     state, run = claimed(board(task()))
     for terminal, ready, seconds in (
         (True, False, 1.0),
@@ -148,7 +148,7 @@ def test_abort_ends_a_living_session_then_releases_and_leaves() -> None:
 
 
 @pytest.mark.parametrize("signal", ["PAUSE", "CHECKPOINT"])
-def test_a_pause_starts_nothing_new_and_leaves_a_living_session_alone(signal: str) -> None:
+def test_a_pause_starts_nothing_new_and_leaves_living_sessions_alone(signal: str) -> None:
     assert isinstance(at(board(task()), signals=(signal,)), actions.Wait)
     state, run = claimed(board(task()))
     assert isinstance(at(state, signals=(signal,)), actions.Wait)
@@ -189,7 +189,7 @@ def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:
     assert [backoff(count, 5.0, MAX_BACKOFF) for count in (1, 2, 3, 9, 9999)] == [5.0, 10.0, 20.0, 300.0, 300.0]
 
 
-def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:
+def test_a_limit_blocks_a_task_instead_of_resuming_it() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
     assert isinstance(at(state), actions.BlockTask)
     assert at(claims.stop(state, "task-1", run, NOW)) == actions.Resume("task-1", run)
@@ -212,7 +212,7 @@ def test_an_approved_task_is_merged_before_anything_else(agent: str) -> None:
     assert not isinstance(at(_approved(), agent, merge_lock_free=False), actions.Merge)
 
 
-def test_an_idle_crew_renews_an_old_proof_and_a_busy_one_does_not() -> None:
+def test_only_an_idle_crew_renews_an_old_proof() -> None:
     old = MergeFacts(may_prove=True)
     merged = board(replace(task(), status=Status.MERGED))
     assert isinstance(decide.decide(replace(situation(merged, "coder-1"), merging=old)), actions.RenewProof)
@@ -267,7 +267,7 @@ def test_the_same_facts_wake_a_planner_twice_at_most() -> None:
     assert not isinstance(next_trigger(again), str)
 
 
-def test_a_review_and_the_planning_that_were_abandoned_are_taken_over() -> None:
+def test_an_abandoned_review_or_planning_is_taken_over() -> None:
     state, run, review = under_review(board(task()))
     state = replace(state, agents={**state.agents, **agents("code-reviewer-2")})
     over = Evidence(dead=frozenset({run}))
@@ -280,14 +280,14 @@ def test_a_review_and_the_planning_that_were_abandoned_are_taken_over() -> None:
     assert at(planned, "planner-2", evidence=left) == actions.ClaimPlanning("INITIAL_PLANNING")
 
 
-def test_a_supervisor_that_leaves_after_crashes_gives_back_what_it_holds_first() -> None:
+def test_a_supervisor_leaving_after_crashes_gives_its_task_back_first() -> None:
     state, run = claimed(board(task()))
     assert at(state, crash_loop="they crash") == actions.GiveBack(run)
     stopped = claims.stop(state, "task-1", run, NOW)
     assert isinstance(at(stopped, crash_loop="they crash"), actions.Exit)
 
 
-def test_only_one_planner_plans_and_a_planner_that_adds_nothing_completes_the_goal() -> None:
+def test_only_one_planner_plans_and_its_empty_plan_completes_goals() -> None:
     done: Task = task(status=S.ABANDONED)
     state, run = claim_planning(board(done, agents=agents("planner-1")), "planner-1", NOW)
     assert next_trigger(state) == f"{run} is planning SPRINT_COMPLETE"
@@ -311,7 +311,7 @@ def test_a_waiting_candidate_is_left_alone_by_the_loop() -> None:
     assert isinstance(at(waiting), actions.Wait)
 
 
-def test_a_supervisor_wakes_when_the_time_of_its_session_is_used_up_and_no_later() -> None:
+def test_a_supervisor_wakes_when_the_time_of_its_session_ends() -> None:
     state, run = claimed(board(task()))
     for left, wanted in ((None, 60.0), (7.5, 7.51), (0.0, 0.01), (90.0, 60.0)):
         action = at(state, session=living(run), seconds_left=left)
@@ -341,9 +341,7 @@ BY_BREAKER: dict[str, Any] = {"signals": ("CHECKPOINT",), "signals_of_breaker": 
         ({**BY_BREAKER, "state": replace(TRIPPED, circuit_breaker=CircuitBreaker())}, False),
     ],
 )
-def test_at_a_checkpoint_of_the_circuit_breaker_a_planner_is_woken_for_the_trip_and_nothing_else(
-    facts: dict[str, Any], plans: bool
-) -> None:
+def test_at_a_breaker_checkpoint_a_planner_wakes_only_for_trips(facts: dict[str, Any], plans: bool) -> None:
     state = facts.pop("state", TRIPPED)
     found = at(state, "planner-1", **facts)
     assert (found == actions.ClaimPlanning("BREAKER_TRIPPED")) is plans
@@ -351,7 +349,7 @@ def test_at_a_checkpoint_of_the_circuit_breaker_a_planner_is_woken_for_the_trip_
     assert isinstance(at(board(task(), agents=agents("coder-1")), "coder-1", **BY_BREAKER), actions.Wait)
 
 
-def test_planning_for_a_trip_goes_on_at_its_checkpoint_and_other_planning_waits() -> None:
+def test_planning_for_a_trip_continues_at_its_checkpoint_alone() -> None:
     state, run = claim_planning(TRIPPED, "planner-1", NOW)
     assert at(state, "planner-1", session=SessionFacts(run, SessionState.NEVER), **BY_BREAKER) == actions.StartSession(
         run

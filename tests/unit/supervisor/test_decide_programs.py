@@ -39,7 +39,7 @@ def test_an_unusable_program_gives_the_task_back_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["held up", "quota", "unusable", "unanswered"])
-def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(outcome: str) -> None:
+def test_an_end_without_the_sessions_fault_is_no_try(outcome: str) -> None:
     state, run = claimed(board(task()))
     after = ended(state, run, SessionOutcome(outcome))
     found = after.task("task-1")
@@ -51,7 +51,7 @@ def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(ou
     assert gone_on.iteration == 1
 
 
-def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pass() -> None:
+def test_a_task_is_kept_while_its_program_awaits_a_limit() -> None:
     state, run = claimed(board(task()))
     state = ended(state, run, SessionOutcome.QUOTA)
     held = state.task("task-1")
@@ -99,7 +99,7 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
         ),
     ],
 )
-def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
+def test_a_session_that_can_produce_nothing_is_ended_with_reason(
     facts: dict[str, Any], wanted: tuple[StopReason, str]
 ) -> None:
     state, run = claimed(board(task()))
@@ -132,7 +132,7 @@ def test_a_silent_model_is_reported_once_and_waited_for(
     assert at(state, session=living(run, reported_silence=("server", "500"))) == actions.NoteModelSilence(run, None)
 
 
-def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended() -> None:
+def test_a_program_waiting_at_its_terminal_is_reminded_then_ended() -> None:
     state, run = claimed(board(task()))
     assert isinstance(at(state, session=living(run, idle=60.0)), actions.Wait)
     assert at(state, session=living(run, idle=61.0)) == actions.Remind(run)
@@ -140,7 +140,7 @@ def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended()
     assert at(state, session=living(run, idle=61.0, reminders=2)) == actions.StopSession(run, StopReason.IDLE)
 
 
-def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session() -> None:
+def test_work_over_budget_pauses_the_crew_and_ends_its_session() -> None:
     state, run = claimed(board(task()))
     assert at(state, session=living(run), over_budget="too much") == actions.PauseCrew("too much")
     paused = at(state, session=living(run), over_budget="too much", signals=("PAUSE",))
@@ -149,7 +149,7 @@ def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session
     assert isinstance(at(board(task()), over_budget="too much", signals=("PAUSE",)), actions.Wait)
 
 
-def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_for_otherwise() -> None:
+def test_a_message_is_delivered_when_possible_and_otherwise_waited_for() -> None:
     state, run = claimed(board(task()))
     for step in (TypeMessage(MESSAGE), PutInBrief((MESSAGE,))):
         assert at(state, session=living(run), message_step=step) == actions.DeliverMessage(run, step)
@@ -179,7 +179,7 @@ def test_question_at_the_terminal_is_reported_once_and_its_end() -> None:
     assert at(state, session=changed(told, question=None)) == actions.ReportQuestion(run, None)
 
 
-def test_a_session_whose_runtime_reported_its_end_is_ended_after_the_grace() -> None:
+def test_a_session_whose_runtime_reported_its_end_gets_grace() -> None:
     state, run = claimed(board(task()))
     wait = at(state, session=living(run, end_reported=5.0))
     assert isinstance(wait, actions.Wait)
@@ -188,7 +188,7 @@ def test_a_session_whose_runtime_reported_its_end_is_ended_after_the_grace() -> 
     assert at(state, session=living(run, end_reported=20.0)) == stop
 
 
-def test_a_session_that_reports_that_it_waits_is_looked_at_when_its_reminder_is_due() -> None:
+def test_a_waiting_session_is_checked_when_its_reminder_is_due() -> None:
     state, run = claimed(board(task()))
     wait = at(state, session=living(run, idle=15.0, is_waiting=True))
     assert isinstance(wait, actions.Wait)

@@ -78,7 +78,7 @@ def test_an_agent_is_healed_by_its_facts(seen: HealingFacts, decision: object) -
     st.none() | st.floats(0, 99),
     st.integers(0, 9),
 )
-def test_no_session_with_work_is_ended_and_no_supervised_agent_is_touched(
+def test_no_supervised_agent_or_session_with_work_is_ended(
     phase: SessionPhase, holds: bool, supervised: bool, killed: bool, closed: float | None, restarts: int
 ) -> None:
     session = Session("coder-1.3", phase, is_of_work=holds)

@@ -35,13 +35,13 @@ BEFORE = FailureStreak(1, 1, 1, CRASHES, 90.0)
         (SessionOutcome.UNUSABLE, None, BEFORE),
     ],
 )
-def test_how_a_session_ended_decides_how_long_the_next_one_waits(
+def test_the_wait_for_a_session_depends_on_the_last_end(
     outcome: SessionOutcome, limit_seconds: float | None, after: FailureStreak
 ) -> None:
     assert BEFORE.saw(outcome, 100.0, CONFIG, limit_seconds) == after
 
 
-def test_a_usage_limit_of_unknown_end_is_waited_for_up_to_an_hour() -> None:
+def test_usage_limits_of_unknown_end_wait_at_most_an_hour() -> None:
     streak, rests = FailureStreak(), []
     for _ in range(8):
         streak = streak.saw(SessionOutcome.QUOTA, 0.0, CONFIG)
@@ -70,7 +70,7 @@ def streak_of(*crashes: tuple[float, str | None] | tuple[float, str | None, bool
         ([(1.0, "a"), (2.0, "b"), (301.5, "c")], None),
     ],
 )
-def test_only_crashes_of_different_tasks_or_of_every_start_stop_a_supervisor(
+def test_crashes_of_different_tasks_or_every_start_stop_a_supervisor(
     crashes: list[tuple[float, str | None]], reason: str | None
 ) -> None:
     assert streak_of(*crashes).crash_loop(crashes[-1][0], has_untried=False) == reason
@@ -140,13 +140,13 @@ def test_a_rest_after_a_crash_is_for_its_task_alone(
     assert streak.rest_seconds(1.0) == of_all
 
 
-def test_a_task_that_has_rested_rests_longer_after_its_next_crash() -> None:
+def test_a_task_waits_longer_after_its_next_crash() -> None:
     rested = FailureStreak(task_rests=(TaskRest("a", 1, 5.0),))
     assert rested.seconds_by_task(5.0) == {}
     assert rested.saw(SessionOutcome.CRASHED, 9.0, CONFIG, task="a").seconds_by_task(9.0) == {"a": 10.0}
 
 
-def test_a_merger_that_fails_is_tried_again_on_the_same_revision_after_a_growing_rest() -> None:
+def test_a_failing_merger_is_retried_on_its_revision_after_waiting() -> None:
     tries = MergeTries().started(7, "task-1")
     assert tries.was_tried(7, "task-1")
     assert not tries.was_tried(8, "task-1")

@@ -40,13 +40,13 @@ def test_a_session_was_active_when_its_fingerprint_changed(
         (90.0, 100.0),
     ],
 )
-def test_a_silent_session_that_burns_cpu_is_active_and_a_sleeping_one_is_not(used: float, changed_at: float) -> None:
+def test_a_silent_session_using_cpu_is_active(used: float, changed_at: float) -> None:
     watch = ActivityWatch(0.0, 95.0, ("a",), 7.0).saw(("a",), 100.0, 7.0 + used)
     assert watch.changed_at == changed_at
     assert watch.cpu_seconds == (7.0 if changed_at == 0.0 else 7.0 + used)
 
 
-def test_the_lost_time_of_an_ended_process_hides_no_later_work() -> None:
+def test_an_ended_process_does_not_hide_later_work() -> None:
     watch = ActivityWatch(0.0, 5.0, ("a",), 90.0).saw(("a",), 10.0, 2.0).saw(("a",), 20.0, 3.0)
     assert watch.changed_at == 20.0
 
@@ -55,7 +55,7 @@ def test_the_lost_time_of_an_ended_process_hides_no_later_work() -> None:
     ("limits", "seconds"),
     [((600, 60, 300), 30.0), ((60, 60, 300), 3.0), ((600, 60, 40), 10.0), ((600, 5, 300), 5.0), ((1, 60, 300), 0.25)],
 )
-def test_a_session_is_checked_twenty_times_before_it_counts_as_hung(
+def test_a_session_is_checked_twenty_times_before_counting_as_hung(
     limits: tuple[float, float, float], seconds: float
 ) -> None:
     assert check_interval(*limits) == seconds
@@ -102,7 +102,7 @@ def test_a_model_answers_when_signs_that_need_it_change(
         (IdleTime(2.0, 1), False, IdleTime(None, 1), 0.0),
     ],
 )
-def test_idle_time_begins_with_the_wait_ends_with_work_and_begins_again_with_a_reminder(
+def test_idle_time_restarts_with_each_wait_and_reminder(
     before: IdleTime, is_waiting: bool, after: IdleTime, seconds: float
 ) -> None:
     assert before.saw(is_waiting=is_waiting, now=9.0) == after
@@ -120,7 +120,7 @@ def test_idle_time_begins_with_the_wait_ends_with_work_and_begins_again_with_a_r
         (QuestionTime(None, 3.0), True, QuestionTime(9.0, 3.0), 3.0),
     ],
 )
-def test_the_time_of_all_questions_is_kept_and_that_of_the_present_one_counts(
+def test_question_times_are_kept_and_the_present_one_counts(
     before: QuestionTime, is_shown: bool, after: QuestionTime, seconds: float
 ) -> None:
     assert before.saw(is_shown=is_shown, now=9.0) == after

@@ -68,7 +68,7 @@ def test_the_restart_command_gives_every_agent_its_program() -> None:
     }
 
 
-def test_without_an_agent_in_need_the_whole_crew_is_started_as_after_it_was_stopped() -> None:
+def test_without_an_agent_in_need_the_whole_crew_is_started() -> None:
     ran = {"coder_1": MINE, "coder_2": MINE, "coder_3": None, "code_reviewer_1": MINE}
     state = board(**ran)
     assert up_command_for(state) == f"liza up --planners 0 --coders 2 --program '{MINE}'"
@@ -76,7 +76,7 @@ def test_without_an_agent_in_need_the_whole_crew_is_started_as_after_it_was_stop
     assert up_command_for(board()) == "liza up"
 
 
-def test_the_command_for_a_crew_whose_coders_have_all_failed_a_task_starts_another_coder() -> None:
+def test_start_adds_a_coder_if_all_have_failed_a_task() -> None:
     state = replace(board(coder_1=MINE, code_reviewer_1=MINE), tasks=(task("t", Status.UNCLAIMED),))
     assert "--coders" not in up_command_for(state)
     failed = task("t", Status.UNCLAIMED, failed_by=("coder-1",))
@@ -91,7 +91,7 @@ def test_a_program_without_a_name_is_refused_by_that_reason(word: str) -> None:
         parse_programs([word])
 
 
-def test_a_crew_that_was_stopped_is_started_again_as_large_as_it_was() -> None:
+def test_a_stopped_crew_starts_again_with_the_same_size() -> None:
     options = UpOptions(planners=0, coders=2, program=MINE, programs={"coder-2": OTHER}, terminal=True)
     assert (
         options.restart_command()
@@ -115,7 +115,7 @@ def test_agents_whose_sessions_had_a_terminal_get_one_again() -> None:
     assert "--tmux" not in up_command_for(state, "coder-1")
 
 
-def test_the_command_of_an_alarm_starts_the_agents_whose_supervisors_were_killed_with_it_and_no_others() -> None:
+def test_an_alarms_command_starts_the_agents_killed_with_its_agent() -> None:
     state = board(coder_1=MINE, coder_2=MINE, coder_3=MINE, coder_4=MINE, code_reviewer_2=MINE)
     for agent, status in {"coder-1": "WORKING", "coder-3": "IDLE", "code-reviewer-2": "REVIEWING"}.items():
         state = state.with_agent(agent, replace(state.agents[agent], status=status))

@@ -21,7 +21,7 @@ from liza.model.paths import (
     ("environ", "directory"),
     [({}, "/home/a/.local/state/liza"), ({"XDG_STATE_HOME": "/x"}, "/x/liza"), ({"XDG_STATE_HOME": "x"}, None)],
 )
-def test_the_state_of_a_user_is_where_the_system_wants_it(environ: dict[str, str], directory: str | None) -> None:
+def test_a_users_state_directory_follows_the_system_settings(environ: dict[str, str], directory: str | None) -> None:
     assert state_directory(environ, Path("/home/a")) == Path(directory or "/home/a/.local/state/liza")
 
 
@@ -40,7 +40,7 @@ def test_agents_are_sorted_by_role_and_number() -> None:
         (check_task_id, "-x", "liza task list"),
     ],
 )
-def test_a_wrong_id_is_refused_with_the_command_that_lists_them(check: object, text: str, hint: str) -> None:
+def test_a_wrong_id_is_refused_with_the_command_listing_ids(check: object, text: str, hint: str) -> None:
     with pytest.raises(UsageError) as refused:
         check(text)  # type: ignore[operator]
     assert repr(text) in str(refused.value)
@@ -79,7 +79,7 @@ def test_a_wrong_id_is_refused_with_the_command_that_lists_them(check: object, t
         (errors.LockTimeout, 75, "lock-timeout"),
     ],
 )
-def test_each_error_has_its_exit_code_and_its_code_for_programs(
+def test_each_error_has_an_exit_code_and_a_program_code(
     error: type[errors.LizaError], exit_code: int, code: str
 ) -> None:
     assert (error.exit_code, error.code) == (exit_code, code)

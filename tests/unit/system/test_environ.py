@@ -13,7 +13,7 @@ from liza.programs.presets.preset import Preset
 ROOT = "/home/me/shop"
 
 
-def test_variables_that_select_where_modules_are_found_are_removed_and_reported() -> None:
+def test_variables_that_change_module_search_are_removed_and_reported() -> None:
     names = ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_PREFIX_1", "PYTHONPATH", "PYTHONHOME", "NODE_PATH")
     clean = clean_variables({"HOME": "/home/me", **dict.fromkeys(names, "/x")}, ROOT)
     assert clean.variables == {"HOME": "/home/me"}
@@ -33,7 +33,7 @@ def test_variables_that_select_where_modules_are_found_are_removed_and_reported(
         ("/home/me/link:/usr/bin", "/usr/bin"),
     ],
 )
-def test_no_entry_of_the_path_is_relative_or_leads_into_the_checkout(path: str, left: str) -> None:
+def test_no_entry_of_the_path_is_relative_or_inside_checkouts(path: str, left: str) -> None:
     links = {"/home/me/link": f"{ROOT}/bin"}
     clean = clean_variables({"PATH": path}, ROOT, resolve=lambda place: links.get(place, place))
     assert clean.variables["PATH"] == left
@@ -46,7 +46,7 @@ def test_other_search_paths_lose_only_entries_in_the_checkout() -> None:
 
 
 @pytest.mark.parametrize("place", ["/home/me/envs/shop", f"{ROOT}/.venv"])
-def test_an_activated_environment_leaves_the_path_unless_the_board_names_it(place: str) -> None:
+def test_an_activated_environment_leaves_the_path_unless_the_board_decides(place: str) -> None:
     outside = {"VIRTUAL_ENV": place, "PATH": f"/opt/tools:{place}/bin:/usr/bin"}
     assert active_environment(outside) == place
     assert clean_variables(outside, ROOT).variables == {"PATH": "/opt/tools:/usr/bin"}
@@ -56,12 +56,12 @@ def test_an_activated_environment_leaves_the_path_unless_the_board_names_it(plac
     assert clean_variables({"PATH": "/opt/tools:/usr/bin"}, ROOT, place).variables == kept
 
 
-def test_an_environment_that_is_the_machine_itself_takes_no_programs_away() -> None:
+def test_a_virtual_environment_equal_to_the_system_keeps_its_programs() -> None:
     clean = clean_variables({"VIRTUAL_ENV": "/usr/local", "PATH": "/usr/local/bin:/usr/bin"}, ROOT)
     assert clean.variables == {"PATH": "/usr/local/bin:/usr/bin"}
 
 
-def test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first() -> None:
+def test_a_session_gets_a_clean_environment_with_liza_first() -> None:
     row = Preset(name="x", env_allow=("VIRTUAL_*",))
     outside = {"PATH": f"{ROOT}/.venv/bin:/usr/bin", "VIRTUAL_ENV": f"{ROOT}/.venv"}
     env = command_line.compose_environment(
@@ -71,7 +71,7 @@ def test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first() 
     assert "VIRTUAL_ENV" not in env
 
 
-def test_a_session_inherits_the_variables_that_the_row_or_the_settings_name() -> None:
+def test_a_session_inherits_variables_that_its_row_or_settings_name() -> None:
     outside = {"SSH_AUTH_SOCK": "/s", "ROW_KEY": "1", "TEAM_KEY": "2", "OTHER": "3", "LIZA_X": "4"}
     row = Preset(name="x", env_allow=("ROW_*",))
     env = command_line.compose_environment(
@@ -138,7 +138,7 @@ def test_programs_of_the_system_stay_on_the_path(directory: str) -> None:
     assert clean_variables({"VIRTUAL_ENV": directory, "PATH": path}, ROOT).variables == {"PATH": path}
 
 
-def test_an_environment_counts_as_active_only_if_its_programs_are_on_the_path() -> None:
+def test_an_environment_is_active_only_with_its_programs_on_path() -> None:
     assert active_environment({"VIRTUAL_ENV": "/e/", "PATH": "/x:/e/./bin"}) == "/e"
     assert active_environment({"CONDA_PREFIX": "/c", "VIRTUAL_ENV": "/e", "PATH": "/c/bin"}) == "/c"
     assert active_environment({"VIRTUAL_ENV": "e", "PATH": "e/bin"}) is None
@@ -146,6 +146,6 @@ def test_an_environment_counts_as_active_only_if_its_programs_are_on_the_path() 
     assert active_environment({"VIRTUAL_ENV": "/e"}) is None
 
 
-def test_without_a_path_the_environment_of_the_board_comes_before_the_usual_directories() -> None:
+def test_an_empty_path_begins_with_the_boards_environment() -> None:
     assert clean_variables({}, ROOT, "/e").variables == {"PATH": "/e/bin:/usr/local/bin:/usr/bin:/bin"}
     assert clean_variables({}, ROOT).variables == {}

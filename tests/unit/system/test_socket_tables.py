@@ -11,7 +11,7 @@ from liza.model.errors import Refused
 from liza.system.peers import Peer, PeerSession
 
 
-def test_the_session_of_a_process_that_has_ended_is_not_known(tmp_path: Path) -> None:
+def test_the_session_of_an_ended_process_is_unknown(tmp_path: Path) -> None:
     pid = os.fork()
     if pid == 0:
         os._exit(0)

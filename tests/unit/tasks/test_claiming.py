@@ -39,7 +39,7 @@ def test_claimable_is_refused_with_the_one_true_reason(one: object, why: str | N
     assert (found is None) if why is None else (found is not None and found.startswith(why))
 
 
-def test_a_dependency_is_met_when_merged_or_superseded_by_tasks_that_are_all_met() -> None:
+def test_a_dependency_is_met_by_merging_it_or_all_successors() -> None:
     merged = {"merge_commit": BASE, "approved_by": "code-reviewer-1", "review_commit": BASE}
     one = task(depends_on=("old",))
     old = task("old", S.SUPERSEDED, superseded_by=("a", "b"), rescope_reason="too big")
@@ -109,15 +109,13 @@ LAPSED = Evidence(offline=frozenset({"coder-1"}), dead=frozenset({"coder-1.1"}))
         (301, LAPSED, None),
     ],
 )
-def test_taking_over_needs_a_lapsed_lease_a_free_lock_and_a_dead_session(
-    seconds: int, evidence: Evidence, why: str | None
-) -> None:
+def test_taking_over_needs_a_lapsed_lease_and_a_dead_session(seconds: int, evidence: Evidence, why: str | None) -> None:
     state, _ = claimed(board(task()))
     found = picking.claim_obstacle(state, state.tasks[0], "coder-2", later(seconds), evidence)
     assert (found is None) if why is None else (found is not None and why in found)
 
 
-def test_a_takeover_fences_the_old_run_at_the_reservation_and_undo_puts_it_back() -> None:
+def test_a_takeover_fences_the_old_run_until_it_is_undone() -> None:
     state, run = claimed(board(task()))
     taker = claims.Claimant("coder-2", HERE)
     taken, new = claims.reserve(state, "task-1", taker, "s1", later(301), LAPSED)
@@ -170,7 +168,7 @@ def test_a_coder_mends_its_own_rejected_work_before_anything_new() -> None:
     assert picking.pick_task(state, "coder-2", NOW, NONE) == Pick(state.tasks[0])
 
 
-def test_rejected_work_goes_to_another_only_when_its_coder_is_offline_or_a_lease_has_passed() -> None:
+def test_rejected_work_waits_for_its_coder_until_a_lease_passed() -> None:
     state, _ = claimed(board(task()))
     history = state.tasks[0].history
     back = task(
@@ -200,7 +198,7 @@ def test_a_returned_task_waits_for_no_coder_with_other_work(status: Status) -> N
     assert picking.claim_obstacle(free, back, "coder-2", NOW, NONE) == "coder-1 is to fix it first"
 
 
-def test_a_reserved_task_stays_with_its_agent_when_its_former_coder_is_free() -> None:
+def test_a_reserved_task_stays_with_its_agent() -> None:
     back = task(
         "task-1", S.REJECTED, assigned_to="coder-1", worktree="s1", base_commit=BASE, review_commit=BASE,
         rejection_reason="no", created=later(-1),
@@ -221,7 +219,7 @@ def test_rejected_work_with_a_future_event_waits_for_no_one() -> None:
     assert isinstance(picking.pick_task(state, "coder-2", NOW, NONE), Pick)
 
 
-def test_rejected_work_at_its_last_try_is_a_limit_for_its_own_supervisor() -> None:
+def test_rejected_work_at_its_last_try_has_reached_a_limit() -> None:
     back = task(
         "task-1", S.REJECTED, assigned_to="coder-1", worktree="s1", base_commit=BASE, review_commit=BASE,
         rejection_reason="no", iteration=3,
@@ -242,7 +240,7 @@ def test_rejected_work_at_its_last_try_is_a_limit_for_its_own_supervisor() -> No
         (2, "coder-1", 0, None),
     ],
 )
-def test_a_merge_that_failed_at_the_last_try_is_a_limit_as_a_rejection_is(
+def test_a_failed_merge_at_the_last_try_reaches_a_limit(
     iteration: int, agent: str, waited: int, reason: str | None
 ) -> None:
     said = Event(time=NOW, event="merge failed", detail="conflict in a.py\nthe output\nof git")
@@ -281,11 +279,11 @@ def test_priority_then_age_then_the_order_of_the_board_decide() -> None:
         ((task("t1", S.DRAFT), task("t2"), task("t3", S.CLAIMED, assigned_to="coder-1", worktree="s3")), "t1"),
     ],
 )
-def test_a_claimer_that_comes_late_takes_the_best_of_what_is_left(now: tuple[Task, ...], taken: str | None) -> None:
+def test_a_late_claimer_takes_the_best_of_remaining_tasks(now: tuple[Task, ...], taken: str | None) -> None:
     assert picking.claimable_now(board(*now), "t1", "coder-1", NOW, NONE) == taken
 
 
-def test_a_claimer_that_comes_late_takes_over_no_lapsed_claim_that_it_did_not_decide_to_take_over() -> None:
+def test_a_late_claimer_takes_only_the_lapsed_claim_it_chose() -> None:
     lapsed, _ = claimed(board(task(priority=1), task("t2"), task("t3", S.DRAFT)))
     over = Evidence(offline=frozenset({"coder-1"}), dead=frozenset({"coder-1.1"}))
     assert picking.pick_task(lapsed, "coder-2", later(301), over) == Pick(lapsed.tasks[0])
@@ -312,7 +310,7 @@ def test_claimers_of_the_same_board_get_the_best_tasks(claimers: list[str], prio
     assert got == [one.id for one in best]
 
 
-def test_reviewers_that_saw_the_same_board_get_a_review_each_while_there_is_one() -> None:
+def test_reviewers_with_the_same_board_get_different_reviews() -> None:
     state, first = submitted(board(task("t1"), task("t2")), "t1")
     state, second = submitted(state, "t2", "coder-2")
     over = Evidence(dead=frozenset({first, second}))
@@ -344,7 +342,7 @@ def test_release_fences_first_and_frees_afterwards() -> None:
     assert claims.release(freed, "task-1", None, NOW, "human:ann") is freed
 
 
-def test_a_task_that_changed_while_its_session_was_ended_is_not_released() -> None:
+def test_a_task_that_changed_meanwhile_is_not_released() -> None:
     """Between the two steps of a release the task may be dropped, or released and claimed by another process."""
     state, _ = claimed(board(task(), task("task-2")))
     fenced = claims.fence(state, "task-1", NOW)
@@ -356,7 +354,7 @@ def test_a_task_that_changed_while_its_session_was_ended_is_not_released() -> No
         claims.release(taken, "task-1", None, NOW, "human:ann")
 
 
-def test_a_takeover_that_is_not_confirmed_owns_nothing_and_is_not_blocked() -> None:
+def test_an_unconfirmed_takeover_owns_nothing_and_is_not_blocked() -> None:
     state, old = claimed(board(task()))
     lapsed = Evidence(offline={"coder-1"}, dead={old})
     reserved, run = claims.reserve(state, "task-1", claims.Claimant("coder-2", HERE), "s1", later(301), lapsed)
@@ -373,7 +371,7 @@ def test_a_takeover_that_is_not_confirmed_owns_nothing_and_is_not_blocked() -> N
         coding.block_by_supervisor(reserved, "task-1", "10 tries are used up", later(302))
 
 
-def test_an_extension_is_written_into_the_history_and_no_renewal_shortens_it() -> None:
+def test_an_extension_is_in_history_and_renewals_never_shorten_it() -> None:
     state, run = claimed(board(task()))
     extended = claims.extend_lease(state, run, claims.Extension(900, " a long build "), NOW)
     assert extended.tasks[0].lease_expires == later(900)
@@ -395,7 +393,7 @@ def test_a_review_is_extended_as_a_task_is() -> None:
     assert claims.renew_lease(extended, run, later(100)).tasks[0].review_lease_expires == later(900)
 
 
-def test_a_lease_that_was_written_while_the_clock_was_ahead_is_shortened_by_the_next_renewal() -> None:
+def test_a_lease_from_a_fast_clock_is_shortened_at_renewal() -> None:
     state, run = claimed(board(task()))
     day = 24 * 3600
     state = claims.renew_lease(state, run, later(day))
@@ -414,7 +412,7 @@ def test_an_extension_has_a_length_and_a_reason(seconds: int, reason: str) -> No
     assert refusal.value.hint.startswith("liza heartbeat --extend ")
 
 
-def test_only_the_run_that_holds_the_task_extends_and_not_for_ever() -> None:
+def test_only_the_run_holding_a_task_extends_its_lease() -> None:
     state, run = claimed(board(task()))
     with pytest.raises(NotOwner):
         claims.extend_lease(state, "coder-1.9", claims.Extension(60, "x"), NOW)
@@ -431,7 +429,7 @@ def test_the_lease_of_planning_is_renewed_and_not_extended() -> None:
         claims.extend_lease(state, "planner-1.1", claims.Extension(60, "x"), NOW)
 
 
-def test_a_failed_check_is_added_to_the_note_of_the_task_once_and_only_by_the_run_that_holds_it() -> None:
+def test_a_failed_check_is_noted_once_by_the_holding_run() -> None:
     state, run = claimed(board(task(), handoff={"task-1": Handoff(agent="coder-1", summary="half")}))
     failed = FailedCheck(time=NOW, run=run, check="worktree", expected="it is there", actual="x" * 9000)
     noted = coding.note_failed_check(state, "task-1", failed)
@@ -457,7 +455,7 @@ def test_a_malformed_task_id_is_a_usage_error(bad: str) -> None:
         check_task_id(bad)
 
 
-def test_tasks_that_were_added_together_are_picked_in_the_order_of_the_board() -> None:
+def test_tasks_added_together_are_picked_in_board_order() -> None:
     state = board(*(task(f"t{number}") for number in (2, 10, 1)))
     picked = picking.pick_task(state, "coder-1", NOW, NONE)
     assert isinstance(picked, Pick)

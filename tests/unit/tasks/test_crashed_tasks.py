@@ -55,7 +55,7 @@ def test_a_task_that_crashed_comes_after_healthy_tasks() -> None:
         ((with_events("crash", "submit", "reject", name="task-2"),), Status.UNCLAIMED),
     ],
 )
-def test_a_task_is_released_after_one_crash_for_an_untried_one(others: tuple[Task, ...], status: Status) -> None:
+def test_one_crash_releases_a_task_for_an_untried_one(others: tuple[Task, ...], status: Status) -> None:
     state, run = claimed(board(task(), *others))
     ended = coding.record_session_end(
         state, "task-1", run, outcome=SessionOutcome.CRASHED, detail="exit 1", moved=False, now=later(1)
@@ -76,7 +76,7 @@ def test_a_task_is_released_after_one_crash_for_an_untried_one(others: tuple[Tas
         ((with_events("crash", "submit"),), True),
     ],
 )
-def test_a_task_without_a_crash_that_the_coder_may_take_is_untried(tasks: tuple[Task, ...], is_left: bool) -> None:
+def test_a_claimable_task_without_a_crash_is_untried(tasks: tuple[Task, ...], is_left: bool) -> None:
     assert picking.has_untried(board(*tasks), "coder-1", later(1), Evidence()) is is_left
 
 
@@ -116,7 +116,7 @@ def test_a_crashed_task_is_taken_by_another_agent(events: tuple[str, ...], passe
     assert picking.pick_task(state, "coder-1", later(passed), Evidence(online=online)) == Pick(crashed)
 
 
-def test_a_crashed_task_is_not_kept_for_a_coder_that_failed_it() -> None:
+def test_a_crashed_task_is_not_kept_for_its_failed_coder() -> None:
     crashed = with_events("crash", "crash")
     state = board(task(**{**_fields(crashed), "failed_by": ("coder-2",)}), agents=agents("coder-1", "coder-2"))
     assert isinstance(picking.pick_task(state, "coder-1", later(1), ONLINE), Pick)

@@ -41,7 +41,7 @@ def merged(name: str, **fields: object) -> Task:
     ("fields", "branch"),
     [({}, "integration"), ({"epic": "shop"}, "epic/shop"), ({"target": "release/1"}, "release/1")],
 )
-def test_a_task_goes_to_its_epic_to_its_target_or_to_integration(fields: dict[str, str], branch: str) -> None:
+def test_a_task_is_merged_into_its_epic_target_or_integration(fields: dict[str, str], branch: str) -> None:
     state = board(task("t", **fields))
     assert targets.target_branch(state, state.tasks[0]) == branch
     assert set(targets.target_branches(state)) == {"integration", branch}
@@ -65,7 +65,7 @@ def test_a_target_is_no_branch_that_agents_or_epics_write(name: str, allowed: bo
     assert (found == ()) is allowed
 
 
-def test_a_task_with_an_epic_and_a_target_or_with_a_bad_name_breaks_a_rule() -> None:
+def test_an_epic_with_a_target_or_bad_name_breaks_rules() -> None:
     both = invariants.check_entry("tasks", "t", task("t", epic="shop", target="main"), board())
     assert [violation.field for violation in both] == ["target"]
     odd = invariants.check_entry("tasks", "t", task("t", epic="a/b"), board())
@@ -91,7 +91,7 @@ DEPENDENCIES = [
 
 @pytest.mark.parametrize(("asking", "other", "contains", "met"), DEPENDENCIES)
 @pytest.mark.parametrize("superseded", [False, True])
-def test_a_dependency_is_met_when_the_branch_that_a_task_starts_from_has_it(
+def test_a_dependency_is_met_once_the_tasks_branch_has_it(
     asking: dict[str, str], other: dict[str, str], contains: tuple[str, ...], met: bool, superseded: bool
 ) -> None:
     wanted = "old" if superseded else "dep"
@@ -116,9 +116,7 @@ def test_a_dependency_is_met_when_the_branch_that_a_task_starts_from_has_it(
         ([merged("a")], None),
     ],
 )
-def test_an_epic_lands_when_all_is_closed_and_is_updated_when_a_task_needs_it(
-    tasks: list[Task], job: EpicJob | None
-) -> None:
+def test_an_epic_lands_when_closed_and_is_updated_when_needed(tasks: list[Task], job: EpicJob | None) -> None:
     state = board(*tasks)
     assert epic_rules.find_job(state, "shop") == job
     due = epic_rules.due_job(state, NOW)
@@ -131,7 +129,7 @@ def test_an_epic_is_merged_before_tasks_are() -> None:
     assert epic_rules.next_subject(board(approved("x")), NOW) == "x"
 
 
-def test_a_landing_that_failed_is_tried_again_after_pauses_that_grow_and_has_an_alarm() -> None:
+def test_a_failed_landing_is_retried_after_growing_pauses_with_alarms() -> None:
     state, pauses = board(merged("a", epic="shop"), approved("x")), []
     for _ in range(20):
         state = epic_rules.schedule_retry(state, "shop", FAILED, NOW)
@@ -159,7 +157,7 @@ def test_the_batches_of_a_queue_are_planned_for_each_branch() -> None:
     ]
 
 
-def test_a_landing_is_written_to_each_task_once_and_frees_those_that_wait() -> None:
+def test_a_landing_is_recorded_once_and_frees_waiting_tasks() -> None:
     state = board(merged("a", epic="shop"), merged("b", epic="shop"), task("t", depends_on=("a",)))
     assert not planning.is_crew_done(board(*state.tasks[:2]), has_planner=False)
     for _ in range(2):
@@ -170,12 +168,12 @@ def test_a_landing_is_written_to_each_task_once_and_frees_those_that_wait() -> N
     assert planning.is_crew_done(replace(state, tasks=state.tasks[:2]), has_planner=False)
 
 
-def test_tasks_of_an_epic_stay_on_the_board_until_it_has_landed() -> None:
+def test_tasks_of_an_epic_stay_on_the_board_until_landed() -> None:
     state = board(merged("a", epic="shop"), merged("b"), merged("c", epic="shop", landed=TIP))
     assert [one.id for one in archiving.find_archivable(state, frozenset())] == ["b", "c"]
 
 
-def test_a_merge_of_an_epic_begins_only_while_it_is_due() -> None:
+def test_an_epic_is_merged_only_while_that_is_due() -> None:
     state = board(merged("a", epic="shop"))
     begun = epic_rules.begin_merge(state, LAND, TIP, TIP)
     assert begun.epics["shop"].merging is not None
@@ -219,7 +217,7 @@ def add(state: State, *wanted: TaskFields, **context: object) -> State:
     return backlog.add(state, wanted, RequestContext(BY, frozenset({"p"}), **context))  # type: ignore[arg-type]
 
 
-def test_a_new_branch_contains_what_was_merged_when_it_was_created() -> None:
+def test_a_new_branch_contains_everything_merged_when_it_was_created() -> None:
     state = board(merged("early"), merged("late"))
     new = {"new_epics": frozenset({"shop"}), "delivered": frozenset({"early"})}
     grown = add(state, request("t", epic="shop", depends_on=("early", "late")), **new)
@@ -290,7 +288,7 @@ def _one_step(state: State) -> State:
     return state.with_task(replace(ready[0], status=Status.MERGED, merge_commit=TIP))
 
 
-def test_a_successor_in_an_epic_whose_tasks_wait_for_a_dependent_of_the_task_is_refused() -> None:
+def test_a_successor_making_its_epic_wait_for_itself_is_refused() -> None:
     """``outside`` would wait until the epic lands, and the epic for ``inside``, which waits for ``outside``."""
     inside = task("inside", epic="shop", depends_on=("outside",))
     state = board(task("old"), task("outside", depends_on=("old",)), inside)
@@ -304,7 +302,7 @@ def test_a_successor_in_an_epic_whose_tasks_wait_for_a_dependent_of_the_task_is_
     assert invariants.check_board(backlog.supersede(state, "old", [replace(new, epic=None)], (), context)) == ()
 
 
-def test_a_merged_task_keeps_no_later_task_of_the_epic_that_it_depended_on_from_depending_on_it() -> None:
+def test_a_merged_dependency_creates_no_cycle_for_later_epic_tasks() -> None:
     landed, outside = merged("model", epic="shop", landed=TIP), merged("report", depends_on=("model",))
     state = board(landed, outside)
     fields = TaskFields("export", "d", "w", "s", "p", epic="shop", depends_on=("report",))
@@ -313,7 +311,7 @@ def test_a_merged_task_keeps_no_later_task_of_the_epic_that_it_depended_on_from_
     assert epic_rules.find_job(added, "shop") == UPDATE
 
 
-def test_a_task_is_not_replaced_by_one_that_is_merged_into_another_branch_than_its_dependents() -> None:
+def test_a_task_is_not_replaced_across_branches_of_its_dependents() -> None:
     state = board(task("old"), task("hotfix", target="release"), task("waiting", depends_on=("old",)))
     context = RequestContext(replace(BY, detail="too large"), frozenset({"p"}))
     with pytest.raises(Refused, match="waiting depends on old, and hotfix is merged into a different branch"):
@@ -325,7 +323,7 @@ def test_a_task_is_not_replaced_by_one_that_is_merged_into_another_branch_than_i
         backlog.add(replaced, [late], context)
 
 
-def test_what_a_task_of_a_target_branch_depends_on_is_not_archived_before_it_is_closed() -> None:
+def test_dependencies_on_a_target_branch_are_archived_after_their_dependents() -> None:
     first, second = merged("first", target="release"), task("second", target="release", depends_on=("first",))
     state = board(first, second, merged("other"))
     assert [moved.id for moved in archiving.find_archivable(state, frozenset())] == ["other"]
@@ -334,7 +332,7 @@ def test_what_a_task_of_a_target_branch_depends_on_is_not_archived_before_it_is_
     assert {moved.id for moved in archiving.find_archivable(closed, frozenset())} == {"first", "second"}
 
 
-def test_a_task_whose_successor_has_not_landed_is_not_archived_as_merged() -> None:
+def test_a_task_is_archived_as_merged_once_its_successor_landed() -> None:
     """Its dependents outside of the epic would start without the work."""
     old = task("old", Status.SUPERSEDED, superseded_by=("new",), rescope_reason="too large")
     state = board(old, merged("new", epic="shop"), task("waiting", depends_on=("old",)))

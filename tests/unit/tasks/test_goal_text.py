@@ -30,7 +30,7 @@ def test_a_text_without_a_document_or_a_description_is_refused(text: str, messag
         edits.parse_goal(text)
 
 
-def test_the_text_names_the_document_and_lines_that_begin_with_a_hash_are_left_out() -> None:
+def test_the_goal_text_names_its_document_and_omits_hash_lines() -> None:
     goal = Goal(id="goal", status="IN_PROGRESS", description="Pay", spec_ref="a.md")
     text = edits.format_goal(goal)
     assert text.startswith("# ")
@@ -60,7 +60,7 @@ def test_an_edit_is_noted_behind_the_earlier_notes(
 
 
 @pytest.mark.parametrize("text", ["", "spec: a.md\n"])
-def test_a_refusal_of_an_edited_goal_names_the_command_that_edits_it_again(text: str) -> None:
+def test_a_refused_goal_edit_names_the_command_to_edit_again(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         edits.parse_goal(text)
     assert refused.value.hint == "liza edit --goal"

@@ -35,7 +35,7 @@ def test_a_crew_leaves_tasks_without_an_agents_role_undone(status: Status, roles
     assert find_stalled_tasks(state, roles) == (("t",) if undone else ())
 
 
-def test_a_crew_leaves_nothing_undone_that_it_continues_after_a_person_has_acted() -> None:
+def test_a_task_waiting_for_a_person_is_not_left_undone() -> None:
     merging = MergeInProgress(candidate=HEAD, expected=HEAD, waiting=("a.txt",))
     waiting = board(task("t", S.APPROVED, review_commit=HEAD, approved_by="code-reviewer-1", merging=merging))
     assert find_stalled_tasks(waiting, REVIEWER) == ()

@@ -113,7 +113,7 @@ def test_edit_of_goal_is_a_persons_and_ends_no_goal() -> None:
 
 
 @pytest.mark.parametrize("verb", sorted(set(HistoryEvent) - {E.ADD, E.EDIT, E.READY, E.MERGING, E.RESTORE}))
-def test_every_event_that_a_person_should_hear_of_has_its_sentence(verb: HistoryEvent) -> None:
+def test_every_event_of_interest_to_a_person_has_a_sentence(verb: HistoryEvent) -> None:
     from liza.model.transitions import add_event
 
     before = board(task())
@@ -122,7 +122,7 @@ def test_every_event_that_a_person_should_hear_of_has_its_sentence(verb: History
     assert len(told(before, after)) == 1
 
 
-def test_the_end_of_a_session_that_handed_over_is_no_news() -> None:
+def test_the_end_of_a_session_after_handing_over_is_silent() -> None:
     state, run = claimed(board(task()))
     note = Handoff(agent="coder-1", summary="half", next_action="the rest")
     handed = coding.handoff(state, "task-1", run, note, NOW)
@@ -198,7 +198,7 @@ def test_a_drop_without_reason_and_an_untested_merge_add_nothing() -> None:
     assert news_of(task("t"), happened(E.MERGE))[0][1] == f"t merged as {SHOWN}, untested"
 
 
-def test_a_merge_by_a_supervisor_is_the_crews_and_one_by_a_person_is_the_persons() -> None:
+def test_news_distinguish_merges_by_supervisors_and_by_persons() -> None:
     assert news_of(task("t"), happened(E.MERGE), tested=True) == [
         ("coder-1", f"t merged as {SHOWN}, tested", True, "t")
     ]
@@ -208,7 +208,7 @@ def test_a_merge_by_a_supervisor_is_the_crews_and_one_by_a_person_is_the_persons
 
 
 @pytest.mark.parametrize("event", [E.SUBMIT, E.SUBMIT_AGAIN])
-def test_a_submission_that_a_person_reviews_has_the_command_for_the_verdict(event: HistoryEvent) -> None:
+def test_a_submission_for_a_person_has_the_command_for_verdicts(event: HistoryEvent) -> None:
     ((_, text, _, _),) = news_of(task("t", review="human"), happened(event))
     assert text.endswith(f'at {SHOWN}. It waits for your verdict: liza verdict approve --task t "…"')
 
@@ -224,7 +224,7 @@ def test_a_long_reason_is_cut_to_one_line() -> None:
     assert news_of(task("t"), happened(E.CRASH, "x" * 161))[0][1] == f"t crashed: {'x' * 159}…"
 
 
-def test_news_are_in_the_order_of_time_and_at_the_same_time_in_that_of_the_tasks() -> None:
+def test_news_are_sorted_by_time_and_then_by_task() -> None:
     before = board(task("b", history=(happened(E.ADD),)), task("a"))
     late, early = replace(happened(E.STOP), time=later(2)), replace(happened(E.UNBLOCK), time=later(1))
     after = before.with_task(replace(before.tasks[0], history=(happened(E.ADD), early, late)))

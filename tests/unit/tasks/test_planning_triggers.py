@@ -36,7 +36,7 @@ def blocked(reason: str = "r", *, times: int = 1, failed_by: tuple[str, ...] = (
 
 
 @pytest.mark.parametrize("failed_by", [(), ("coder-1", "coder-2")])
-def test_a_blocked_task_is_the_same_reason_in_other_words_and_a_new_one_when_it_is_blocked_again(
+def test_a_task_blocked_again_is_a_new_reason_to_plan(
     failed_by: tuple[str, ...],
 ) -> None:
     before = board(blocked("it crashed 5 times", failed_by=failed_by))
@@ -45,7 +45,7 @@ def test_a_blocked_task_is_the_same_reason_in_other_words_and_a_new_one_when_it_
     assert "it crashed 5 times" in find_triggers(before)[0].facts, "the brief of the planner has the reason"
 
 
-def test_an_urgent_discovery_is_the_same_reason_after_its_text_was_edited() -> None:
+def test_an_edited_urgent_discovery_is_the_same_reason_to_plan() -> None:
     def found(name: str, text: str) -> State:
         return board(task(), discovered=(Discovery(id=name, urgency="immediate", description=text),))
 
@@ -53,7 +53,7 @@ def test_an_urgent_discovery_is_the_same_reason_after_its_text_was_edited() -> N
     assert fingerprint(found("d1", "keys in the log")) != fingerprint(found("d2", "keys in the log"))
 
 
-def test_a_sprint_that_is_complete_with_more_tasks_than_before_is_a_new_reason() -> None:
+def test_a_completed_sprint_with_more_tasks_is_a_new_reason() -> None:
     merged, dropped = task("a", Status.MERGED), task("b", Status.ABANDONED)
     assert len({fingerprint(board(*tasks)) for tasks in ((merged,), (dropped,), (merged, dropped))}) == 3
 
@@ -76,7 +76,7 @@ TWO_CODERS = agents("coder-1", "coder-2", "planner-1")
         ({"failed_by": ("coder-1", "coder-2")}, TWO_CODERS, (), "coder-1 and coder-2 failed it"),
     ],
 )
-def test_a_failed_merge_wakes_a_planner_at_once_if_no_coder_is_left_to_fix_it(
+def test_a_failed_merge_without_coders_wakes_a_planner_at_once(
     fields: dict[str, tuple[str, ...]], present: dict[str, Agent], offline: tuple[str, ...], words: str
 ) -> None:
     state = board(task("t", Status.INTEGRATION_FAILED, **{**FAILED, **fields}), agents=present)
@@ -85,7 +85,7 @@ def test_a_failed_merge_wakes_a_planner_at_once_if_no_coder_is_left_to_fix_it(
     assert words in "".join(trigger.facts for trigger in triggers)
 
 
-def test_a_trigger_that_waits_for_a_person_does_not_hide_the_next_one() -> None:
+def test_a_trigger_waiting_for_a_person_hides_no_other() -> None:
     urgent = Discovery(id="d-1", urgency="immediate")
     state = board(blocked(), agents=agents("planner-1"), discovered=(urgent,))
     names = []
@@ -126,15 +126,13 @@ def tripped(*severities: str, resolved: bool = False) -> State:
         (tripped("warn", "halt"), []),
     ],
 )
-def test_an_open_trip_wakes_a_planner_unless_only_a_person_resolves_it(
-    state: State, ids: list[tuple[str, ...]]
-) -> None:
+def test_an_open_trip_wakes_planners_unless_only_persons_resolve_it(state: State, ids: list[tuple[str, ...]]) -> None:
     triggers = find_triggers(state)
     assert [trigger.ids for trigger in triggers] == ids
     assert all(trigger.name == "BREAKER_TRIPPED" and "t0 had 6 rejections" in trigger.facts for trigger in triggers)
 
 
-def test_another_trip_is_a_new_reason_to_plan_and_one_that_stays_open_waits_for_a_person() -> None:
+def test_another_trip_is_a_new_reason_to_plan() -> None:
     assert fingerprint(tripped("warn")) != fingerprint(tripped("warn", "warn"))
     state = tripped("checkpoint")
     for _ in range(2):
@@ -193,14 +191,14 @@ def test_only_planning_that_added_tasks_is_a_round() -> None:
     assert end_planning(add_merged(state), run).planning.rounds == 0
 
 
-def test_a_round_of_a_planner_that_died_counts_when_another_plans() -> None:
+def test_a_dead_planners_round_counts_when_another_plans() -> None:
     state, run = claim_planning(SETTLED, "planner-1", NOW)
     gone = Evidence(abandoned=frozenset({run}))
     state, _ = claim_planning(add_merged(state), "planner-2", NOW, gone)
     assert state.planning.rounds == 1
 
 
-def test_a_checkpoint_of_planning_does_not_hide_another_reason_to_plan() -> None:
+def test_a_planning_checkpoint_hides_no_other_reason_to_plan() -> None:
     state = SETTLED
     for _ in range(3):
         state = plan_round(state)

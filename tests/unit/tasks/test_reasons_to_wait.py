@@ -23,7 +23,7 @@ REJECTED: dict[str, Any] = {**REVIEW, "rejection_reason": "no tests\nat all"}
 CREW = agents("coder-1", "coder-2", runs=3)
 
 
-def test_reviews_are_taken_by_priority_and_then_the_longest_waiting_first() -> None:
+def test_reviews_are_taken_by_priority_and_then_by_waiting_time() -> None:
     def waiting(name: str, priority: int, at: float) -> Task:
         history = (Event(time=later(at), event="submit"),)
         return task(name, S.READY_FOR_REVIEW, priority=priority, history=history, **{**REVIEW, "worktree": name})
@@ -38,7 +38,7 @@ def test_reviews_are_taken_by_priority_and_then_the_longest_waiting_first() -> N
     assert order == ["first", "early", "late"]
 
 
-def test_the_goal_is_complete_when_a_planner_adds_nothing_to_a_complete_sprint() -> None:
+def test_the_goal_is_complete_when_a_planner_adds_nothing_more() -> None:
     running = replace(board(task(status=S.MERGED)), sprint=replace(board().sprint, status="IN_PROGRESS"))
     planned, run = planning.claim_planning(running, "planner-1", NOW)
     over = planning.end_planning(planned, run)
@@ -91,9 +91,7 @@ def test_a_crew_continues_what_its_roles_can_do(
         (Status.BLOCKED, Status.BLOCKED, False),
     ],
 )
-def test_a_task_is_over_when_it_is_closed_and_the_others_wait_for_a_person(
-    other: Status, mine: Status, is_over: bool
-) -> None:
+def test_a_task_is_over_when_only_a_person_can_continue(other: Status, mine: Status, is_over: bool) -> None:
     state = board(task("other", other), task("mine", mine), agents=CREW)
     assert planning.is_task_over(state, "mine", frozenset({"coder", "code-reviewer"})) is is_over
 
@@ -119,7 +117,7 @@ def test_a_task_is_over_when_it_is_closed_and_the_others_wait_for_a_person(
         ((task(status=S.MERGED, depends_on=("x",)),), {}, {}),
     ],
 )  # fmt: skip
-def test_a_task_that_can_never_be_claimed_names_what_it_depends_on(
+def test_a_task_that_can_never_be_claimed_names_its_dependency(
     tasks: tuple[Task, ...], archived: dict[str, Status], reasons: dict[str, str]
 ) -> None:
     assert picking.find_unclaimable(board(*tasks, archived=ArchiveSummary(outcomes=archived))) == reasons
@@ -143,7 +141,7 @@ def test_a_task_that_every_coder_failed_waits_for_another_one(fields: dict[str, 
         assert text == "task-1 waits for another coder: coder-1, coder-2 failed it before"
 
 
-def test_work_that_nothing_replaced_is_not_merged_and_outcomes_that_are_known_change_nothing() -> None:
+def test_unreplaced_work_is_not_merged_and_known_outcomes_change_nothing() -> None:
     superseded = task(status=S.SUPERSEDED)
     assert archiving.outcome_of(superseded, {}) is S.ABANDONED
     assert archiving.outcome_of(replace(superseded, superseded_by=("a", "b")), {"a": S.MERGED}) is S.ABANDONED

@@ -72,9 +72,7 @@ def test_task_is_reserved_for_the_best_coder_for_a_time() -> None:
         ({}, replace(ONLINE, records={"coder-1": EXPERT["coder-2"], **EXPERT})),
     ],
 )
-def test_no_task_waits_for_a_coder_that_cannot_take_it_or_is_not_better(
-    change: dict[str, Any], evidence: Evidence
-) -> None:
+def test_no_task_waits_for_a_coder_who_is_not_better(change: dict[str, Any], evidence: Evidence) -> None:
     fields = {name: value for name, value in change.items() if name in ("failed_by", "history")}
     state = crew(task(**{"history": ADDED, **fields}), routing=change.get("routing", "record"))
     if "busy" in change:
@@ -87,7 +85,7 @@ def test_no_task_waits_for_a_coder_that_cannot_take_it_or_is_not_better(
     assert pick.task.id == "task-1"
 
 
-def test_the_time_begins_when_the_last_dependency_is_met_and_a_clock_set_back_keeps_nothing() -> None:
+def test_preference_time_begins_once_the_last_dependency_is_met() -> None:
     merged = task("task-0", S.MERGED, history=(Event(time=later(100), event="merge"),))
     waiting = task(depends_on=("task-0",), history=ADDED)
     state = crew(merged, waiting)
@@ -105,7 +103,7 @@ def test_under_the_lock_no_record_is_read() -> None:
     assert picking.claimable_now(state, "task-1", "coder-1", later(5), evidence) == "task-2"
 
 
-def test_failed_merges_count_as_rejections_do_and_a_fit_has_three_decimals() -> None:
+def test_failed_merges_count_as_rejections_in_a_rounded_fit() -> None:
     failed = TaskRecord(task="t", outcome=TaskOutcome.MERGED, failed_merges=1, rejections=1, paths=("src/a.py",))
     assert work_record.fit((failed,), "src/") == 0.333
     assert work_record.fit((record("src/a.py"), failed), "src/") == 1.333
@@ -136,7 +134,7 @@ def test_a_scope_names_paths_up_to_the_first_wildcard(scope: str, areas: set[str
         ({"a": 1.0, "b": 2.0, "c": 2.0}, "b", "the record of b fits best: 2 (beside a 1, c 2)"),
     ],
 )
-def test_of_equal_fits_the_first_counts_and_the_others_are_named(
+def test_the_first_of_equal_fits_is_chosen_and_others_named(
     fits: dict[str, float], agent: str | None, why: str
 ) -> None:
     choice = work_record.choose(fits, 5.0)

@@ -60,7 +60,7 @@ def test_a_checkpoint_sums_up_the_sprint_and_stops_nothing() -> None:
     assert "and 192 more" in alarm.message
 
 
-def test_a_retrospective_counts_tasks_tries_rejections_failed_merges_reports_cost_and_time() -> None:
+def test_a_retrospective_counts_tasks_tries_failures_cost_and_time() -> None:
     def happened(*events: str) -> dict[str, Any]:
         return {"history": tuple(Event(time=NOW, event=event) for event in events)}
 
@@ -87,7 +87,7 @@ def test_a_retrospective_counts_tasks_tries_rejections_failed_merges_reports_cos
     ]
 
 
-def test_the_retrospective_is_written_when_the_sprint_completes_and_goes_when_a_task_is_added() -> None:
+def test_a_retrospective_lasts_until_a_task_is_added() -> None:
     state, run = claim_planning(board(task("a", Status.MERGED), agents=agents("planner-1")), "planner-1", NOW)
     done = end_planning(state, run, SprintEnd(later(60), "$3"))
     assert done.sprint.timeline.ended == later(60)

@@ -70,7 +70,7 @@ def test_a_refused_submission_names_the_commands_that_lead_out() -> None:
     ("submitted", "is_needed"),
     [(files("a.txt"), False), (files(*MANY), True), (files(*MANY[:1000]), False), (files(*VENV), True)],
 )
-def test_the_directories_of_the_target_are_read_only_if_they_matter(submitted: SubmittedFiles, is_needed: bool) -> None:
+def test_directories_of_the_target_are_read_only_when_needed(submitted: SubmittedFiles, is_needed: bool) -> None:
     assert coding.needs_directories(submitted) is is_needed
 
 

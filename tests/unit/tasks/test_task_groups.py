@@ -69,7 +69,7 @@ def approved(name: str, minutes: float, **fields: object) -> Task:
     return task(name, Status.APPROVED, history=(verdict,), **{**usual, **fields})
 
 
-def test_the_next_merge_is_the_first_by_priority_and_age_that_may_be_merged() -> None:
+def test_merges_follow_priority_and_age() -> None:
     tasks = [
         approved("forged", 0, priority=1, approved_by="code-reviewer-2"),
         task("bare", Status.APPROVED, priority=1),

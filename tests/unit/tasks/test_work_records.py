@@ -55,7 +55,7 @@ TAKEN_OVER = task(
 )
 
 
-def test_tries_reviews_failed_merges_time_and_cost_of_a_task_are_counted() -> None:
+def test_a_work_record_counts_tries_reviews_merges_time_and_cost() -> None:
     entries = [session("coder-1.1", 0.5), session("coder-1.2", 0.25, "codex"), session("coder-2.1", 9.0)]
     assert work_record.task_record(MERGED, "coder-1", entries) == TaskRecord(
         task="t",
@@ -72,7 +72,7 @@ def test_tries_reviews_failed_merges_time_and_cost_of_a_task_are_counted() -> No
     )
 
 
-def test_what_happened_after_another_coder_took_the_task_counts_for_that_coder() -> None:
+def test_work_after_a_takeover_counts_for_the_new_coder() -> None:
     first = work_record.task_record(TAKEN_OVER, "coder-1", [])
     second = work_record.task_record(TAKEN_OVER, "coder-2", [])
     assert first == TaskRecord(task="t", outcome=TaskOutcome.GIVEN_UP, tries=1, reviews=1, rejections=1)
@@ -99,7 +99,7 @@ def test_the_outcome_of_a_task_that_is_not_merged(
     assert record.outcome is outcome
 
 
-def test_a_reviewer_is_charged_with_the_merge_that_failed_after_its_own_approval_only() -> None:
+def test_a_reviewer_is_charged_only_with_merges_it_approved() -> None:
     assert work_record.review_record([MERGED], "code-reviewer-1") == ReviewRecord(
         approved=1, rejected=1, failed_merges=1
     )
@@ -136,7 +136,7 @@ def test_areas_and_languages_count_tasks_and_not_files() -> None:
     assert work_record.count_languages(records) == {".py": 2, ".md": 1, ".ts": 1}
 
 
-def test_a_deadlock_is_a_rejected_review_and_a_task_lost_to_failure_has_failed() -> None:
+def test_a_deadlock_counts_as_a_rejected_review() -> None:
     stuck = task(("claim", "coder-1"), ("submit", "coder-1"), ("deadlock", "code-reviewer-1"), status=Status.BLOCKED)
     record = work_record.task_record(stuck, "coder-1", [])
     assert record is not None
@@ -150,7 +150,7 @@ def test_a_deadlock_is_a_rejected_review_and_a_task_lost_to_failure_has_failed()
     assert (first.outcome, first.merge_commit) == (TaskOutcome.FAILED, None)
 
 
-def test_a_merge_that_failed_after_a_rejection_is_charged_to_no_reviewer() -> None:
+def test_a_failed_merge_after_a_rejection_charges_no_reviewer() -> None:
     odd = task(
         ("claim", "coder-1"), ("approve", "code-reviewer-1"), ("reject", "code-reviewer-2"), ("merge failed", "")
     )
@@ -158,7 +158,7 @@ def test_a_merge_that_failed_after_a_rejection_is_charged_to_no_reviewer() -> No
     assert work_record.review_record([odd], "code-reviewer-2") == ReviewRecord(rejected=1)
 
 
-def test_a_run_that_resumes_is_a_try_and_sessions_of_other_tasks_and_without_usage_cost_nothing() -> None:
+def test_resumed_runs_are_tries_and_other_tasks_cost_nothing() -> None:
     resumed = task(("claim", "coder-1"), ("resume", "coder-1"), status=Status.CLAIMED)
     silent = LedgerEntry(run="coder-1.1", time=START, kind="work", program="p", outcome="x", seconds=1, task="t")
     elsewhere = LedgerEntry(
@@ -194,7 +194,7 @@ def test_areas_are_two_directories_deep_and_the_twelve_most_changed() -> None:
     assert len(work_record.count_areas(many)) == 12
 
 
-def test_shares_have_three_digits_and_what_is_given_up_counts_as_closed() -> None:
+def test_shares_are_rounded_and_given_up_tasks_are_closed() -> None:
     records = [TaskRecord(task=str(number), outcome=TaskOutcome.GIVEN_UP) for number in range(6)]
     records.append(TaskRecord(task="m", outcome=TaskOutcome.MERGED, reviews=2, rejections=1))
     assert work_record.success_rates(records) == {

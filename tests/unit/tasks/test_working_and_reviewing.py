@@ -59,7 +59,7 @@ def test_unfinished_work_cannot_be_submitted(work: SubmittedWork, why: str, hint
     assert hint in refusal.value.hint
 
 
-def test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume() -> None:
+def test_an_old_run_cannot_submit_after_a_resume() -> None:
     state, old = claimed(board(task()))
     state, _ = claims.resume(state, "task-1", old, NOW)
     for said in (
@@ -71,7 +71,7 @@ def test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume() -> None:
             said()
 
 
-def test_a_hand_off_after_a_commit_is_no_try_and_one_without_or_beyond_as_many_as_tries_is() -> None:
+def test_a_hand_off_after_a_commit_is_no_try() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=3))
     tries = []
     for number, moved in enumerate((True, True, False, True, True), start=1):
@@ -147,7 +147,7 @@ def test_a_block_needs_a_reason_and_one_to_three_questions(reason: str, question
         coding.block(state, "task-1", run, reason, questions, NOW)
 
 
-def test_a_coders_own_question_is_no_failure_and_the_answer_reaches_the_next_try() -> None:
+def test_a_coders_question_is_no_failure_and_gets_its_answer() -> None:
     state, run = claimed(board(task()))
     state = coding.block(state, "task-1", run, "unclear", ("Which address?",), NOW)
     assert state.tasks[0].failed_by == ()
@@ -158,7 +158,7 @@ def test_a_coders_own_question_is_no_failure_and_the_answer_reaches_the_next_try
     assert claimed(state)[0].tasks[0].assigned_to == "coder-1"
 
 
-def test_two_failed_coders_want_another_plan_and_the_answer_of_a_person_is_one() -> None:
+def test_two_failed_coders_need_another_plan_or_a_persons_answer() -> None:
     one = task(status=S.BLOCKED, blocked_reason="r", blocked_questions=("q",), failed_by=("coder-1", "coder-2"))
     with pytest.raises(Refused, match="another plan") as refusal:
         backlog.unblock(board(one), "task-1", ["x"], replace(ME, by="planner-1.1"))
@@ -171,7 +171,7 @@ def _session(state: State, run: str, outcome: SessionOutcome, moved: bool = Fals
     return coding.record_session_end(state, "task-1", run, outcome=outcome, detail="x", moved=moved, now=NOW)
 
 
-def test_two_sessions_in_a_row_that_move_nothing_block_the_task() -> None:
+def test_two_idle_sessions_in_a_row_block_the_task() -> None:
     state, run = claimed(board(task()))
     state = _session(state, run, SessionOutcome.FINISHED)
     assert (state.tasks[0].status, state.tasks[0].idle_sessions) == (S.CLAIMED, 1)
@@ -264,7 +264,7 @@ def test_a_merge_needs_an_approved_task_and_leaves_no_worktree() -> None:
     assert merge_rules.record_merge(done, "task-1", Invocation(now=NOW, by="coder-2", commit=OTHER), tested) is done
 
 
-def test_a_failed_merge_goes_back_to_its_coder_as_an_integration_fix() -> None:
+def test_a_failed_merge_returns_to_its_coder_as_a_fix() -> None:
     state, _, review = under_review(board(task()))
     state = reviews.approve(state, "task-1", review, HEAD, NOW)
     state = merge_rules.fail_merge(state, "task-1", Invocation(now=NOW, by="coder-1", detail="conflict in a.py"))
@@ -292,7 +292,7 @@ SPECS = frozenset({"spec.md"})
 FULL = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "spec.md"}
 
 
-def test_a_complete_task_is_claimable_and_an_incomplete_one_a_draft() -> None:
+def test_only_a_complete_task_is_claimable() -> None:
     state = backlog.add(
         board(),
         [TaskFields("a", **FULL), TaskFields("b"), TaskFields("c", **FULL, draft=True)],
@@ -350,7 +350,7 @@ def test_superseding_needs_successors_and_a_root_cause() -> None:
     assert (done.tasks[0].status, done.tasks[0].superseded_by, done.tasks[1].supersedes) == (S.SUPERSEDED, ("b",), "a")
 
 
-def test_a_report_needs_a_known_kind_and_what_that_kind_needs() -> None:
+def test_a_report_needs_a_known_kind_with_its_details() -> None:
     with pytest.raises(UsageError, match="not a kind of report"):
         board_reports.add_anomaly(board(), Anomaly(timestamp=NOW, type="mood"))
     with pytest.raises(UsageError, match="blocker_service"):
@@ -358,7 +358,7 @@ def test_a_report_needs_a_known_kind_and_what_that_kind_needs() -> None:
     assert len(board_reports.add_anomaly(board(), Anomaly(timestamp=NOW, type="workaround")).anomalies) == 1
 
 
-def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:
+def test_adding_a_task_reopens_a_completed_goal() -> None:
     start = board()
     done = replace(
         start, goal=replace(start.goal, status="COMPLETED"), sprint=replace(start.sprint, status="COMPLETED")
@@ -367,7 +367,7 @@ def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:
     assert (again.goal.status, again.sprint.status) == ("IN_PROGRESS", "IN_PROGRESS")
 
 
-def test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged() -> None:
+def test_an_approved_task_without_a_verdict_is_not_merged() -> None:
     state, _ = submitted(board(task()))
     forged = state.with_task(replace(state.tasks[0], status=S.APPROVED, approved_by="code-reviewer-1"))
     assert merge_rules.next_to_merge(forged, NOW) is None
@@ -396,7 +396,7 @@ def test_a_successor_that_waits_for_what_it_supersedes_is_refused() -> None:
 @pytest.mark.parametrize(
     "fields", [{"priority": 0}, {"priority": 10}, {"max_iterations": 0}, {"max_iterations": 10**20}]
 )
-def test_a_number_that_no_task_can_have_is_a_usage_error_when_edited_too(fields: dict[str, int]) -> None:
+def test_an_impossible_number_is_a_usage_error_in_edits_too(fields: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         backlog.edit(board(task("a")), TaskFields("a", **fields), RequestContext(ME, SPECS))
 
@@ -407,7 +407,7 @@ def for_person() -> State:
     return state
 
 
-def test_no_agent_claims_or_judges_what_a_person_reviews_and_a_person_does() -> None:
+def test_only_a_person_claims_or_judges_a_persons_review() -> None:
     state = for_person()
     with pytest.raises(Refused, match="a person reviews it"):
         reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({"coder-1.1"})))
@@ -416,7 +416,7 @@ def test_no_agent_claims_or_judges_what_a_person_reviews_and_a_person_does() -> 
     assert reviews.approve(state, "task-1", "human:ana", HEAD, NOW, "good").tasks[0].status is S.APPROVED
 
 
-def test_only_a_person_gives_a_review_back_to_agents_and_successors_inherit_it() -> None:
+def test_only_a_person_returns_a_review_to_agents() -> None:
     state = board(task("a", review="human"))
     planner = RequestContext(Invocation(now=NOW, by="planner-1", detail="two concerns"), SPECS)
     with pytest.raises(Refused, match="only a person can change that"):

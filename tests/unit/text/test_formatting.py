@@ -70,7 +70,7 @@ def test_a_size_is_in_powers_of_a_thousand(size: float, text: str) -> None:
     assert format_bytes(size) == text
 
 
-def test_a_time_is_in_utc_unless_utc_does_not_have_it() -> None:
+def test_a_time_is_shown_in_utc_when_utc_has_it() -> None:
     east = timezone(timedelta(hours=2))
     assert format_time(datetime(2026, 1, 31, 1, 2, 3, 999, tzinfo=east)) == "2026-01-30T23:02:03Z"
     assert format_time(datetime(1, 1, 1, 0, 0, 0, 5, tzinfo=east)) == "0001-01-01T00:00:00+02:00"
@@ -102,7 +102,7 @@ def test_a_key_is_quoted_where_toml_needs_it() -> None:
     assert [format_key(name) for name in ("a-Z_9", "a.b", "", "ü")] == ["a-Z_9", '"a.b"', '""', '"ü"']
 
 
-def test_a_table_has_dotted_keys_then_its_lists_of_tables_and_nothing_empty() -> None:
+def test_a_table_has_dotted_keys_before_lists_and_no_blanks() -> None:
     values = {
         "name": "a",
         "none": None,

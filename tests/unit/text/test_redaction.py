@@ -39,9 +39,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("kind", "prefix", "length"), KEYS)
-def test_a_key_of_a_provider_is_replaced_by_its_kind_and_a_shorter_text_is_kept(
-    kind: str, prefix: str, length: int
-) -> None:
+def test_a_provider_key_is_redacted_and_a_shorter_text_kept(kind: str, prefix: str, length: int) -> None:
     assert redact(f"use {prefix}{letters(length)} now") == f"use [redacted: {kind}] now"
     assert redact(f"use {prefix}{letters(length - 1)} now") == f"use {prefix}{letters(length - 1)} now"
     assert redact(f"x{prefix}{letters(length)}") == f"x{prefix}{letters(length)}", "it is part of another word"
@@ -144,7 +142,7 @@ def test_a_text_that_was_redacted_is_not_changed_again(text: str) -> None:
         ("l\n" + "x" * MAX_LINE, 2),
     ],
 )
-def test_a_growing_text_is_judged_up_to_its_unfinished_line_or_key(text: str, length: int) -> None:
+def test_redaction_of_a_growing_text_ends_before_unfinished_parts(text: str, length: int) -> None:
     assert redactable_length(text) == length
     assert (MAX_LINE, MAX_KEY) == (4096, 16384)
 
@@ -164,7 +162,7 @@ def test_only_texts_that_changed_are_redacted() -> None:
     assert redact_changes(before, clean) == clean
 
 
-def test_texts_in_lists_and_mappings_are_compared_with_what_was_there() -> None:
+def test_texts_in_lists_and_mappings_are_compared_before_redaction() -> None:
     assert redact_changes(("x", SECRET), (SECRET, "y", SECRET + "1")) == (SECRET, "y", SHOWN)
     assert redact_changes({"a": SECRET}, {"a": SECRET, "b": SECRET}) == {"a": SECRET, "b": SHOWN}
     assert redact_changes(None, {"a": (SECRET, 1)}) == {"a": (SHOWN, 1)}
@@ -182,7 +180,7 @@ class Named(msgspec.Struct, frozen=True):
     text: str
 
 
-def test_an_entry_of_a_list_is_compared_with_the_earlier_one_of_its_id() -> None:
+def test_list_entries_are_compared_by_id_before_redaction() -> None:
     before = (Named("a", SECRET), Named("b", "x"))
     after = (Named("b", SECRET), Named("a", SECRET), Named("c", SECRET))
     assert redact_changes(before, after) == (Named("b", SHOWN), Named("a", SECRET), Named("c", SHOWN))

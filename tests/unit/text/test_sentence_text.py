@@ -52,7 +52,7 @@ def test_only_an_open_task_of_the_same_sentence_is_continued() -> None:
     assert backlog.find_open_task(state, "z") is None
 
 
-def test_words_of_the_id_end_before_its_limit_and_a_sentence_of_the_longest_length_is_taken() -> None:
+def test_an_id_ends_with_a_word_before_its_limit() -> None:
     exact = "a" * 16 + " " + "b" * 15
     assert backlog.choose_task_id(exact, ()) == exact.replace(" ", "-")
     assert backlog.choose_task_id(exact + "b", ()) == "a" * 16

@@ -36,7 +36,7 @@ def test_the_table_of_choices() -> None:
         assert choice == expected, (records, preferred)
 
 
-def test_without_a_usable_account_the_earliest_end_counts_and_each_reason_is_named() -> None:
+def test_without_usable_accounts_the_earliest_end_and_reasons_count() -> None:
     soon = account_rules.after_limit(AccountRecord(), NOW, "429", NOW + timedelta(minutes=5), 5.0)
     choice = account_rules.choose_account(("a", "b", "c"), {"a": LIMITED, "b": soon, "c": REFUSED}, NOW)
     assert choice == NoneUsable(NOW + timedelta(minutes=5), "a: limit; b: 429; c: 401")
@@ -63,7 +63,7 @@ def test_a_limit_that_ends_now_counts_for_a_few_seconds() -> None:
     assert seconds == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
 
 
-def test_a_refused_login_is_not_replaced_by_a_limit_of_another_session() -> None:
+def test_another_sessions_limit_does_not_replace_a_refused_login() -> None:
     refused = account_rules.after_refusal(AccountRecord(), "401")
     assert account_rules.after_limit(refused, NOW, "429", LATER, 5.0) == refused
     assert account_rules.after_unreadable(refused, NOW, "locked") == refused
@@ -79,7 +79,7 @@ def test_a_credential_is_replaced_before_it_ends(life: int, age: int, due: bool)
     assert (reason is not None) == due
 
 
-def test_a_credential_is_replaced_if_its_account_cannot_be_used_and_kept_otherwise() -> None:
+def test_a_credential_is_replaced_only_when_its_account_is_unusable() -> None:
     assert account_rules.rotation_reason(LIMITED, Lifetime(NOW), NOW) == "limit"
     assert account_rules.rotation_reason(OVER, Lifetime(NOW), NOW) is None
     assert account_rules.rotation_reason(AccountRecord(), Lifetime(NOW), NOW) is None
@@ -99,7 +99,7 @@ RECORDS = st.dictionaries(
 
 
 @given(RECORDS, st.none() | st.sampled_from([*NAMES, "gone"]))
-def test_the_choice_is_always_usable_and_a_wait_ends_with_a_usable_account(
+def test_the_chosen_account_is_usable_or_waiting_ends_with_one(
     records: dict[str, AccountRecord], preferred: str | None
 ) -> None:
     choice = account_rules.choose_account(NAMES, records, NOW, preferred)
@@ -146,7 +146,7 @@ def _after_end(end: str, record: AccountRecord, now: datetime) -> AccountRecord:
             return AccountRecord()
 
 
-def test_a_limit_that_is_reported_for_years_lasts_a_month_at_most() -> None:
+def test_a_limit_reported_for_years_lasts_a_month() -> None:
     record = account_rules.after_limit(AccountRecord(), NOW, "429", NOW + timedelta(days=7 * 365), 5.0)
     assert record.until == NOW + account_rules.MAX_LIMIT
     week = NOW + timedelta(days=7)
@@ -183,7 +183,7 @@ def test_each_end_of_a_session_leaves_its_record() -> None:
     )
 
 
-def test_a_credential_is_renewed_five_minutes_before_its_end_and_a_short_one_a_fifth_of_its_life() -> None:
+def test_a_credential_is_renewed_before_its_end() -> None:
     def left(life: int, read_before: int = 0) -> float | None:
         end = NOW + timedelta(seconds=life)
         return account_rules.seconds_to_renewal(Lifetime(NOW - timedelta(seconds=read_before), end), NOW)

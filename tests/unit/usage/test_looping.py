@@ -70,13 +70,13 @@ def test_legitimate_work_is_no_loop(name: str) -> None:
         assert verdict(calls) is None
 
 
-def test_a_limit_of_one_call_without_a_change_is_reached_by_one_call() -> None:
+def test_a_loop_limit_of_one_is_reached_by_one_call() -> None:
     limits = LoopLimits(unchanged_calls=1, unchanged_seconds=1.0)
     assert check_progress(limits, folded([("ls", "a", 0.1)]), 60.0) is not None
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again(name: str) -> None:
+def test_a_loop_is_final_once_it_lasts_as_long_again(name: str) -> None:
     good = list(edits_with_tests(50)) if "day" in name else []
     first = verdict([*good, *LOOPS[name]])
     assert first is not None
@@ -87,7 +87,7 @@ def test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again(n
     assert again.final
 
 
-def test_a_change_of_the_worktree_begins_the_count_of_calls_that_change_nothing_anew() -> None:
+def test_a_worktree_change_restarts_the_count_of_unchanging_calls() -> None:
     progress = folded((f"echo {number}", "", 3.0) for number in range(400))
     assert check_progress(LIMITS, progress, 1200.0) is not None
     assert check_progress(LIMITS, loop_detection.record_worktree_change(progress, 1200.0), 1200.0) is None
@@ -108,7 +108,7 @@ CALLS = st.tuples(st.sampled_from("abcdef"), st.sampled_from("xyz"), st.floats(0
 
 
 @given(st.lists(CALLS, max_size=200))
-def test_a_session_is_never_accused_of_sameness_with_fewer_quick_repeats_than_the_limit(
+def test_fewer_quick_repeats_than_the_limit_never_count_as_sameness(
     calls: list[tuple[str, str, float]],
 ) -> None:
     found = check_progress(LoopLimits(unchanged_calls=0), folded(calls), 1e6)

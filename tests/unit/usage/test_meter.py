@@ -66,7 +66,7 @@ def metering(preset: Preset, run_dir: RunDir, clock: FakeClock, environ: dict[st
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_tool_calls_in_what_a_program_printed_are_read_with_their_results(
+def test_tool_calls_in_printed_output_are_read_with_results(
     program: str, tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
     run_dir.output_path.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
@@ -89,7 +89,7 @@ def test_each_request_of_the_programs_journal_counts_before_its_sum(
 
 
 @pytest.mark.parametrize("program", KEPT)
-def test_the_use_of_the_context_window_is_known_where_the_window_is(
+def test_context_use_is_known_for_programs_whose_window_is_known(
     program: str, tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
     run_dir.output_path.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
@@ -159,7 +159,7 @@ def test_the_window_in_the_output_outranks_that_of_the_row(
 
 
 @pytest.mark.parametrize("program", KEPT)
-def test_what_an_earlier_session_wrote_into_the_journal_of_a_resumed_conversation_does_not_count(
+def test_a_resumed_conversation_does_not_count_earlier_sessions(
     program: str, tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
     run_dir.output_path.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
@@ -216,7 +216,7 @@ def test_a_subagent_counts_a_second_after_its_own_log_appears(
     assert final.used == found.used
 
 
-def test_a_session_counts_no_request_of_the_sessions_before_and_after_it(
+def test_a_session_counts_no_request_of_neighbouring_sessions(
     tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
     started, log = datetime(2026, 5, 1, 12, tzinfo=UTC), tmp_path / "logs" / "s-1.jsonl"
@@ -235,7 +235,7 @@ def test_a_session_counts_no_request_of_the_sessions_before_and_after_it(
     assert final.used == TokenUsage(input=320)
 
 
-def test_a_running_total_counts_what_it_grew_by_model_and_begins_anew() -> None:
+def test_a_running_total_counts_growth_by_model_and_can_restart() -> None:
     form = ConversationLogFormat(input=("in",), time="at", model="model", counts="conversation")
     log = ConversationUsage(form, datetime(2026, 5, 1, tzinfo=UTC))
     now = "2026-05-02T00:00:00Z"
@@ -250,7 +250,7 @@ def test_a_running_total_counts_what_it_grew_by_model_and_begins_anew() -> None:
     assert {model: used.input for model, used in log.report.models.items()} == {"m-1": 300, "m-2": 80}
 
 
-def test_an_agent_cannot_make_the_names_of_models_and_subagents_grow_without_end() -> None:
+def test_an_agent_cannot_grow_lists_of_model_names_without_end() -> None:
     log = ConversationUsage(FORM, BEFORE)
     for number in range(3 * MAX_NAMES):
         log.add({"name": str(number), "model": f"m-{number}" + "x" * 5000, "in": 1, "started": [f"s-{number}"] * 9})
@@ -262,7 +262,7 @@ def test_an_agent_cannot_make_the_names_of_models_and_subagents_grow_without_end
     assert len(log.new_subagents) <= reported_figures.MAX_SUBAGENTS
 
 
-def test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else(tmp_path: Path) -> None:
+def test_a_conversation_id_is_a_name_and_never_a_path(tmp_path: Path) -> None:
     preset = Preset(name="x", journal=ConversationLogFormat(file="{config}/{id}.jsonl", config="logs"))
     (tmp_path / "logs").mkdir()
     for name in ("logs/abc.jsonl", "secret.jsonl"):
@@ -281,7 +281,7 @@ def test_a_journal_is_found_by_the_programs_own_variable(tmp_path: Path) -> None
     assert find_log_files(preset, "abc", {"HOME": "/nonexistent", "X_HOME": str(tmp_path)}) == (tmp_path / "abc.jsonl",)
 
 
-def test_a_terminals_tools_are_counted_by_hooks_and_its_tokens_by_the_journal_that_they_name(
+def test_hooks_count_a_terminals_tools_and_its_journal_the_tokens(
     tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
     run_dir.output_path.write_text("\x1b[2J a terminal\r\n")
@@ -313,7 +313,7 @@ def test_a_price_of_0_for_used_tokens_counts_as_unknown(tmp_path: Path, run_dir:
         assert metering(told, run_dir, clock, {}).measure(10.0).used == replace(WHOLE, cost=0.0)
 
 
-def test_a_result_that_differs_only_in_times_and_in_the_number_of_the_call_is_the_same() -> None:
+def test_results_differing_only_in_times_and_numbers_are_equal() -> None:
     said = ["1 failed in 0.12s at 10:11:12 <shell 1>", "1 failed in 3.4 s at 23:59:01 <shell 22>", "2 failed in 0.12s"]
     found = [one for text in said for one in CallReader(r"<shell \d+>").read(call_events(text))]
     assert found[0] == found[1] != found[2]
@@ -331,9 +331,7 @@ def test_a_result_without_its_call_is_no_call() -> None:
     assert list(CallReader().read([ToolReturned("1", "x")])) == []
 
 
-def test_calls_between_two_looks_are_spread_over_the_time_so_that_a_slow_poll_is_no_loop(
-    run_dir: RunDir, clock: FakeClock
-) -> None:
+def test_calls_in_a_slow_poll_are_no_loop(run_dir: RunDir, clock: FakeClock) -> None:
     measured = metering(Preset(name="x", events="parts"), run_dir, clock)
     measured.measure(10.0)
     run_dir.output_path.write_text(ONE_CALL * 40)
@@ -341,7 +339,7 @@ def test_calls_between_two_looks_are_spread_over_the_time_so_that_a_slow_poll_is
     assert max(measured.measure(10.0).progress.counts, default=0) == 0
 
 
-def test_an_output_that_was_cut_is_read_on_from_its_end_and_half_a_line_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_cut_output_is_read_from_its_new_end(tmp_path: Path) -> None:
     path = tmp_path / "log"
     tail = Tail(path)
     assert list(tail.lines()) == []
@@ -357,7 +355,7 @@ def test_an_output_that_was_cut_is_read_on_from_its_end_and_half_a_line_when_it_
     assert list(tail.lines()) == ["four"]
 
 
-def test_reading_begins_shortly_before_the_end_skips_what_is_too_much_and_begins_anew_where_that_is_wanted(
+def test_reading_begins_near_the_end_and_skips_large_parts(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "log"
@@ -371,9 +369,7 @@ def test_reading_begins_shortly_before_the_end_skips_what_is_too_much_and_begins
     assert list(tail.lines()) == ["anew"]
 
 
-def test_half_a_character_in_a_call_is_replaced_so_that_its_words_can_be_written_down(
-    tmp_path: Path, run_dir: RunDir, clock: FakeClock
-) -> None:
+def test_half_a_character_in_a_call_is_replaced(tmp_path: Path, run_dir: RunDir, clock: FakeClock) -> None:
     printed = (STREAMS / "codex.jsonl").read_text().replace("echo two", r"echo two \ud83d")
     run_dir.output_path.write_text(printed)
     last = metering(row("codex", tmp_path), run_dir, clock).measure(10.0).progress.last_call
@@ -382,9 +378,7 @@ def test_half_a_character_in_a_call_is_replaced_so_that_its_words_can_be_written
     assert last.description.encode()
 
 
-def test_a_journal_that_cannot_be_read_keeps_no_call_from_being_counted(
-    tmp_path: Path, run_dir: RunDir, clock: FakeClock
-) -> None:
+def test_an_unreadable_journal_stops_no_counting_of_calls(tmp_path: Path, run_dir: RunDir, clock: FakeClock) -> None:
     preset = replace(row("codex", tmp_path), journal=ConversationLogFormat(file=str(tmp_path / "kept-{id}.jsonl")))
     run_dir.output_path.write_bytes((STREAMS / "codex.jsonl").read_bytes())
     measured = metering(preset, run_dir, clock)
@@ -400,9 +394,7 @@ def test_a_usage_form_without_figures_is_ignored(run_dir: RunDir, clock: FakeClo
     assert metering(Preset(name="x", usage=UsageFormat(session=("id",))), run_dir, clock).final_usage() is None
 
 
-def test_the_turns_that_a_runtime_reports_are_the_figures_and_the_output_is_not_added(
-    tmp_path: Path, run_dir: RunDir, clock: FakeClock
-) -> None:
+def test_turns_reported_by_a_runtime_are_not_added_to_output(tmp_path: Path, run_dir: RunDir, clock: FakeClock) -> None:
     run_dir.output_path.write_bytes((STREAMS / "claude.jsonl").read_bytes())
     following = metering(row("claude", tmp_path), run_dir, clock)
     printed = following.measure(10.0)

@@ -44,9 +44,7 @@ def printed(tmp_path: Path, text: str) -> Path:
         ("most", TokenUsage(input=25, cached=20, output=7)),
     ],
 )
-def test_figures_of_the_events_that_count_are_added_up_or_the_last_or_the_largest_is_taken(
-    tmp_path: Path, combine: str, wanted: TokenUsage
-) -> None:
+def test_event_figures_are_combined_by_sum_last_or_largest(tmp_path: Path, combine: str, wanted: TokenUsage) -> None:
     form = UsageFormat(
         when={"type": "turn.completed"},
         combine=combine,  # type: ignore[arg-type]
@@ -59,7 +57,7 @@ def test_figures_of_the_events_that_count_are_added_up_or_the_last_or_the_larges
     assert reported_figures.read_session_id(form, tmp_path / "output.log") == "t-1"
 
 
-def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path) -> None:
+def test_a_document_or_figures_within_other_text_are_read(tmp_path: Path) -> None:
     form = UsageFormat(form="json", input=("stats.models.*.tokens.prompt",), output=("stats.models.*.tokens.out",))
     document = '{"stats": {"models": {"a": {"tokens": {"prompt": 5, "out": 1}}, "b": {"tokens": {"prompt": 7}}}}}'
     assert reported_figures.read_usage(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == ReportedUsage(
@@ -153,14 +151,14 @@ def test_a_budget_is_reached_by_reported_usage_and_by_time(budget: Budget, wante
         (Budget(seconds_per_task=1), "a", 0.0),
     ],
 )
-def test_the_time_that_is_left_is_that_of_the_limit_that_is_reached_first(
+def test_the_remaining_time_is_that_of_the_nearest_limit(
     budget: Budget, task: str | None, wanted: float | None
 ) -> None:
     found = [spent("coder-1.1", "a", None), spent("coder-1.2", "a", None), spent("coder-2.1", "b", None)]
     assert seconds_left(budget, found, task, "s") == wanted
 
 
-def test_no_frame_of_a_stack_and_no_half_of_an_event_is_a_reason() -> None:
+def test_no_stack_frame_or_partial_event_is_a_reason() -> None:
     printed = [
         ':{"input":0,"output":0}},"stopReason":"stop"}',
         "SyntaxError: no JSON",
@@ -223,7 +221,7 @@ def test_a_programs_last_output_gives_the_models_failure(said: str, kind: str | 
     assert (found and found.until) == until
 
 
-def test_a_time_of_day_is_one_of_the_zone_that_the_person_lives_in() -> None:
+def test_a_time_of_day_is_in_the_persons_zone() -> None:
     here = NOW.astimezone(timezone(timedelta(hours=-8)))
     found = find_failure(ROW, '{"type":"failed","m":"limit, resets 3pm"}', here)
     assert found is not None
@@ -308,7 +306,7 @@ def test_an_end_follows_the_runs_verb_then_output_then_code(
     assert outcomes.classify_end(ended(code), word, {}, moved, note, said) == wanted
 
 
-def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> None:
+def test_a_limited_session_that_vanished_counts_as_limited() -> None:
     assert outcomes.classify_end(VanishedSession(shim=GONE, child=GONE), None, {}, False, None, LIMIT) == LIMITED
 
 
@@ -329,7 +327,7 @@ def test_no_output_prevents_the_conclusion_of_a_session(tmp_path: Path, line: st
     assert find_failure(ROW, f"{line}\n", NOW) is None
 
 
-def test_a_figure_that_is_none_is_none_in_text_as_well(tmp_path: Path) -> None:
+def test_an_unreadable_figure_in_text_counts_as_none(tmp_path: Path) -> None:
     form = UsageFormat(form="text", pattern=r"(?P<input>\S+) in, (?P<output>\S+) out, \$(?P<cost>\S+)")
     assert reported_figures.read_usage(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == ReportedUsage(
         TokenUsage(output=5)

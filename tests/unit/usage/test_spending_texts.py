@@ -26,7 +26,7 @@ ESTIMATED = entry(TokenUsage(input=10, output=5, estimated=15))
 SILENT = entry(None, program="pi")
 
 
-def test_the_estimate_of_a_silent_program_grows_with_each_call_and_with_its_output() -> None:
+def test_the_estimate_of_a_silent_program_grows_with_its_calls() -> None:
     assert spending.estimate_usage(0, 0) == TokenUsage(input=8000, output=0, estimated=8000)
     assert spending.estimate_usage(2, 4000) == TokenUsage(input=3 * 8500, output=1000, estimated=3 * 8500 + 1000)
 
@@ -72,13 +72,13 @@ OTHER_TASK, OTHER_SPRINT = entry(PRICED.used, task="other"), entry(PRICED.used, 
         (Budget(money_per_task=0.01), [UNPRICED, SILENT], None),
     ],
 )
-def test_a_budget_ends_work_at_its_limit_and_counts_only_the_task_or_the_sprint(
+def test_a_budget_ends_work_only_of_its_task_or_sprint(
     budget: Budget, spent: list[LedgerEntry], why: str | None
 ) -> None:
     assert spending.over_budget_reason(budget, spent, "t", "s") == why
 
 
-def test_a_planner_has_no_task_and_only_the_limits_of_the_sprint() -> None:
+def test_only_sprint_limits_apply_to_a_planner() -> None:
     planning = entry(PRICED.used, task=None)
     assert spending.over_budget_reason(Budget(money_per_task=0.01), [planning], None, "s") is None
     assert spending.over_budget_reason(Budget(money_per_sprint=0.01), [planning], None, "s") is not None

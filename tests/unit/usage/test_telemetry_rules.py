@@ -56,7 +56,7 @@ def test_turns_are_summed_by_model_and_by_tool() -> None:
     assert sums.last == NOW + timedelta(seconds=3)
 
 
-def test_the_fill_of_the_context_is_that_of_the_newest_turn_that_reports_it() -> None:
+def test_the_newest_report_of_context_use_counts() -> None:
     assert total(event(5, context=0.5), event(4, context=0.9)).context_usage == 0.5
     assert total(event(5, context=0.5), event(5, context=0.4)).context_usage == 0.4
     assert total(event(5, context=0.5), event(6)).context_usage == 0.5
