@@ -19,7 +19,7 @@ from liza.crew import keeper_start, logged_alarms
 from liza.crew.crew import Crew
 from liza.merging import drift
 from liza.merging.drift import RepositoryStamp
-from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.errors import LizaError, NotRegularFile, WriteFailed
 from liza.model.model import State, Task
 from liza.model.paths import Paths

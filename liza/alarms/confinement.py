@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from liza.box import support
-from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.configuration import Config, Confinement
 from liza.model.errors import LizaError
 from liza.model.paths import Paths

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from liza.alarms import confinement, notices
-from liza.alarms.rules import alarms
-from liza.alarms.rules.alarms import AlarmFacts, is_checkpoint_due
+from liza.alarms.rules import alarm_checks as alarms
+from liza.alarms.rules.alarm_checks import AlarmFacts, is_checkpoint_due
 from liza.board import archive_files, revision_journal, signals
 from liza.config import confirmed_settings
 from liza.crew import deleted_parts, recorder
@@ -25,7 +25,7 @@ from liza.landing.rules import remote_failures
 from liza.merging import drift, merge_lock
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.agent_states import StoppedProcesses
-from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.derived import find_current_work
 from liza.model.errors import LizaError, SharedPathBlocked
 from liza.model.model import State, Status, SupervisorExit, Task

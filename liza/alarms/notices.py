@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from liza.alarms.rules.notice_rules import NoticeRecord, failure_alarm
-from liza.model.alarm_kinds import Alarm
+from liza.model.alarm_table import Alarm
 from liza.model.configuration import NotifySettings
 from liza.model.errors import LizaError, Missing, UsageError
 from liza.model.paths import Paths
@@ -204,7 +204,7 @@ class NoticeProcess:
         # The plan is on stdin: other users can read the arguments of a process. Not started in the repository, where
         # agents can write modules. A group of its own: Ctrl+C ends it through its parent.
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "liza.alarms.notice_process", str(self._root)],
+            [sys.executable, "-P", "-m", "liza.alarms.notice_sender", str(self._root)],
             cwd="/",
             env=dict(self._environ),
             stdin=subprocess.PIPE,

@@ -11,7 +11,7 @@ from liza.alarms.notices import NoticePlan, NoticeProcess, NoticeTarget, configu
 from liza.board.events import watch_changes
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.model.alarm_kinds import Alarm, AlarmKind, AlarmRow
+from liza.model.alarm_table import Alarm, AlarmKind, AlarmRow
 from liza.model.errors import LizaError, NoCrew, UsageError
 from liza.model.setting_limits import parse_quiet_hours
 from liza.model.value_classes import Value

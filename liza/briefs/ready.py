@@ -20,7 +20,7 @@ from liza.model.model import FailedCheck, State
 from liza.model.paths import role_of
 from liza.model.statuses import StartupCheck
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
-from liza.tasks.rules import claims, coding, reviews
+from liza.tasks.rules import claims, coding, leases, reviews
 
 
 def ready(crew: Crew) -> Result:
@@ -38,7 +38,7 @@ def ready(crew: Crew) -> Result:
         if crew.authenticated_run is None:  # otherwise this is the environment of the server
             _note_conversation(directory)
     with crew.board.heartbeat(caller.run) as tx:
-        tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
+        tx.state = leases.renew_lease(tx.state, caller.run, crew.clock.now())
     text = (directory.read_block() if has_session else _compose_by_hand(crew, state, caller)) or (
         f"You hold {caller.task} as {caller.run}.\n"
     )

@@ -11,7 +11,7 @@ from liza.crew.crew import find_crew
 from liza.printing import printing
 from liza.tasks.claim import HeartbeatRequest
 from liza.tasks.claim import heartbeat as renew_lease
-from liza.tasks.rules.claims import EXTENSION_EXAMPLE
+from liza.tasks.rules.leases import EXTENSION_EXAMPLE
 
 app = create_app()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from liza.crew.crew import Crew
-from liza.model.alarm_kinds import Alarm
+from liza.model.alarm_table import Alarm
 from liza.model.errors import LockTimeout, NotRegularFile
 from liza.model.paths import Paths
 from liza.model.value_classes import decodable

@@ -20,7 +20,8 @@ from liza.landing.rules.push_rules import LAND_COMMAND, PushFacts, PushStep, dec
 from liza.landing.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.landing.rules.request_feedback import track_request
 from liza.landing.rules.request_text import RequestFacts
-from liza.merging import candidate, drift, gate_log, merge_outcomes
+from liza.merging import candidate_tests as candidate
+from liza.merging import drift, gate_log, merge_outcomes
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.model import gates, targets

@@ -29,7 +29,8 @@ from liza.landing.rules.request_feedback import (
     RequestComment,
     RequestFeedback,
 )
-from liza.merging import candidate, drift, merge_outcomes, proof_runner
+from liza.merging import candidate_tests as candidate
+from liza.merging import drift, merge_outcomes, proof_runner
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.rules import merge_rules

@@ -14,8 +14,9 @@ from liza.config.rules import test_proof
 from liza.crew.crew import Crew
 from liza.git import checkout_files, git_refs, merges
 from liza.git.branch_moves import MoveOutcome
-from liza.merging import candidate, gate_log, merge_outcomes
-from liza.merging.candidate import CandidateResult, CandidateRun
+from liza.merging import candidate_tests as candidate
+from liza.merging import gate_log, merge_outcomes
+from liza.merging.candidate_tests import CandidateResult, CandidateRun
 from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch, HowTested, Member, PrefixResult, PublishPrefix, next_batch_step
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind

@@ -16,8 +16,9 @@ from liza.crew.result import Result
 from liza.git import git_refs, merges
 from liza.git.branch_moves import MoveOutcome
 from liza.git.runner import Git
-from liza.merging import batches, candidate, merge_outcomes
-from liza.merging.candidate import CandidateRun
+from liza.merging import batches, merge_outcomes
+from liza.merging import candidate_tests as candidate
+from liza.merging.candidate_tests import CandidateRun
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.rules import epic_rules, merge_rules
 from liza.merging.rules.epic_rules import EpicJob

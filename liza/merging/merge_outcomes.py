@@ -14,7 +14,7 @@ from liza.git import git_refs, integration_tip, merges
 from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.merging import drift
-from liza.merging.candidate import CandidateResult
+from liza.merging.candidate_tests import CandidateResult
 from liza.merging.rules import merge_alarms, merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import time
+from datetime import datetime, time, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -65,6 +65,11 @@ def lease_seconds(config: Config) -> int:
     """Return the duration of a lease. A transaction has the settings as they are written, also unusable ones."""
     seconds = config.lease_duration
     return seconds if 0 <= seconds <= MAX_DURATION else Config().lease_duration
+
+
+def lease_expiry(config: Config, now: datetime) -> datetime:
+    """Return when a lease taken at ``now`` expires."""
+    return now + timedelta(seconds=lease_seconds(config))
 
 
 PROMPTS: Final = "prompts"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from liza.model.alarm_kinds import AlarmRow
+from liza.model.alarm_table import AlarmRow
 from liza.model.setting_limits import PROMPTS
 from liza.model.spending import Costs
 from liza.model.statuses import AgentWord, GoalStatus, TaskWord, task_word

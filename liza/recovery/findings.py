@@ -21,7 +21,7 @@ from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
 from liza.merging import drift, merge_lock
 from liza.merging.rules import merge_alarms
-from liza.model.alarm_kinds import AlarmKind
+from liza.model.alarm_table import AlarmKind
 from liza.model.errors import Finding, GitFailed, LizaError
 from liza.model.model import State, Task
 from liza.model.paths import HISTORY_REF, Paths, run_id

@@ -43,7 +43,7 @@ from liza.system import file_growth
 from liza.system.installation import liza_argv
 from liza.tasks import claim
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.rules import claims, coding
+from liza.tasks.rules import claims, coding, leases
 from liza.tasks.rules.planning import WAKE_REASONS, checkpoint_reason, claim_planning, give_back_work
 from liza.text.formats import format_duration, format_time
 
@@ -356,7 +356,7 @@ class ActionRunner:
         meter = session.meter_thread if session is not None else None
         with self.crew.board.heartbeat(self.agent) as tx:
             usage = meter.latest.context_usage if meter is not None else None
-            tx.state = claims.renew_lease(tx.state, run, self.crew.clock.now(), usage)
+            tx.state = leases.renew_lease(tx.state, run, self.crew.clock.now(), usage)
         if self.memory.session is not None:
             self.memory.session.times = self.memory.session.times.renewed(self.crew.clock.monotonic())
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Protocol
 
 from liza.alarms.current_alarms import find_missing_login
-from liza.alarms.rules.alarms import waiting_alarms
+from liza.alarms.rules.alarm_checks import waiting_alarms
 from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.git.integration_tip import find_commits_ahead
 from liza.git.runner import Git
-from liza.model.alarm_kinds import AlarmKind
+from liza.model.alarm_table import AlarmKind
 from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.narration import LIZA

@@ -14,7 +14,7 @@ from typing import Any
 
 from liza.alarms import notices
 from liza.alarms.alarm_log import check_alarms
-from liza.alarms.rules.alarms import BY_HAND_HINT, restart_hint
+from liza.alarms.rules.alarm_checks import BY_HAND_HINT, restart_hint
 from liza.board import events
 from liza.briefs.brief_writer import CONTINUED_TOPICS
 from liza.crew import recorder

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from liza.alarms import confinement
-from liza.alarms.rules.alarms import BY_HAND_HINT
+from liza.alarms.rules.alarm_checks import BY_HAND_HINT
 from liza.api.api_server import ServerKeeper
 from liza.board.store import Board
 from liza.box import support
@@ -18,6 +18,7 @@ from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_at_exit
+from liza.model import setting_limits
 from liza.model.configuration import Config
 from liza.model.errors import LizaError, LockTimeout, Refused
 from liza.model.model import SupervisorExit
@@ -191,7 +192,7 @@ def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str, *, tm
     with crew.change(agent, "start" if status == AgentStatus.STARTING else "leave") as tx:
         state = claims.ensure_agent(tx.state, agent)
         now = crew.clock.now()
-        until = claims.lease_expiry(state, now) if status != AgentStatus.OFFLINE else now
+        until = setting_limits.lease_expiry(state.config, now) if status != AgentStatus.OFFLINE else now
         after = replace(
             state.agents[agent],
             status=status,

@@ -53,7 +53,7 @@ from liza.system import atomic, crash_points, files, processes
 from liza.system.installation import liza_path
 from liza.system.locks import Lock
 from liza.tasks import task
-from liza.tasks.rules import claims
+from liza.tasks.rules import claims, leases
 from liza.text import formats
 
 _TYPED = "liza run"
@@ -258,7 +258,7 @@ def take_run(crew: Crew, state: State, work: CurrentWork, slot: str) -> CurrentW
 def renew(crew: Crew, run: str) -> None:
     """Renew the lease of a run. A heartbeat adds no revision. Raises NotOwner, LizaError."""
     with crew.board.heartbeat(run) as tx:
-        tx.state = claims.renew_lease(tx.state, run, crew.clock.now())
+        tx.state = leases.renew_lease(tx.state, run, crew.clock.now())
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from liza.system import crash_points, processes
 from liza.system.locks import Lock, last_holder_pid
 from liza.tasks import archive, task_branches
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.rules import claims, picking, reviews
+from liza.tasks.rules import claims, leases, picking, reviews
 from liza.tasks.rules.picking import Evidence, Pick
 from liza.tasks.task_branches import describe_left_work
 from liza.text.formats import format_time
@@ -233,8 +233,8 @@ def _reviewable_now(state: State, wanted: str, agent: str, evidence: Evidence) -
 class HeartbeatRequest(WorkerRequest, frozen=True, kw_only=True):
     """Renew the lease of the run. ``extend_seconds``: extend it for a long step, which needs a ``reason``."""
 
-    extend_seconds: Annotated[int, msgspec.Meta(ge=1, le=claims.MAX_EXTENSION)] | None = None
-    reason: Annotated[str, msgspec.Meta(max_length=claims.MAX_REASON)] = ""
+    extend_seconds: Annotated[int, msgspec.Meta(ge=1, le=leases.MAX_EXTENSION)] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=leases.MAX_REASON)] = ""
 
 
 def heartbeat(crew: Crew, request: HeartbeatRequest) -> Result:
@@ -243,21 +243,21 @@ def heartbeat(crew: Crew, request: HeartbeatRequest) -> Result:
     Raises NotOwner, UsageError, Refused.
     """
     if request.extend_seconds is not None:
-        return _extend(crew, claims.Extension(request.extend_seconds, request.reason))
+        return _extend(crew, leases.Extension(request.extend_seconds, request.reason))
     if request.reason.strip():
-        raise UsageError("--reason is for an extension: --extend TIME is missing", claims.EXTENSION_EXAMPLE)
+        raise UsageError("--reason is for an extension: --extend TIME is missing", leases.EXTENSION_EXAMPLE)
     caller = identify_run(crew)
     with crew.board.heartbeat(caller.run) as tx:
-        tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
+        tx.state = leases.renew_lease(tx.state, caller.run, crew.clock.now())
     return Result("changed", caller.task, None, "go on")
 
 
-def _extend(crew: Crew, extension: claims.Extension) -> Result:
+def _extend(crew: Crew, extension: leases.Extension) -> Result:
     extension.check()
     caller = identify_run(crew)
     # A revision, unlike a heartbeat: the history of the task gets a line.
     with crew.change(caller.run, "extend lease", caller.task) as tx:
-        tx.state = claims.extend_lease(tx.state, caller.run, extension, crew.clock.now())
+        tx.state = leases.extend_lease(tx.state, caller.run, extension, crew.clock.now())
     return make_result(tx.before, tx.state, caller.task, "go on")
 
 

@@ -18,7 +18,7 @@ from liza.git.runner import Git
 from liza.git.salvage import find_last_salvage
 from liza.git.worktrees import Worktrees
 from liza.model import targets
-from liza.model.alarm_kinds import LoggedKind
+from liza.model.alarm_table import LoggedKind
 from liza.model.errors import GitFailed, LizaError, Refused, UnknownId
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Task

@@ -15,7 +15,7 @@ from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
 from liza.crew.crew import Crew
 from liza.git import integration_tip
-from liza.model.alarm_kinds import Alarm, AlarmKind, waits_for_person
+from liza.model.alarm_table import Alarm, AlarmKind, waits_for_person
 from liza.model.backoff import MAX_LIMIT
 from liza.model.derived import CurrentWork, find_current_work
 from liza.model.errors import LizaError

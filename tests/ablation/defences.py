@@ -128,7 +128,7 @@ def _gives_push(was: Callable[..., Any]) -> Any:
 
 
 def _gives_green(was: Callable[..., Any]) -> Any:
-    from liza.merging.candidate import CandidateResult
+    from liza.merging.candidate_tests import CandidateResult
 
     return lambda crew, landing: CandidateResult(None, tested=True)
 

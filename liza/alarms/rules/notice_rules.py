@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from liza.model.alarm_kinds import Alarm, AlarmKind, waits_for_person
+from liza.model.alarm_table import Alarm, AlarmKind, waits_for_person
 from liza.model.setting_limits import EXEC_LABEL
 from liza.model.value_classes import replace
 from liza.text.redaction import redact

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from liza.merging.rules import merge_rules
-from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.model import Epic, MergeRetry, State, Task
 from liza.model.targets import epic_branch
 

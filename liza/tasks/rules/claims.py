@@ -1,4 +1,4 @@
-"""Claims of tasks: reserve, confirm, undo, resume, stop, release, and the lease.
+"""Claims of tasks: reserve, confirm, undo, resume, stop, release. The lease of a claim is in ``leases``.
 
 A claim has two phases. ``reserve`` writes a reservation with a new run (the fencing token); the caller then creates the
 worktree, which may fail or take long; ``confirm`` makes the task CLAIMED.
@@ -6,44 +6,24 @@ worktree, which may fail or take long; ``confirm`` makes the task CLAIMED.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from liza.model import setting_limits
-from liza.model.errors import NotOwner, Refused, UnknownId, UsageError
+from liza.model.errors import NotOwner, Refused, UnknownId
 from liza.model.history_events import FRAMING_EVENTS, HistoryEvent
 from liza.model.model import Agent, ProcessIdentity, Reservation, State, Status, Task
 from liza.model.paths import agent_of, role_of, run_id
 from liza.model.paths import check_task_id as checked_id
 from liza.model.session_ends import OUTCOME_RULES, Fault
+from liza.model.setting_limits import lease_expiry
 from liza.model.statuses import AgentStatus, describe_task
-from liza.model.transitions import Invocation, add_event, apply_verb, has_done
+from liza.model.transitions import Invocation, apply_verb, has_done
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.picking import Evidence, claim_obstacle, max_tries, occupation
-from liza.text.formats import did_you_mean, format_time
+from liza.text.formats import did_you_mean
 
-MAX_EXTENSION = 4 * 3600  # seconds
-MAX_EXTENSIONS = 20  # of one run
-MAX_REASON = 500  # characters
-EXTENSION_EXAMPLE = 'liza heartbeat --extend 15m --reason "the integration tests take 12 minutes"'
 _BLAMELESS_EVENTS = frozenset(rule.event for rule in OUTCOME_RULES.values() if rule.fault is Fault.NONE)
 
 _CYCLE_EVENTS = frozenset({HistoryEvent.CONTEXT_FULL, HistoryEvent.TOO_OLD})
-
-
-class Extension(Value):
-    """A longer lease before a step that takes long: its length in ``seconds`` from now, and the ``reason``."""
-
-    seconds: int
-    reason: str
-
-    def check(self) -> None:
-        """Raise UsageError if it is too short or too long, or has no reason."""
-        if not 0 < self.seconds <= MAX_EXTENSION:
-            raise UsageError(
-                f"--extend is {self.seconds} s; it must be 1 s to {MAX_EXTENSION // 3600} h", EXTENSION_EXAMPLE
-            )
-        if not self.reason.strip():
-            raise UsageError("--extend needs --reason: why the lease has to last longer", EXTENSION_EXAMPLE)
 
 
 class Claimant(Value):
@@ -96,11 +76,6 @@ def allocate_run(state: State, agent: str) -> tuple[State, str]:
     return state.with_agent(agent, replace(record, runs=record.runs + 1, context_percent=0)), run
 
 
-def lease_expiry(state: State, now: datetime) -> datetime:
-    """Return when a lease taken at ``now`` expires."""
-    return now + timedelta(seconds=setting_limits.lease_seconds(state.config))
-
-
 def reserve(
     state: State, task_id: str, claimant: Claimant, slot: str, now: datetime, evidence: Evidence
 ) -> tuple[State, str]:
@@ -125,7 +100,7 @@ def reserve(
         boot=claimant.process.boot,
         pid=claimant.process.pid,
         start=claimant.process.start,
-        expires=lease_expiry(state, now),
+        expires=lease_expiry(state.config, now),
         previous_run=task.run,
     )
     fence = run if task.status is Status.CLAIMED else task.run
@@ -182,7 +157,7 @@ def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evid
         run=run,
         worktree=reservation.slot,
         base_commit=task.base_commit or base,
-        lease_expires=lease_expiry(state, now),
+        lease_expires=lease_expiry(state.config, now),
         iteration=task.iteration + 1,
         integration_fix=task.integration_fix or task.status is Status.INTEGRATION_FAILED,
         handoff_pending=False,
@@ -239,7 +214,7 @@ def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, 
         HistoryEvent.RESUME,
         Invocation(now=now, by=agent, run=fresh),
         run=fresh,
-        lease_expires=lease_expiry(state, now),
+        lease_expires=lease_expiry(state.config, now),
         iteration=task.iteration + tries,
         handoff_pending=False,
     )
@@ -303,63 +278,3 @@ def release(state: State, task_id: str, run: str | None, now: datetime, by: str,
         handoff_pending=False,
     )
     return state.with_task(freed)
-
-
-def renew_lease(state: State, run: str, now: datetime, context_usage: float | None = None) -> State:
-    """Renew the lease that ``run`` holds, and the agent's heartbeat and lease. Raises NotOwner if it holds none.
-
-    ``context_usage``: the used part of its context window, 0 to 1, if its runtime reports it.
-    """
-    agent = agent_of(run)
-    record = ensure_agent(state, agent).agents[agent]
-    until = lease_expiry(state, now)
-    percent = record.context_percent if context_usage is None else round(100 * context_usage)
-    renewed = state.with_agent(agent, replace(record, heartbeat=now, lease_expires=until, context_percent=percent))
-    for task in state.tasks:
-        if task.run == run and task.status is Status.CLAIMED and task.reservation is None:
-            return renewed.with_task(replace(task, lease_expires=_later(until, task.lease_expires, now)))
-        if task.review_run == run:
-            return renewed.with_task(replace(task, review_lease_expires=_later(until, task.review_lease_expires, now)))
-    if state.planning.run == run:
-        return replace(renewed, planning=replace(state.planning, lease_expires=until))
-    raise NotOwner(f"{run} holds no task, no review and no planning", f"liza agents {agent}")
-
-
-def _later(until: datetime, present: datetime | None, now: datetime) -> datetime:
-    """Return the later end of a lease: a renewal does not shorten an extension.
-
-    An end that no extension reaches was written while the clock was ahead: it does not count.
-    """
-    longest = now + timedelta(seconds=MAX_EXTENSION)
-    return until if present is None or present > longest else max(until, present)
-
-
-def extend_lease(state: State, run: str, extension: Extension, now: datetime) -> State:
-    """Renew the leases of ``run``, and keep that of its task or review for at least ``extension``.
-
-    The history of the task gets the run, the new end and the reason. Raises UsageError, NotOwner, Refused.
-    """
-    extension.check()
-    renewed = renew_lease(state, run, now)
-    task = next((task for task in renewed.tasks if is_held_by(task, run)), None)
-    if task is None:
-        raise Refused(f"{run} plans: only the lease of a task or a review can be extended", "liza heartbeat")
-    if sum(event.event == HistoryEvent.EXTEND and event.run == run for event in task.history) >= MAX_EXTENSIONS:
-        raise Refused(
-            f"{run} has extended its lease {MAX_EXTENSIONS} times: hand over to a fresh session",
-            'liza handoff "what is done" --next "the first thing to do"',
-        )
-    is_review, end = task.review_run == run, now + timedelta(seconds=extension.seconds)
-    until = _later(end, task.review_lease_expires if is_review else task.lease_expires, now)
-    detail = f"until {format_time(until)}: {extension.reason.strip()}"
-    extended = add_event(
-        task, HistoryEvent.EXTEND, Invocation(now=now, by=agent_of(run), run=run, detail=detail[:MAX_REASON])
-    )
-    return renewed.with_task(
-        replace(extended, review_lease_expires=until) if is_review else replace(extended, lease_expires=until)
-    )
-
-
-def is_held_by(task: Task, run: str) -> bool:
-    """Return whether ``run`` holds the task or its review."""
-    return task.review_run == run or (task.run == run and task.status is Status.CLAIMED)

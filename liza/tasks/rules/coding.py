@@ -19,7 +19,8 @@ from liza.model.session_ends import OUTCOME_RULES, Fault, SessionOutcome
 from liza.model.statuses import describe_task
 from liza.model.transitions import Invocation, add_event, apply_verb, has_done
 from liza.model.value_classes import Value, replace
-from liza.tasks.rules.claims import get_owned_task, get_task, is_held_by, release
+from liza.tasks.rules.claims import get_owned_task, get_task, release
+from liza.tasks.rules.leases import is_held_by
 from liza.tasks.rules.picking import CRASHES_BEFORE_OTHERS, Evidence, crashes_in_a_row, has_untried
 from liza.tasks.rules.work_record import scope_areas
 from liza.text.formats import count_noun, format_time

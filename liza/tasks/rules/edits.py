@@ -13,11 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from liza.breaker.rules import board_reports
+from liza.model import setting_limits
 from liza.model.errors import LizaError, Refused, UsageError
 from liza.model.model import AlignmentNote, Anomaly, Discovery, Goal, Handoff, State
 from liza.model.paths import agent_of
 from liza.model.value_classes import Value, replace
-from liza.tasks.rules import claims
+from liza.tasks.rules import claims, leases
 from liza.text.formats import format_time
 
 EDITABLE: Final = {
@@ -107,7 +108,7 @@ def _refusal(path: _Path, why: str, hint: str = _HINT) -> Refused:
 
 def _renew_lease(base: State, typed: State, current: State, editor: Editor) -> State:
     """Renew the lease of the run as `liza heartbeat` does, if its own entry says so."""
-    path, longest = ("agents", editor.agent), claims.lease_expiry(current, editor.now)
+    path, longest = ("agents", editor.agent), setting_limits.lease_expiry(current.config, editor.now)
     old, new = base.agents[editor.agent], typed.agents[editor.agent]
     for name, latest in (("heartbeat", editor.now), ("lease_expires", longest)):
         if (after := getattr(new, name)) != getattr(old, name) and (after is None or after > latest):
@@ -115,7 +116,7 @@ def _renew_lease(base: State, typed: State, current: State, editor: Editor) -> S
     if not 0 <= new.context_percent <= 100:
         raise _refusal((*path, "context_percent"), f"it is {new.context_percent}, expected 0 to 100")
     usage = new.context_percent / 100 if new.context_percent != old.context_percent else None
-    return claims.renew_lease(current, editor.run, editor.now, usage)
+    return leases.renew_lease(current, editor.run, editor.now, usage)
 
 
 def _add_handoff(base: State, typed: State, current: State, editor: Editor) -> State:

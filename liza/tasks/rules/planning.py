@@ -13,11 +13,12 @@ from liza.model.errors import Refused
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import role_of
+from liza.model.setting_limits import lease_expiry
 from liza.model.statuses import GoalStatus, SprintStatus, WakeTrigger, WorkKind
 from liza.model.transitions import TRANSITIONS
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import claims
-from liza.tasks.rules.claims import allocate_run, lease_expiry
+from liza.tasks.rules.claims import allocate_run
 from liza.tasks.rules.picking import CLAIMABLE_STATUSES, Evidence, failed_by_every_coder, occupation, unmet_dependencies
 from liza.tasks.rules.reviews import release_review
 from liza.text.formats import count_noun, format_duration
@@ -215,7 +216,7 @@ def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence =
         ids=trigger.ids,
         fingerprint=trigger.fingerprint,
         count=previous.count + 1 if previous.fingerprint == trigger.fingerprint else 1,
-        lease_expires=lease_expiry(state, now),
+        lease_expires=lease_expiry(state.config, now),
     )
     return replace(state, planning=planning), run
 

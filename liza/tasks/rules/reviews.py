@@ -10,10 +10,11 @@ from liza.model.errors import NotOwner, Refused, UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Anomaly, LineComment, State, Status, Task
 from liza.model.paths import agent_of, is_person, role_of
+from liza.model.setting_limits import lease_expiry
 from liza.model.statuses import AgentStatus, describe_task
 from liza.model.transitions import Invocation, apply_verb, has_done
 from liza.model.value_classes import replace
-from liza.tasks.rules.claims import allocate_run, get_task, lease_expiry
+from liza.tasks.rules.claims import allocate_run, get_task
 from liza.tasks.rules.coding import add_failure
 from liza.tasks.rules.picking import Evidence, authors, occupation, review_obstacle
 from liza.text.formats import count_noun
@@ -41,7 +42,7 @@ def claim_review(state: State, task_id: str, agent: str, now: datetime, evidence
         invocation,
         reviewing_by=agent,
         review_run=run,
-        review_lease_expires=lease_expiry(state, now),
+        review_lease_expires=lease_expiry(state.config, now),
     )
     return state.with_task(claimed), run
 

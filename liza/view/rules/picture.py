@@ -11,7 +11,7 @@ from liza.config.rules import test_proof
 from liza.merging.rules.merge_queue import QueueRow, queue_rows
 from liza.model import history_events
 from liza.model.agent_states import AgentState
-from liza.model.alarm_kinds import CONTAINED_NOTICES, Alarm, AlarmKind, AlarmRow
+from liza.model.alarm_table import CONTAINED_NOTICES, Alarm, AlarmKind, AlarmRow
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.statuses import TASK_WORDS, AgentWord, TaskWord, agent_word
 from liza.model.value_classes import Value, asdict

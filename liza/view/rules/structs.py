@@ -8,7 +8,7 @@ from typing import Any
 
 from liza.api.api_server import ServerReport
 from liza.merging.rules.merge_queue import QueueRow
-from liza.model.alarm_kinds import Alarm, AlarmRow
+from liza.model.alarm_table import Alarm, AlarmRow
 from liza.model.model import AlignmentNote, State, Task
 from liza.model.spending import Costs
 from liza.model.statuses import AgentWord, TaskWord

@@ -11,7 +11,7 @@ import pytest
 from liza.alarms import alarm_log
 from liza.alarms.alarm_log import check_alarms
 from liza.crew.crew import Crew
-from liza.model.alarm_kinds import AlarmKind
+from liza.model.alarm_table import AlarmKind
 from liza.model.model import Agent
 from liza.model.paths import Paths
 from liza.model.value_classes import replace

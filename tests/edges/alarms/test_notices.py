@@ -14,14 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from liza.alarms import notice_process, notices
+from liza.alarms import notice_sender as notice_process
+from liza.alarms import notices
 from liza.alarms.current_alarms import find_alarms
-from liza.alarms.notice_process import deliver, send_new
+from liza.alarms.notice_sender import deliver, send_new
 from liza.alarms.notices import NoticePlan, NoticeProcess, NoticeTarget, require_target
 from liza.alarms.rules import notice_rules
 from liza.alarms.rules.notice_rules import build_notice
 from liza.crew.crew import Crew
-from liza.model.alarm_kinds import Alarm
+from liza.model.alarm_table import Alarm
 from liza.model.errors import Missing, UsageError
 from liza.tasks.evidence import gather_evidence
 from tests.edges.git.test_slots_place import begun
@@ -225,9 +226,9 @@ KILLED_SENDER = """
 import sys
 from pathlib import Path
 from liza.crew.crew import find_crew
-from liza.alarms.notice_process import send_new
+from liza.alarms.notice_sender import send_new
 from liza.alarms.notices import NoticeTarget
-from liza.model.alarm_kinds import Alarm
+from liza.model.alarm_table import Alarm
 send_new(find_crew(Path(sys.argv[1])), NoticeTarget(sys.argv[2]), [Alarm("blocked", "t1", "asks", "liza answer t1")])
 """
 
@@ -243,7 +244,7 @@ def test_a_kill_before_the_record_repeats_a_notice_only_once(crew: Crew, receive
 
 
 def test_the_process_that_sends_ends_with_its_parent(crew: Crew, receiver: Receiver) -> None:
-    words = [sys.executable, "-P", "-m", "liza.alarms.notice_process", str(crew.paths.root)]
+    words = [sys.executable, "-P", "-m", "liza.alarms.notice_sender", str(crew.paths.root)]
     plan = b'{"targets": [{"text": "desktop"}]}\n'
     process = subprocess.Popen(words, stdin=subprocess.PIPE)
     assert process.stdin is not None

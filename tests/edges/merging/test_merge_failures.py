@@ -23,11 +23,12 @@ from liza.crew.crew import Crew, find_crew
 from liza.git import git_refs, merges
 from liza.git.runner import Git
 from liza.landing.sync import sync
-from liza.merging import candidate, merge_outcomes
+from liza.merging import candidate_tests as candidate
+from liza.merging import merge_outcomes
 from liza.merging.merge import merge
 from liza.merging.rules import epic_rules
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
-from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.errors import GitFailed, LizaError, LockTimeout, Missing, NotRegularFile, Refused, WriteFailed
 from liza.model.model import State
 from liza.printing import render_task
@@ -927,7 +928,7 @@ def _bug(*_: object) -> None:
     "place",
     [
         "liza.git.merges.build_candidate",
-        variant("liza.merging.candidate.run_candidate_tests"),
+        variant("liza.merging.candidate_tests.run_candidate_tests"),
         variant("liza.git.merges.advance_branch"),
     ],
 )

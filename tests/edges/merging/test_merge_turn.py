@@ -21,7 +21,7 @@ from liza.landing.sync import sync
 from liza.merging import merge_lock
 from liza.merging.proof_runner import prove_now
 from liza.merging.rules import merge_rules
-from liza.model.alarm_kinds import Alarm
+from liza.model.alarm_table import Alarm
 from liza.model.backoff import ClockWatch
 from liza.model.errors import BoardInconsistent, GitFailed
 from liza.model.model import State

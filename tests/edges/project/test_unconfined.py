@@ -12,7 +12,7 @@ from liza.alarms import confinement
 from liza.alarms.current_alarms import find_alarms
 from liza.box import support
 from liza.crew.crew import find_crew
-from liza.model.alarm_kinds import AlarmKind
+from liza.model.alarm_table import AlarmKind
 from liza.model.configuration import Config, Confinement
 from liza.model.errors import Missing
 from liza.project.baseline import InitOptions

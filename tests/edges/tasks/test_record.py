@@ -20,7 +20,7 @@ from liza.crew.crew import Crew, find_crew
 from liza.git import board_history
 from liza.git.board_history import NewRevision
 from liza.git.runner import Git
-from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.errors import GitFailed, NoCrew, Refused, WriteFailed
 from liza.model.model import Agent
 from liza.model.paths import HISTORY_REF, Paths

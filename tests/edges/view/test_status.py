@@ -19,7 +19,7 @@ from liza.alarms.watch import watch
 from liza.briefs.note import note
 from liza.commands.watch import format_change
 from liza.crew.crew import Crew
-from liza.model.alarm_kinds import alarm_class
+from liza.model.alarm_table import alarm_class
 from liza.model.model import State, Status, SupervisorExit
 from liza.model.paths import Paths
 from liza.model.spending import TokenUsage

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import liza
-from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.crew.crew import Crew
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.agent_states import StoppedProcesses
-from liza.model.alarm_kinds import Alarm, AlarmKind, LoggedKind, alarm_class, waits_for_person
+from liza.model.alarm_table import Alarm, AlarmKind, LoggedKind, alarm_class, waits_for_person
 from liza.model.configuration import Config, Delivery, TestProof
 from liza.model.model import (
     Agent,

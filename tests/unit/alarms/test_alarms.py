@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from liza.alarms.rules.alarms import STALE_DRAFT, STALE_SIGNAL, AlarmFacts, evaluate_alarms
-from liza.model.alarm_kinds import Alarm, AlarmKind, waits_for_person
+from liza.alarms.rules.alarm_checks import STALE_DRAFT, STALE_SIGNAL, AlarmFacts, evaluate_alarms
+from liza.model.alarm_table import Alarm, AlarmKind, waits_for_person
 from liza.model.configuration import Config
 from liza.model.model import (
     Agent,

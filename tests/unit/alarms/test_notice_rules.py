@@ -14,7 +14,7 @@ from liza.alarms.rules.notice_rules import NoticeRecord
 from liza.config.rules import settings
 from liza.config.rules.settings import UnconfirmedSetting
 from liza.model import invariants
-from liza.model.alarm_kinds import Alarm
+from liza.model.alarm_table import Alarm
 from liza.model.configuration import Config, NotifySettings
 from liza.model.setting_limits import (
     CUT_COMMAND,

@@ -15,7 +15,7 @@ from liza.breaker.rules import board_reports
 from liza.model.errors import LizaError, NotOwner, Refused
 from liza.model.model import Anomaly, Discovery, Handoff, HumanNote, Resolution, State
 from liza.model.value_classes import replace
-from liza.tasks.rules import claims
+from liza.tasks.rules import leases
 from liza.tasks.rules.edits import Editor, apply_edit
 from tests.unit.boards import NOW, agents, board, claimed, later, task
 
@@ -79,8 +79,8 @@ def with_task(**fields: Any) -> State:
     [
         (BOARD, lambda state: state == BOARD),
         (replace(BOARD, revision=7), lambda state: state == BOARD),
-        (with_own(heartbeat=later(9)), lambda state: state == claims.renew_lease(BOARD, RUN, later(10))),
-        (with_own(lease_expires=later(300)), lambda state: state == claims.renew_lease(BOARD, RUN, later(10))),
+        (with_own(heartbeat=later(9)), lambda state: state == leases.renew_lease(BOARD, RUN, later(10))),
+        (with_own(lease_expires=later(300)), lambda state: state == leases.renew_lease(BOARD, RUN, later(10))),
         (with_own(context_percent=40), lambda state: state.agents["coder-1"].context_percent == 40),
         (with_note(), lambda state: state.handoff["task-1"] == replace(NOTE, timestamp=later(10))),
         (with_report(), lambda state: state.discovered[1:] == (replace(REPORT, id="d-2", created=later(10)),)),
@@ -167,7 +167,7 @@ def test_a_random_change_by_a_session_is_refused_or_permitted(path: tuple[Any, .
         edited = apply_edit(base, typed, base, EDITOR)
     except (msgspec.ValidationError, LizaError):
         return
-    renewed = claims.renew_lease(base, RUN, EDITOR.now)
+    renewed = leases.renew_lease(base, RUN, EDITOR.now)
     own = replace(edited.agents["coder-1"], context_percent=0)
     allowed = [replace(state, handoff=edited.handoff).with_agent("coder-1", own) for state in (base, renewed)]
     assert edited.with_agent("coder-1", own) in allowed
@@ -176,7 +176,7 @@ def test_a_random_change_by_a_session_is_refused_or_permitted(path: tuple[Any, .
 
 def test_an_edit_of_an_older_board_keeps_what_changed_meanwhile() -> None:
     later_board = replace(
-        claims.renew_lease(BOARD, RUN, later(5)),
+        leases.renew_lease(BOARD, RUN, later(5)),
         revision=5,
         discovered=(*BOARD.discovered, replace(REPORT, id="d-2", by="coder-2", during=None)),
     )

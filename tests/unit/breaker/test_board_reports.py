@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
 from liza.board.outside_edits import merge_edit
 from liza.breaker.rules import board_reports
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError

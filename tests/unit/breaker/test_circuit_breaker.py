@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
 from liza.breaker.rules.breaker_patterns import (
     REPORT,
     WATCHED,

@@ -11,7 +11,7 @@ from tests.unit.sources import module_nodes
 
 PACKAGE = Path(__file__).parents[3] / "liza"
 PLACES = {
-    "apprise": ("alarms/notice_process.py",),
+    "apprise": ("alarms/notice_sender.py",),
     "filelock": ("system/locks.py",),
     "git": ("git/git_start.py",),
     "ruamel": ("board/text",),

@@ -12,7 +12,7 @@ import pytest
 from liza.alarms.rules import troubleshooting
 from liza.alarms.rules.troubleshooting import Explanation, find_entries, normalize_name, select_entries
 from liza.commands.explain import format_explanations, format_names
-from liza.model.alarm_kinds import AlarmKind
+from liza.model.alarm_table import AlarmKind
 from liza.model.errors import UnknownId
 from liza.model.statuses import Pattern
 from liza.view.explain import AlarmText, read_entries

@@ -15,7 +15,7 @@ from typing import Any
 import liza
 from liza.cli.app import load_command
 from liza.crew.result import Result, make_result
-from liza.model.alarm_kinds import Alarm
+from liza.model.alarm_table import Alarm
 from liza.model.errors import Finding, LizaError
 from liza.tasks.next_steps import NextStep
 from tests.unit.sources import nodes_of, parse_module

@@ -39,7 +39,7 @@ from liza.model.paths import is_person
 from liza.model.session_ends import OUTCOME_RULES, SessionOutcome
 from liza.model.transitions import Invocation
 from liza.model.value_classes import replace
-from liza.tasks.rules import backlog, claims, coding, picking, planning, reviews
+from liza.tasks.rules import backlog, claims, coding, leases, picking, planning, reviews
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.claims import Extension
 from liza.tasks.rules.coding import SubmittedWork
@@ -207,12 +207,12 @@ class CrewMachine(RuleBasedStateMachine):
     @rule(index=indexes, which=indexes)
     def heartbeat(self, index: int, which: int) -> None:
         run = self.some_run(self.task_at(index), which)
-        self.play(lambda model: model.renew(run), claims.renew_lease, run, self.model.now)
+        self.play(lambda model: model.renew(run), leases.renew_lease, run, self.model.now)
 
     @rule(index=indexes, which=indexes, seconds=st.sampled_from([0, 60, 1000, 4 * 3600, 4 * 3600 + 1]))
     def extend(self, index: int, which: int, seconds: int) -> None:
         run, wanted = self.some_run(self.task_at(index), which), Extension(seconds, "the build takes long")
-        self.play(lambda model: model.extend(run, seconds), claims.extend_lease, run, wanted, self.model.now)
+        self.play(lambda model: model.extend(run, seconds), leases.extend_lease, run, wanted, self.model.now)
 
     # Planner and person: tasks.
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
 from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_rules import MergeFailureKind
 from liza.model.configuration import QueueSettings

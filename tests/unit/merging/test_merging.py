@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
 from liza.breaker.rules.breaker_patterns import collect_events, evaluate_patterns
 from liza.git import git_refs
 from liza.git.git_refs import RefChange

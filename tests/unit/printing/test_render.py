@@ -17,7 +17,7 @@ from liza.briefs.inbox import DeliveryStatistics
 from liza.cli.app import command_names, list_headings
 from liza.cli.reference import build_reference as reference
 from liza.commands._declare import parse_details, parse_duration, split_names
-from liza.model.alarm_kinds import Alarm
+from liza.model.alarm_table import Alarm
 from liza.model.configuration import Config
 from liza.model.errors import UsageError
 from liza.model.model import AlignmentNote, Answer, ArchiveSummary, Event, Goal, Handoff, State, Status, Task

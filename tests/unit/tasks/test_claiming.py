@@ -12,7 +12,7 @@ from liza.model.model import Event, FailedCheck, Handoff, PlanningClaim, Status,
 from liza.model.paths import check_task_id, parse_agent_id
 from liza.model.session_ends import SessionOutcome
 from liza.model.transitions import Invocation
-from liza.tasks.rules import backlog, claims, coding, picking, reviews
+from liza.tasks.rules import backlog, claims, coding, leases, picking, reviews
 from liza.tasks.rules.coding import SubmittedWork
 from liza.tasks.rules.picking import Evidence, LimitReached, NoTask, Pick
 from tests.unit.boards import BASE, HEAD, HERE, NOW, agents, board, claimed, later, submitted, task, with_config
@@ -366,67 +366,67 @@ def test_an_unconfirmed_takeover_owns_nothing_and_is_not_blocked() -> None:
     )
     assert crashed is reserved
     with pytest.raises(NotOwner, match="holds no task"):
-        claims.renew_lease(reserved, run, later(302))
+        leases.renew_lease(reserved, run, later(302))
     with pytest.raises(Refused, match=r"task-1 cannot be blocked: coder-2 is taking it as coder-2\.1"):
         coding.block_by_supervisor(reserved, "task-1", "10 tries are used up", later(302))
 
 
 def test_an_extension_is_in_history_and_renewals_never_shorten_it() -> None:
     state, run = claimed(board(task()))
-    extended = claims.extend_lease(state, run, claims.Extension(900, " a long build "), NOW)
+    extended = leases.extend_lease(state, run, leases.Extension(900, " a long build "), NOW)
     assert extended.tasks[0].lease_expires == later(900)
     line = extended.tasks[0].history[-1]
     assert (line.event, line.agent, line.run) == ("extend lease", "coder-1", run)
     assert line.detail == "until 2026-01-01T12:15:00Z: a long build"
-    assert claims.renew_lease(extended, run, later(100)).tasks[0].lease_expires == later(900)
-    shorter = claims.extend_lease(state, run, claims.Extension(1, "x"), NOW)
+    assert leases.renew_lease(extended, run, later(100)).tasks[0].lease_expires == later(900)
+    shorter = leases.extend_lease(state, run, leases.Extension(1, "x"), NOW)
     assert shorter.tasks[0].lease_expires == later(300)
 
 
 def test_a_review_is_extended_as_a_task_is() -> None:
     state, _ = submitted(board(task()))
     state, run = reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({"coder-1.1"})))
-    extended = claims.extend_lease(state, run, claims.Extension(900, "a long build"), NOW)
+    extended = leases.extend_lease(state, run, leases.Extension(900, "a long build"), NOW)
     assert extended.tasks[0].review_lease_expires == later(900)
     assert extended.tasks[0].lease_expires is None
     assert extended.tasks[0].history[-1].run == run
-    assert claims.renew_lease(extended, run, later(100)).tasks[0].review_lease_expires == later(900)
+    assert leases.renew_lease(extended, run, later(100)).tasks[0].review_lease_expires == later(900)
 
 
 def test_a_lease_from_a_fast_clock_is_shortened_at_renewal() -> None:
     state, run = claimed(board(task()))
     day = 24 * 3600
-    state = claims.renew_lease(state, run, later(day))
-    assert claims.renew_lease(state, run, later(10)).tasks[0].lease_expires == later(310)
+    state = leases.renew_lease(state, run, later(day))
+    assert leases.renew_lease(state, run, later(10)).tasks[0].lease_expires == later(310)
     # The longest extension is kept.
-    longest = claims.extend_lease(state, run, claims.Extension(claims.MAX_EXTENSION, "x"), later(10))
-    assert longest.tasks[0].lease_expires == later(10 + claims.MAX_EXTENSION)
-    assert claims.renew_lease(longest, run, later(10)).tasks[0].lease_expires == later(10 + claims.MAX_EXTENSION)
+    longest = leases.extend_lease(state, run, leases.Extension(leases.MAX_EXTENSION, "x"), later(10))
+    assert longest.tasks[0].lease_expires == later(10 + leases.MAX_EXTENSION)
+    assert leases.renew_lease(longest, run, later(10)).tasks[0].lease_expires == later(10 + leases.MAX_EXTENSION)
 
 
 @pytest.mark.parametrize(("seconds", "reason"), [(0, "x"), (-1, "x"), (4 * 3600 + 1, "x"), (60, "  ")])
 def test_an_extension_has_a_length_and_a_reason(seconds: int, reason: str) -> None:
     state, run = claimed(board(task()))
     with pytest.raises(UsageError, match="--extend") as refusal:
-        claims.extend_lease(state, run, claims.Extension(seconds, reason), NOW)
+        leases.extend_lease(state, run, leases.Extension(seconds, reason), NOW)
     assert refusal.value.hint.startswith("liza heartbeat --extend ")
 
 
 def test_only_the_run_holding_a_task_extends_its_lease() -> None:
     state, run = claimed(board(task()))
     with pytest.raises(NotOwner):
-        claims.extend_lease(state, "coder-1.9", claims.Extension(60, "x"), NOW)
-    for _ in range(claims.MAX_EXTENSIONS):
-        state = claims.extend_lease(state, run, claims.Extension(60, "x"), NOW)
+        leases.extend_lease(state, "coder-1.9", leases.Extension(60, "x"), NOW)
+    for _ in range(leases.MAX_EXTENSIONS):
+        state = leases.extend_lease(state, run, leases.Extension(60, "x"), NOW)
     with pytest.raises(Refused, match="20 times"):
-        claims.extend_lease(state, run, claims.Extension(60, "x"), NOW)
+        leases.extend_lease(state, run, leases.Extension(60, "x"), NOW)
 
 
 def test_the_lease_of_planning_is_renewed_and_not_extended() -> None:
     state = replace(board(), planning=PlanningClaim(run="planner-1.1", trigger="INITIAL_PLANNING", lease_expires=NOW))
-    assert claims.renew_lease(state, "planner-1.1", NOW).planning.lease_expires == later(300)
+    assert leases.renew_lease(state, "planner-1.1", NOW).planning.lease_expires == later(300)
     with pytest.raises(Refused, match="plans"):
-        claims.extend_lease(state, "planner-1.1", claims.Extension(60, "x"), NOW)
+        leases.extend_lease(state, "planner-1.1", leases.Extension(60, "x"), NOW)
 
 
 def test_a_failed_check_is_noted_once_by_the_holding_run() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.alarms.rules.alarms import AlarmFacts, evaluate_alarms
+from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
 from liza.board.rules import archiving
 from liza.merging.rules import epic_rules, merge_queue
 from liza.merging.rules.epic_rules import EpicJob

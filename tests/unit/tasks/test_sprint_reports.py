@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.alarms.rules import alarms
-from liza.alarms.rules.alarms import sprint_alarms
-from liza.model.alarm_kinds import Alarm, waits_for_person
+from liza.alarms.rules import alarm_checks as alarms
+from liza.alarms.rules.alarm_checks import sprint_alarms
+from liza.model.alarm_table import Alarm, waits_for_person
 from liza.model.model import Anomaly, ArchiveSummary, Discovery, Event, Goal, Sprint, State, Status, Timeline
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog

@@ -15,7 +15,7 @@ from liza.merging.rules import merge_alarms, merge_rules
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model import history_events, invariants, setting_limits
 from liza.model.agent_states import StoppedProcesses
-from liza.model.alarm_kinds import Alarm, AlarmKind
+from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.configuration import Config
 from liza.model.derived import CurrentWork, current_planner, find_current_work, is_incomplete
 from liza.model.gates import is_untested

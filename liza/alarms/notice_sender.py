@@ -1,4 +1,4 @@
-"""The process that sends notices: ``python -P -m liza.alarms.notice_process ROOT``.
+"""The process that sends notices: ``python -P -m liza.alarms.notice_sender ROOT``.
 
 Its input is one line: the plan as JSON, or ``null`` for the targets of ``config.notify``. It ends at the end of its
 input. The only module that imports apprise: the extra ``liza[notify]``. Reasons of failures contain no part of a URL,
@@ -29,7 +29,7 @@ from liza.alarms.rules import notice_rules
 from liza.alarms.rules.notice_rules import Notice, clean_text
 from liza.board import events
 from liza.crew.crew import Crew, find_crew
-from liza.model.alarm_kinds import Alarm
+from liza.model.alarm_table import Alarm
 from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.setting_limits import DESKTOP, parse_quiet_hours
