@@ -7,7 +7,8 @@ Read `runner.py` first. `Git` runs git with hooks, prompts and signing switched 
   of a slot. `slots_directory.py` chooses the directory. `slot_setup.py` handles what git does not track. `reset.py`
   empties a worktree and its submodules.
 - Saved work: `salvage.py` saves what is uncommitted before a reset, and restores it.
-- Merges: `merges.py`, `branch_moves.py`, `checkout_files.py`, `git_refs.py`, `integration_tip.py`.
+- Merges: `candidates.py` builds them; `branch_moves.py` moves a branch, `checkout_moves.py` and
+  `checkout_files.py` its checkout; `git_refs.py`, `integration_tip.py`.
 - Boxes: `run_git.py` makes the git directory that a box sees, `run_import.py` imports what a run committed there,
   `boxed_git.py` runs git in a box.
 - `hiding.py` keeps the brief and files of the set-up out of git. `filter_program.py` is its clean filter.

@@ -10,9 +10,9 @@ import shlex
 from bisect import bisect_left
 from collections.abc import Collection
 
-from liza.git import git_refs, merges
+from liza.git import branch_moves, candidates, git_refs
+from liza.git.branch_moves import LAST_INTEGRATION_REF
 from liza.git.git_refs import current_branch
-from liza.git.merges import LAST_INTEGRATION_REF
 from liza.git.runner import COMMIT, Git
 from liza.model import targets
 from liza.model.errors import Missing
@@ -22,7 +22,7 @@ from liza.model.targets import CommitsAhead
 
 def require_integration(git: Git, state: State) -> str:
     """Return the commit of integration. Raises Missing if it is gone, with the command that restores it."""
-    commit = merges.branch_tip(git, state.config.integration_branch)
+    commit = branch_moves.branch_tip(git, state.config.integration_branch)
     if commit is None:
         raise _integration_gone_error(git, state)
     return commit
@@ -131,7 +131,7 @@ def _merge_adds_nothing(git: Git, base: str, commit: str, *, ours: bool = False)
     if ours:
         driver = f"merge.{_DRIVER}.driver", "git merge-file --ours %A %O %B"
         git = git.with_config(("merge.default", _DRIVER), driver)
-    tree, conflicts = merges.merge_trees(git.with_environment(GIT_ATTR_SOURCE=base), base, commit)
+    tree, conflicts = candidates.merge_trees(git.with_environment(GIT_ATTR_SOURCE=base), base, commit)
     return not conflicts and tree == git.out("rev-parse", f"{base}^{{tree}}")
 
 

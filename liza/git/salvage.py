@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.git import leftovers
+from liza.git.candidates import merge_trees
 from liza.git.git_config import git_dirs
-from liza.git.merges import merge_trees
 from liza.git.rules.git_operations import GitOperation
 from liza.git.run_git import ImportRefused
 from liza.git.runner import COMMIT, Git, find_remedy, join_nul, summarize_error

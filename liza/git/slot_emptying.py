@@ -14,8 +14,8 @@ from liza.box.run_mounts import Surroundings
 from liza.box.surroundings import read_surroundings
 from liza.git import hiding, leftovers, reset, run_git, run_import, slot_records, slot_setup, slots_directory, survey
 from liza.git.boxed_git import SlotBox, list_boxed_filters, make_reader, shown_directories
+from liza.git.branch_moves import find_branches
 from liza.git.git_config import git_dirs
-from liza.git.merges import find_branches
 from liza.git.reset import salvage_before_reset
 from liza.git.run_git import ImportRefused
 from liza.git.run_import import RunStore

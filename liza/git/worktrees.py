@@ -15,7 +15,7 @@ from pathlib import Path
 
 from liza.box import slot_directories
 from liza.git import git_refs, leftovers, run_git, slot_records, slot_setup, slots_directory
-from liza.git.merges import Branch, find_branches
+from liza.git.branch_moves import Branch, find_branches
 from liza.git.reset import salvage_submodules
 from liza.git.salvage import find_last_salvage, find_unrestored, list_uncommitted, mark_restored, restore_salvage
 from liza.git.slot_emptying import SlotEmptying

@@ -9,8 +9,8 @@ from typing import Any
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import git_refs, integration_tip, merges
-from liza.git.branch_moves import MoveOutcome
+from liza.git import branch_moves, git_refs, integration_tip
+from liza.git.checkout_moves import MoveOutcome
 from liza.git.integration_tip import find_landed
 from liza.git.runner import Git
 from liza.landing import pull_requests, remotes
@@ -134,7 +134,7 @@ def find_landing(crew: Crew, branch: str | None) -> Landing:
             which = f"{integration} itself is" if branch else "no branch is"
             step = git_refs.branch_command(crew.git, "liza land", integration)
             raise Refused(f"{which} checked out: name the branch to land on", step)
-    before = merges.branch_tip(crew.git, branch)
+    before = branch_moves.branch_tip(crew.git, branch)
     if before is None:
         step = git_refs.branch_command(crew.git, "liza land", integration)
         raise UnknownId(f"there is no branch {branch!r} to land on", step)
@@ -189,9 +189,9 @@ def run_landing_gates(crew: Crew, landing: Landing, *, untested: bool = False) -
 
 def _advance(git: Git, landing: Landing, again: str) -> None:
     """Move the branch and its checkout. Raises Refused if it has moved, or if changed files are in the way."""
-    advance = merges.advance_branch(git, landing.branch, landing.tip, landing.before)
+    advance = branch_moves.advance_branch(git, landing.branch, landing.tip, landing.before)
     if advance.outcome is MoveOutcome.WAITING:
-        files, step = merges.describe_blocking(advance, again)
+        files, step = branch_moves.describe_blocking(advance, again)
         raise Refused(f"nothing was landed: {landing.branch} is checked out, and {files}", step)
     if advance.outcome is MoveOutcome.LOST:
         raise Refused(f"nothing was landed: {landing.branch} moved while the tests ran", again)
@@ -287,7 +287,7 @@ def _check_head(git: Git, head: str, landing: Landing, push: Remote) -> str:
     step = f"{LAND_COMMAND} --head {shlex.quote(free)}"
     if head == landing.branch or not targets.is_branch_name(head):
         raise UsageError(f"{head!r} cannot be the branch of the pull request", step)
-    is_persons = head != landing.integration and merges.branch_tip(git, head) is not None
+    is_persons = head != landing.integration and branch_moves.branch_tip(git, head) is not None
     if is_persons or head == remotes.find_default_branch(push):
         message = f"{head} is a branch of people, and a pull request needs one of its own"
         raise UsageError(message, step)

@@ -13,8 +13,8 @@ from typing import Any
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import git_refs, integration_tip, merges
-from liza.git.branch_moves import MoveOutcome
+from liza.git import branch_moves, candidates, git_refs, integration_tip
+from liza.git.checkout_moves import MoveOutcome
 from liza.git.integration_tip import find_landed
 from liza.git.runner import COMMIT, Git
 from liza.landing import remotes
@@ -81,7 +81,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, u
     source = branch or _current_branch(crew, into)
     _refuse_crew_branch(source)
     command = shlex.join(["liza", "sync", *([branch] if branch else []), *(["--untested"] if untested else [])])
-    commit = merges.branch_tip(crew.git, source)
+    commit = branch_moves.branch_tip(crew.git, source)
     if commit is None:
         raise UnknownId(f"there is no branch {source!r}", git_refs.branch_command(crew.git, "liza sync", into))
     with hold_merge_lock(crew) as locked:
@@ -121,13 +121,13 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
     for _ in range(merge_rules.MAX_CANDIDATES):
         moved = _check_accepted_move(crew, request)
         expected = moved.tip if moved else integration_tip.require_integration(crew.git, crew.board.read())
-        if merges.contains(crew.git, into, commit):
+        if branch_moves.contains(crew.git, into, commit):
             integration_tip.record_last_tip(crew.git, expected)
             return _already_merged(crew, request, moved, by)
         landed = find_landed(crew.git, commit, expected)
         base = None if landed == commit else landed
         try:
-            candidate_commit = merges.build_candidate(
+            candidate_commit = candidates.build_candidate(
                 crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE_NAME, base
             )
         except MergeConflict as conflict:
@@ -141,15 +141,15 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             tested, remarks = _test_candidate(crew, request, candidate_commit, expected, by)
             # Before the branch moves, also for an untested merge: who looks at the branch knows it as one of Liza.
             git_refs.write_tested_refs(crew.git, (_CANDIDATE_NAME,), candidate_commit)
-            advance = merges.advance_branch(crew.git, into, candidate_commit, expected)
+            advance = branch_moves.advance_branch(crew.git, into, candidate_commit, expected)
             if advance.outcome is MoveOutcome.MOVED:
                 integration_tip.record_last_tip(crew.git, candidate_commit)
                 with suppress(*merge_outcomes.CAUGHT_ERRORS):
                     proof_runner.note_changed_definitions(crew, by, expected)
         finally:
-            merges.delete_candidate(crew.git, _CANDIDATE_NAME)
+            candidates.delete_candidate(crew.git, _CANDIDATE_NAME)
         if advance.outcome is MoveOutcome.WAITING:
-            files, step = merges.describe_blocking(advance, request.command)
+            files, step = branch_moves.describe_blocking(advance, request.command)
             raise Refused(f"{into} is checked out, and {files}", step)
         if advance.outcome is MoveOutcome.MOVED:
             details = {"branch": source, "merge_commit": candidate_commit, "tested": tested, "remarks": remarks}
@@ -217,10 +217,10 @@ def _test_candidate(
         message = f"{result.told('this merge')}; {merge_outcomes.restore_branch(crew.git, into, result.rewound_from)}"
         raise Refused(f"{request.source} is not merged: {message}", f"less {log}")
     if result.failure is not None:
-        merges.move_branch_back(crew.git, into, candidate_commit, expected)
+        branch_moves.move_branch_back(crew.git, into, candidate_commit, expected)
         raise Refused(f"the merge with {into} is red: {result.failure}", f"less {log}")
     if result.untested is not None and not request.untested:
-        merges.move_branch_back(crew.git, into, candidate_commit, expected)
+        branch_moves.move_branch_back(crew.git, into, candidate_commit, expected)
         hint = result.untested.hint or f"{request.command} --untested"
         raise Refused(f"the merge with {into} is untested: {result.untested.text}", hint)
     return result.tested and not result.remarks, result.remarks

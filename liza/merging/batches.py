@@ -12,8 +12,8 @@ from contextlib import suppress
 from liza.board.store import Board
 from liza.config.rules import test_proof
 from liza.crew.crew import Crew
-from liza.git import checkout_files, git_refs, merges
-from liza.git.branch_moves import MoveOutcome
+from liza.git import branch_moves, candidates, checkout_files, git_refs
+from liza.git.checkout_moves import MoveOutcome
 from liza.merging import candidate_tests as candidate
 from liza.merging import gate_log, merge_outcomes
 from liza.merging.candidate_tests import CandidateResult, CandidateRun
@@ -132,7 +132,7 @@ def _record_tested(crew: Crew, by: str, batch: Batch, passed: Batch, record: How
         tx.state = merge_queue.record_tested(tx.state, passed, dropped, record)
     crash_points.point("merge", "passed")
     for task_id in dropped:
-        merges.delete_candidate(crew.git, task_id)
+        candidates.delete_candidate(crew.git, task_id)
     return next(batch for batch in merge_queue.find_batches(tx.state) if batch.ids == passed.ids)
 
 
@@ -142,7 +142,7 @@ def _drop_candidates(crew: Crew, by: str, tasks: Sequence[str]) -> None:
     with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", tasks[0]) as tx:
         tx.state = merge_queue.drop_candidates(tx.state, tasks)
     for task_id in tasks:
-        merges.delete_candidate(crew.git, task_id)
+        candidates.delete_candidate(crew.git, task_id)
 
 
 def drop_batch(crew: Crew, by: str, tasks: Sequence[str]) -> None:
@@ -162,14 +162,14 @@ def publish_batch(crew: Crew, by: str, batch: Batch) -> bool:
     if batch.members[0].merging.gates != gates.gates_digest(crew.board.read().config, batch.branch):
         _drop_candidates(crew, by, batch.ids)
         return False
-    advance = merges.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
+    advance = branch_moves.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
     crash_points.point("merge", "advanced")
     if advance.outcome is MoveOutcome.MOVED:
         merge_outcomes.finish_batch(crew, by, batch)
         return True
     waiting = advance.outcome is MoveOutcome.WAITING
     if waiting and len(batch.members) > 1:
-        files, step = merges.describe_blocking(advance)
+        files, step = branch_moves.describe_blocking(advance)
         raise Refused(f"a batch of {batch.title} cannot be published: {files}", step)
     event = "waits for files" if waiting else "candidate dropped"
     with crew.change(merge_outcomes.merge_actor(by), event, batch.ids[0]) as tx:
@@ -389,7 +389,7 @@ class _Chain:
         self.is_closed = False
         self._git = crew.git
         self._tip = base
-        checkout = merges.find_checkout(crew.git, branch) if checks_files else None
+        checkout = branch_moves.find_checkout(crew.git, branch) if checks_files else None
         self._checkout = None if checkout is None else crew.git.at(checkout)
         self._state = None if self._checkout is None else checkout_files.read_checkout(self._checkout, base)
 
@@ -398,10 +398,12 @@ class _Chain:
         is alone then, so that it holds up no other. Raises MergeConflict, GitFailed."""
         assert task.review_commit is not None
         title = task.description.strip().splitlines()[0][:72] if task.description.strip() else task.id
-        commit = merges.build_candidate(self._git, task.review_commit, self._tip, f"Merge {task.id}: {title}", task.id)
+        commit = candidates.build_candidate(
+            self._git, task.review_commit, self._tip, f"Merge {task.id}: {title}", task.id
+        )
         if self._is_blocked(commit):
             if self.members:
-                merges.delete_candidate(self._git, task.id)
+                candidates.delete_candidate(self._git, task.id)
                 return
             self.is_closed = True
         self.members.append(Member(task, MergeInProgress(candidate=commit, expected=self._tip)))
@@ -429,8 +431,8 @@ def _resolve_conflict(
     branch, base = onto
     files = conflict.files
     if not is_first:
-        files = merges.merge_trees(crew.git.with_environment(GIT_ATTR_SOURCE=base), base, task.review_commit)[1]
+        files = candidates.merge_trees(crew.git.with_environment(GIT_ATTR_SOURCE=base), base, task.review_commit)[1]
         if not files:
             return
-    hunks = merges.read_conflict_hunks(crew.git, base, task.review_commit, files)
+    hunks = candidates.read_conflict_hunks(crew.git, base, task.review_commit, files)
     merge_outcomes.return_to_coder(crew, by, task, history_events.describe_conflict(branch, files, hunks))

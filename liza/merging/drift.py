@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.git import git_refs, integration_tip, merges
+from liza.git import branch_moves, git_refs, integration_tip
 from liza.git.git_config import git_dirs
 from liza.git.runner import Git
 from liza.merging.rules.repository_drift import IntegrationDrift, RepositoryDrift
@@ -35,7 +35,7 @@ def stamp_repository(paths: Paths, state: State) -> RepositoryStamp:
     plain_git = git if dot_git.is_file() else git.with_git_dir(paths.root, dot_git, dot_git)
     common = git_dirs(plain_git)[1]
     branch = state.config.integration_branch
-    names = ("packed-refs", f"refs/heads/{branch}", merges.LAST_INTEGRATION_REF, "reftable/tables.list")
+    names = ("packed-refs", f"refs/heads/{branch}", branch_moves.LAST_INTEGRATION_REF, "reftable/tables.list")
     return [_stamp_file(common / name) for name in names]
 
 
@@ -43,7 +43,7 @@ def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
     """Return how integration differs from the commit at which Liza left it, or None. Raises Missing if it is gone."""
     state = crew.board.read()
     ref = f"refs/heads/{state.config.integration_branch}"
-    integration, last = git_refs.find_commits(crew.git, ref, merges.LAST_INTEGRATION_REF)
+    integration, last = git_refs.find_commits(crew.git, ref, branch_moves.LAST_INTEGRATION_REF)
     if integration is not None and integration == last:
         return None
     while True:
@@ -171,7 +171,7 @@ def _rewind_command(git: Git, drift: IntegrationDrift) -> str:
     if drift.has_merged_since:
         before = shlex.quote(git_refs.find_free_name(f"{drift.branch}-before", git_refs.list_branches(git)))
         return f"git branch {before} {commit} && liza sync {before}"
-    checkout_branch = merges.find_branches(git, drift.branch).get(drift.branch)
+    checkout_branch = branch_moves.find_branches(git, drift.branch).get(drift.branch)
     if checkout_branch is not None and checkout_branch.checkout is not None:
         return f"git -C {shlex.quote(str(checkout_branch.checkout))} reset --keep {commit}"
     return f"git branch -f {branch} {commit}"

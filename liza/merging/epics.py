@@ -13,8 +13,8 @@ from functools import partial
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import git_refs, merges
-from liza.git.branch_moves import MoveOutcome
+from liza.git import branch_moves, candidates, git_refs
+from liza.git.checkout_moves import MoveOutcome
 from liza.git.runner import Git
 from liza.merging import batches, merge_outcomes
 from liza.merging import candidate_tests as candidate
@@ -79,7 +79,7 @@ def _report_epic(git: Git, state: State, name: str, fault: Refused | None) -> Ep
     return EpicReport(
         name=name,
         branch=branch,
-        tip=merges.branch_tip(git, branch),
+        tip=branch_moves.branch_tip(git, branch),
         state=status,
         why=why,
         next=str(step or ""),
@@ -146,14 +146,14 @@ def _build(crew: Crew, by: str, job: EpicJob, expected: str) -> Batch | None:
     state = crew.board.read()
     into, source = job.into(state), _source_branch(state, job)
     commit = merge_outcomes.require_tip(crew, source)
-    if merges.contains(crew.git, into, commit):
+    if branch_moves.contains(crew.git, into, commit):
         merged = EpicMerge(step=job.step, candidate=expected, expected=expected)
         _finish_merged(crew, by, job, _batch(job, commit, into, merged))
         return None
     try:
-        merge_commit = merges.build_candidate(crew.git, commit, expected, _message(state, job), _name(job.epic))
+        merge_commit = candidates.build_candidate(crew.git, commit, expected, _message(state, job), _name(job.epic))
     except MergeConflict as conflict:
-        hunks = merges.read_conflict_hunks(crew.git, expected, commit, conflict.files)
+        hunks = candidates.read_conflict_hunks(crew.git, expected, commit, conflict.files)
         _add_mend(crew, by, job, f"conflict in {list_names(conflict.files)}" + (f"\n{hunks}" if hunks else ""))
         return None
     return _batch(job, commit, into, EpicMerge(step=job.step, candidate=merge_commit, expected=expected))
@@ -187,10 +187,10 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
     with crew.change(merge_outcomes.merge_actor(by), "tests passed" if result.tested else "no tests to run") as tx:
         tx.state = epic_rules.record_tested(tx.state, job.epic, result.tested)
     crash_points.point("epic", "passed")
-    advance = merges.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
+    advance = branch_moves.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
     crash_points.point("epic", "advanced")
     if advance.outcome is MoveOutcome.WAITING:
-        files, step = merges.describe_blocking(advance, f"liza merge {targets.epic_branch(job.epic)}")
+        files, step = branch_moves.describe_blocking(advance, f"liza merge {targets.epic_branch(job.epic)}")
         raise Refused(f"{batch.branch} is checked out, and {files}", step)
     if advance.outcome is MoveOutcome.LOST:
         _drop(crew, by, job.epic)
@@ -208,7 +208,7 @@ def _finish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
         with crew.change(merge_outcomes.merge_actor(by), "update", None) as tx:
             tx.state = epic_rules.finish_update(tx.state, job.epic)
         crash_points.point("epic", "updated")
-        merges.delete_candidate(crew.git, _name(job.epic))
+        candidates.delete_candidate(crew.git, _name(job.epic))
         return
     with crew.change(merge_outcomes.merge_actor(by), "land", None) as tx:
         landed = [task.id for task in targets.tasks_of(tx.state, job.epic)]
@@ -218,7 +218,7 @@ def _finish(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
     for step in (
         partial(_record_tip, crew, batch),
         partial(task_branches.delete_landed, crew),
-        partial(merges.delete_candidate, crew.git, _name(job.epic)),
+        partial(candidates.delete_candidate, crew.git, _name(job.epic)),
     ):
         try:
             step()
@@ -246,14 +246,16 @@ def recover_epics(crew: Crew, by: str) -> None:
             # Nothing may be merged onto a candidate that no test has passed.
             if _is_untested_published(crew, job, entry.merging) or not _record_error(crew, by, job, error):
                 raise
-    if git_refs.refs_below(crew.git, merges.last_tip_ref(targets.EPIC_PREFIX)):
+    if git_refs.refs_below(crew.git, branch_moves.last_tip_ref(targets.EPIC_PREFIX)):
         task_branches.delete_landed(crew)
 
 
 def _is_untested_published(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool:
     """Return whether the branch has a candidate that is not recorded as tested."""
     into = job.into(crew.board.read())
-    is_there = merges.branch_tip(crew.git, into) is not None and merges.contains(crew.git, into, merging.candidate)
+    is_there = branch_moves.branch_tip(crew.git, into) is not None and branch_moves.contains(
+        crew.git, into, merging.candidate
+    )
     return is_there and not _is_tested(crew.git, job, merging)
 
 
@@ -265,11 +267,11 @@ def _is_tested(git: Git, job: EpicJob, merging: EpicMerge) -> bool:
 def _recover(crew: Crew, by: str, job: EpicJob, merging: EpicMerge) -> None:
     state = crew.board.read()
     commit = crew.git.find_commit(f"{merging.candidate}^2")
-    has_branch = merges.branch_tip(crew.git, job.into(state)) is not None
+    has_branch = branch_moves.branch_tip(crew.git, job.into(state)) is not None
     if commit is not None and has_branch and _is_genuine(crew.git, state, job, merging, commit):
         batch = _batch(job, commit, job.into(state), merging)
         is_tested = _is_tested(crew.git, job, merging)
-        if is_tested and merges.contains(crew.git, batch.branch, batch.tip):
+        if is_tested and branch_moves.contains(crew.git, batch.branch, batch.tip):
             _finish(crew, by, job, batch)
             return
         if not is_tested:
@@ -284,11 +286,11 @@ def _recover(crew: Crew, by: str, job: EpicJob, merging: EpicMerge) -> None:
 def _is_genuine(git: Git, state: State, job: EpicJob, merging: EpicMerge, commit: str) -> bool:
     """Return whether the candidate is exactly the merge of the two branches: agents can write to the board."""
     source = _source_branch(state, job)
-    ref = f"refs/heads/{source}" if job.step is EpicStep.UPDATE else merges.last_tip_ref(source)
+    ref = f"refs/heads/{source}" if job.step is EpicStep.UPDATE else branch_moves.last_tip_ref(source)
     tip = git.find_commit(ref)
     try:
         is_of_source = tip is not None and git.ok("merge-base", "--is-ancestor", commit, tip)
-        return is_of_source and merges.is_merge_of(git, merging.candidate, merging.expected, commit)
+        return is_of_source and candidates.is_merge_of(git, merging.candidate, merging.expected, commit)
     except GitFailed:
         # One of the commits is missing: the merge is repeated and fails with its own error.
         return False
@@ -326,9 +328,9 @@ def _message(state: State, job: EpicJob) -> str:
 def _add_mend(crew: Crew, by: str, job: EpicJob, failure: str) -> None:
     """Add a task that makes the epic merge; after too many of them a person must look at it."""
     state = crew.board.read()
-    task_id = epic_rules.mend_task_id(job, merges.branch_tip(crew.git, job.branch) or "")
+    task_id = epic_rules.mend_task_id(job, branch_moves.branch_tip(crew.git, job.branch) or "")
     names = archive.find_outcomes(crew.paths, state, [task_id])
-    merges.delete_candidate(crew.git, _name(job.epic))
+    candidates.delete_candidate(crew.git, _name(job.epic))
     if state.task(task_id) is not None or task_id in names or not epic_rules.may_mend(state, job.epic):
         _record_failure(crew, by, job, epic_rules.needs_person(job, failure))
         return
@@ -357,10 +359,10 @@ def _record_failure(crew: Crew, by: str, job: EpicJob, failure: MergeFailure) ->
     with crew.change(merge_outcomes.merge_actor(by), "merge failed", None) as tx:
         tx.state = epic_rules.schedule_retry(tx.state, job.epic, failure, crew.clock.now())
     with suppress(*merge_outcomes.CAUGHT_ERRORS):
-        merges.delete_candidate(crew.git, _name(job.epic))
+        candidates.delete_candidate(crew.git, _name(job.epic))
 
 
 def _drop(crew: Crew, by: str, epic: str) -> None:
     with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", None) as tx:
         tx.state = epic_rules.drop_candidate(tx.state, epic)
-    merges.delete_candidate(crew.git, _name(epic))
+    candidates.delete_candidate(crew.git, _name(epic))

@@ -10,7 +10,7 @@ from liza.config.rules import test_proof
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git import merges
+from liza.git import branch_moves
 from liza.git.runner import Git
 from liza.merging import batches, epics, merge_lock, merge_outcomes, proof_runner, slot_limits
 from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
@@ -199,8 +199,8 @@ def _no_merge_reason(state: State) -> tuple[str, str]:
 def _merge_result(git: Git, before: State, after: State, task_id: str) -> Result:
     task, message = claims.get_task(after, task_id), ""
     if task.merging and task.merging.waiting:
-        advance = merges.find_blocking(git, targets.target_branch(after, task), task.merging)
-        files, step = merges.describe_blocking(advance, f"liza merge {task_id}")
+        advance = branch_moves.find_blocking(git, targets.target_branch(after, task), task.merging)
+        files, step = branch_moves.describe_blocking(advance, f"liza merge {task_id}")
         message = f"{task_id} is tested and waits: {files}"
     elif task.merge_commit:
         step = f"git log --first-parent refs/heads/{shlex.quote(targets.target_branch(after, task))}"

@@ -10,7 +10,7 @@ from functools import partial
 
 from liza.crew import logged_alarms
 from liza.crew.crew import Crew
-from liza.git import git_refs, integration_tip, merges
+from liza.git import branch_moves, candidates, git_refs, integration_tip
 from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.merging import drift
@@ -69,7 +69,7 @@ def finish_batch(crew: Crew, by: str, batch: Batch) -> None:
     for task in batch.tasks:
         steps += [
             partial(_release_slot, crew.worktrees, by, task),
-            partial(merges.delete_candidate, crew.git, task.id, closed=True),
+            partial(candidates.delete_candidate, crew.git, task.id, closed=True),
         ]
     for step in steps:
         try:
@@ -188,7 +188,7 @@ def return_to_coder(crew: Crew, by: str, task: Task, detail: str) -> None:
     with crew.change(merge_actor(by), "merge failed", task.id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, commit=task.review_commit, detail=detail)
         tx.state = merge_rules.fail_merge(tx.state, task.id, invocation)
-    merges.delete_candidate(crew.git, task.id)
+    candidates.delete_candidate(crew.git, task.id)
 
 
 def is_task_error(crew: Crew, error: BaseException) -> bool:
@@ -202,7 +202,7 @@ def is_task_error(crew: Crew, error: BaseException) -> bool:
         return False
     try:
         branch = crew.board.read().config.integration_branch
-        merges.require_movable(crew.git, branch)
+        branch_moves.require_movable(crew.git, branch)
         return git_refs.is_readable(crew.git, branch)
     except CAUGHT_ERRORS:
         return False
@@ -269,7 +269,7 @@ def report_moved_refs(crew: Crew, by: str, task: Task, result: CandidateResult) 
 
 def restore_branch(git: Git, branch: str, commit: str) -> str:
     """Put ``branch`` back to ``commit``. Return a sentence about the result."""
-    if merges.restore_branch(git, branch, commit):
+    if branch_moves.restore_branch(git, branch, commit):
         return f"{branch} was put back to {commit[:10]}"
     return f"{branch} could not be put back to {commit[:10]}"
 
@@ -279,12 +279,14 @@ def undo_untested_move(crew: Crew, batch: Batch) -> str:
     or an empty string if it is at none of them.
     """
     branch = batch.branch
-    if not merges.contains(crew.git, branch, batch.members[0].merging.candidate):
+    if not branch_moves.contains(crew.git, branch, batch.members[0].merging.candidate):
         return ""
-    member = next(last for last in reversed(batch.members) if merges.contains(crew.git, branch, last.merging.candidate))
+    member = next(
+        last for last in reversed(batch.members) if branch_moves.contains(crew.git, branch, last.merging.candidate)
+    )
     commit, task_id = member.merging.candidate, member.task.id
     event = f"{branch} was moved onto {commit[:10]}, the candidate of {task_id}, which no test has passed"
-    if merges.move_branch_back(crew.git, branch, commit, batch.expected):
+    if branch_moves.move_branch_back(crew.git, branch, commit, batch.expected):
         message = f"{event}; it was put back to {batch.expected[:10]}"
     else:
         message = f"{event}, and it could not be put back"
@@ -316,7 +318,7 @@ def require_tip(crew: Crew, branch: str) -> str:
     epic = targets.epic_of(branch)
     if epic is not None:
         return _require_epic_tip(crew, state, epic)
-    tip = merges.branch_tip(crew.git, branch)
+    tip = branch_moves.branch_tip(crew.git, branch)
     if tip is None:
         last = _read_last_tip(crew.git, branch)
         raise Refused(f"the branch {branch} is gone", f"git branch {shlex.quote(branch)} {(last or 'HEAD')[:12]}")
@@ -326,7 +328,7 @@ def require_tip(crew: Crew, branch: str) -> str:
 def _require_epic_tip(crew: Crew, state: State, epic: str) -> str:
     task_branches.ensure_branch(crew, epic)
     branch = targets.epic_branch(epic)
-    ref, last_ref = f"refs/heads/{branch}", merges.last_tip_ref(branch)
+    ref, last_ref = f"refs/heads/{branch}", branch_moves.last_tip_ref(branch)
     tip, last = git_refs.find_commits(crew.git, ref, last_ref)
     assert tip is not None
     if tip == last:
@@ -347,7 +349,7 @@ def is_last_tip(crew: Crew, branch: str, commit: str) -> bool:
 
 def record_last_tip(git: Git, branch: str, tip: str) -> None:
     """Record that Liza put a branch other than integration at ``tip``. Raises GitFailed."""
-    git.out("update-ref", merges.last_tip_ref(branch), tip)
+    git.out("update-ref", branch_moves.last_tip_ref(branch), tip)
 
 
 def record_merged_tip(crew: Crew, batch: Batch) -> str | None:
@@ -366,4 +368,4 @@ def record_merged_tip(crew: Crew, batch: Batch) -> str | None:
 
 
 def _read_last_tip(git: Git, branch: str) -> str | None:
-    return git.find_commit(merges.last_tip_ref(branch))
+    return git.find_commit(branch_moves.last_tip_ref(branch))

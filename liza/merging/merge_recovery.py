@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from liza.crew.crew import Crew
-from liza.git import git_refs, integration_tip, merges
+from liza.git import branch_moves, candidates, git_refs, integration_tip
 from liza.git.runner import Git
 from liza.merging import epics, merge_outcomes
 from liza.merging.rules import merge_queue, merge_rules
@@ -42,7 +42,7 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
     """
     commands.kill_orphan_commands(crew.paths.root)
     state = crew.board.read()
-    candidates = merges.recover_merges(crew.git, targets.target_branches(state))
+    candidates = branch_moves.recover_merges(crew.git, targets.target_branches(state))
     _restore_integration(crew)
     for batch in merge_queue.find_batches(crew.board.read()):
         try:
@@ -64,7 +64,7 @@ def _restore_integration(crew: Crew) -> None:
     """
     state = crew.board.read()
     branch = state.config.integration_branch
-    if merges.branch_tip(crew.git, branch) is not None:
+    if branch_moves.branch_tip(crew.git, branch) is not None:
         return
     expected_tips = {
         batch.expected
@@ -82,7 +82,7 @@ def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
     is_waiting = any(member.merging.waiting for member in batch.members)
     is_genuine = _is_genuine(crew, state, batch)
     if is_genuine and _is_recorded_tested(crew.git, batch):
-        if _has_branch(crew.git, batch) and merges.contains(crew.git, batch.branch, batch.tip):
+        if _has_branch(crew.git, batch) and branch_moves.contains(crew.git, batch.branch, batch.tip):
             merge_outcomes.finish_batch(crew, by, batch)
         return
     if is_genuine and not is_waiting and _has_branch(crew.git, batch):
@@ -101,13 +101,13 @@ def _is_untested_published(crew: Crew, batch: Batch) -> bool:
     return (
         _has_branch(crew.git, batch)
         and not _is_recorded_tested(crew.git, batch)
-        and merges.contains(crew.git, batch.branch, batch.members[0].merging.candidate)
+        and branch_moves.contains(crew.git, batch.branch, batch.members[0].merging.candidate)
     )
 
 
 def _has_branch(git: Git, batch: Batch) -> bool:
     """Return whether the branch of the batch exists. A branch of an epic may have been deleted by hand."""
-    return merges.branch_tip(git, batch.branch) is not None
+    return branch_moves.branch_tip(git, batch.branch) is not None
 
 
 def _is_genuine(crew: Crew, state: State, batch: Batch) -> bool:
@@ -122,7 +122,7 @@ def _is_genuine_candidate(git: Git, state: State, task: Task, merging: MergeInPr
     if task.status is not Status.APPROVED or merge_rules.merge_obstacle(state, task) or task.review_commit is None:
         return False
     try:
-        return merges.is_merge_of(git, merging.candidate, merging.expected, task.review_commit)
+        return candidates.is_merge_of(git, merging.candidate, merging.expected, task.review_commit)
     except GitFailed:
         # One of the three commits is missing: the merge is repeated and fails with its own error.
         return False
@@ -137,13 +137,13 @@ def _is_recorded_tested(git: Git, batch: Batch) -> bool:
 def _delete_unused_candidates(crew: Crew, by: str) -> None:
     """Delete candidates that no merge needs. A merger deletes this ref last."""
     state = crew.board.read()
-    for name in merges.list_candidates(crew.git):
+    for name in candidates.list_candidates(crew.git):
         task = state.task(name)
         if task is not None and task.merging is not None:
             continue
         if task is not None and task.status is Status.MERGED:
             _release_slots(crew, by, task)
-        merges.delete_candidate(crew.git, name, closed=task is None or task.status in FINAL_STATUSES)
+        candidates.delete_candidate(crew.git, name, closed=task is None or task.status in FINAL_STATUSES)
 
 
 def _release_slots(crew: Crew, by: str, task: Task) -> None:

@@ -18,7 +18,17 @@ from liza.crew import deleted_parts, layout
 from liza.crew.crew import Crew, is_empty_directory, no_crew_error
 from liza.crew.recorder import record_history
 from liza.crew.result import Result
-from liza.git import board_history, git_config, git_refs, hiding, integration_tip, local_files, merges, slots_directory
+from liza.git import (
+    board_history,
+    branch_moves,
+    candidates,
+    git_config,
+    git_refs,
+    hiding,
+    integration_tip,
+    local_files,
+    slots_directory,
+)
 from liza.git.git_config import find_failing_filters
 from liza.git.runner import Git
 from liza.git.survey import (
@@ -376,7 +386,7 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
         return surveyed.head
     has_head = git.ok("merge-base", "--is-ancestor", surveyed.head, tip)
     take = f'liza init "…" --integration-branch {shlex.quote(branch)}'
-    if options.integration_branch is None and tip != git.find_commit(merges.LAST_INTEGRATION_REF):
+    if options.integration_branch is None and tip != git.find_commit(branch_moves.LAST_INTEGRATION_REF):
         commits = _describe_commits(git, surveyed.head, tip)
         message = f"the branch {branch} exists, and no record says that Liza created it; {commits}"
         raise Refused(f"{message}; to take it over: {take}" if has_head else message, other)
@@ -384,7 +394,7 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
         return tip
     if not git.ok("merge-base", "--is-ancestor", tip, surveyed.head):
         raise Refused(f"the branch {branch} has diverged from {surveyed.branch}", other)
-    checkout = merges.find_branches(git, branch)[branch].checkout
+    checkout = branch_moves.find_branches(git, branch)[branch].checkout
     forward = f"git branch -f {shlex.quote(branch)} {surveyed.head[:12]} && {take}"
     raise Refused(f"the branch {branch} is behind {surveyed.branch}", forward if checkout is None else other)
 
@@ -392,7 +402,7 @@ def _integration_start(git: Git, options: InitOptions, surveyed: Survey) -> str:
 def _refuse_excluding_refs(git: Git) -> None:
     """Raise Refused if a ref excludes one of Liza's own."""
     refs = git.lines("for-each-ref", "--format=%(refname)", HISTORY_REF.rpartition("/")[0])
-    for own in (HISTORY_REF, merges.LAST_INTEGRATION_REF, merges.candidate_ref("<id>")):
+    for own in (HISTORY_REF, branch_moves.LAST_INTEGRATION_REF, candidates.candidate_ref("<id>")):
         ref = git_refs.find_excluding(own, refs)
         if ref is not None:
             renamed = ref.replace("refs/", "refs/renamed/", 1)
@@ -529,7 +539,7 @@ def undo_init(crew: Crew, surveyed: Survey) -> None:
     hiding.uninstall_filter(crew.git)
     hiding.unignore_liza_dirs(crew.git)
     # An init that was killed early has not written this file.
-    crew.git.run("update-ref", "-d", merges.LAST_INTEGRATION_REF)
+    crew.git.run("update-ref", "-d", branch_moves.LAST_INTEGRATION_REF)
     path = crew.paths.creation
     created = json.loads(path.read_text() or "{}") if path.exists() else {}
     branch, tip = created.get("branch"), created.get("at")

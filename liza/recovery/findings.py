@@ -15,7 +15,7 @@ from liza.config import confirmed_settings
 from liza.config.rules import settings
 from liza.crew import recorder
 from liza.crew.crew import Crew
-from liza.git import board_history, branch_moves, integration_tip, slot_records
+from liza.git import board_history, checkout_moves, integration_tip, slot_records
 from liza.git.runner import Git
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
@@ -107,7 +107,7 @@ def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
     # The lock is only checked: to hold it would refuse a merger. A merge that began or ended meanwhile is no leftover.
     if merge_lock.is_merger_running(crew.paths):
         return
-    is_move_unfinished, unfinished = branch_moves.has_unfinished_move(crew.git), _find_unfinished(crew.board.read())
+    is_move_unfinished, unfinished = checkout_moves.has_unfinished_move(crew.git), _find_unfinished(crew.board.read())
     if merge_lock.is_merger_running(crew.paths):
         return
     if is_move_unfinished:

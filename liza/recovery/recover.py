@@ -11,7 +11,7 @@ from contextlib import suppress
 from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
-from liza.git import git_refs, integration_tip, leftovers, merges, slots_directory
+from liza.git import branch_moves, git_refs, integration_tip, leftovers, slots_directory
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.model.errors import LizaError, Refused
 from liza.model.model import FINAL_STATUSES, Status, Task
@@ -33,7 +33,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
     with crew.change(by, "recover"):
         # Opening a transaction repairs what a crashed writer left behind. The board itself is not changed.
         pass
-    if merges.branch_tip(crew.git, crew.board.read().config.integration_branch) is None:
+    if branch_moves.branch_tip(crew.git, crew.board.read().config.integration_branch) is None:
         # An unfinished merge may have recorded its commit.
         _recover_merges(crew, by)
         integration_tip.require_integration(crew.git, crew.board.read())

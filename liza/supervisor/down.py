@@ -15,7 +15,7 @@ from liza.crew import deleted_parts, layout, recorder
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.git import git_refs, hiding, merges
+from liza.git import branch_moves, git_refs, hiding
 from liza.git.runner import Git
 from liza.git.survey import survey
 from liza.merging import merge_lock
@@ -256,18 +256,21 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
     deleted: list[str] = []
     candidates = [
         *_list_task_branches(crew),
-        *_list_refs(git, merges.LAST_INTEGRATION_REF),
-        *_list_refs(git, merges.last_tip_ref("")),
+        *_list_refs(git, branch_moves.LAST_INTEGRATION_REF),
+        *_list_refs(git, branch_moves.last_tip_ref("")),
         *_list_refs(git, SALVAGE_PREFIX),
     ]
-    epics = [ref.removeprefix(merges.last_tip_ref("")) for ref in _list_refs(git, merges.last_tip_ref(EPIC_PREFIX))]
+    epics = [
+        ref.removeprefix(branch_moves.last_tip_ref(""))
+        for ref in _list_refs(git, branch_moves.last_tip_ref(EPIC_PREFIX))
+    ]
     candidates[:0] = [f"refs/heads/{branch}" for branch in epics if _list_refs(git, f"refs/heads/{branch}")]
     branches = _list_refs(git, "refs/heads/")
     if created is not None and created != current and f"refs/heads/{created}" in branches:
         candidates.insert(0, f"refs/heads/{created}")
     staying = [ref for ref in (*branches, *_list_refs(git, "refs/remotes/", "refs/tags/")) if ref not in candidates]
     kept: list[str] = []
-    checkouts = {f"refs/heads/{branch}" for branch in merges.list_checkouts(git).values() if branch}
+    checkouts = {f"refs/heads/{branch}" for branch in branch_moves.list_checkouts(git).values() if branch}
     for ref in candidates:
         # A branch that is checked out in a worktree that stays is kept: its files belong to its commit.
         if ref in checkouts or _has_unique_content(git, ref, staying):

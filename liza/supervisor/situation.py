@@ -17,7 +17,7 @@ from liza.briefs.rules import message_rules
 from liza.briefs.rules.message_rules import DeliveryChannels
 from liza.config.rules import test_proof
 from liza.crew.crew import Crew
-from liza.git.merges import find_blocking
+from liza.git.branch_moves import find_blocking
 from liza.merging import merge_lock
 from liza.merging.rules import epic_rules
 from liza.model import spending, targets

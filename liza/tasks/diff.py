@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from liza.crew.crew import Crew
-from liza.git import integration_tip, merges
+from liza.git import branch_moves, integration_tip
 from liza.git.runner import Git
 from liza.model.errors import Refused
 from liza.model.model import State, Status, Task
@@ -63,7 +63,7 @@ def _comments(task: Task) -> tuple[dict[str, Any], ...]:
 
 def _find_target_tip(git: Git, state: State, task: Task) -> str:
     """Return the tip of the branch that the task is merged into, or of integration if that is gone."""
-    tip = merges.branch_tip(git, target_branch(state, task)) if task.epic or task.target else None
+    tip = branch_moves.branch_tip(git, target_branch(state, task)) if task.epic or task.target else None
     return tip or integration_tip.require_integration(git, state)
 
 
@@ -87,7 +87,7 @@ def _merge_base(git: Git, onto: str, commit: str) -> str:
 
 
 def _commit_to_show(git: Git, task: Task) -> str:
-    commit = task.review_commit or merges.branch_tip(git, branch_of(task.id))
+    commit = task.review_commit or branch_moves.branch_tip(git, branch_of(task.id))
     if commit is None:
         raise Refused(f"{describe_task(task.id, task.status)}: it has no commit yet", f"liza task show {task.id}")
     return commit

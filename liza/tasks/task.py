@@ -12,7 +12,7 @@ from liza.board.text import parse
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.git import git_refs, local_files, merges
+from liza.git import branch_moves, git_refs, local_files
 from liza.model import targets
 from liza.model.errors import Refused, UnknownId, UsageError
 from liza.model.model import Clock, State, Status, Task
@@ -76,7 +76,7 @@ def check_new_id(crew: Crew, task_id: str) -> None:
 
 def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:
     """Raise Refused if a person has a branch with the name of a task's: its work would be taken for the task's."""
-    branches = merges.find_branches(crew.git, *(branch_of(task.id) for task in requested)) if requested else {}
+    branches = branch_moves.find_branches(crew.git, *(branch_of(task.id) for task in requested)) if requested else {}
     for branch in sorted(task_branches.find_persons_branches(crew, branches)) if branches else ():
         other = git_refs.find_free_name(branch.replace("/", "-"), git_refs.list_branches(crew.git))
         raise Refused(f"there is a branch {branch} already", shlex.join(["git", "branch", "-m", branch, other]))
@@ -306,14 +306,14 @@ def _check_target(crew: Crew, branch: str, by: str) -> None:
         raise Refused(message, _ADD_HELP)
     if not targets.is_target_name(branch) or branch == crew.board.read().config.integration_branch:
         raise Refused(f"{branch} cannot be the target of a task", _ADD_HELP)
-    tip = merges.branch_tip(crew.git, branch)
+    tip = branch_moves.branch_tip(crew.git, branch)
     if tip is None:
         raise UnknownId(f"there is no branch {branch}", shlex.join(["git", "branch", branch]))
     if not git_refs.has_merge_base(crew.git, tip, f"refs/heads/{crew.board.read().config.integration_branch}"):
         raise Refused(
             f"{branch} has no commit in common with integration", f"git log {git_refs.type_revision(crew.git, branch)}"
         )
-    crew.git.run("update-ref", merges.last_tip_ref(branch), tip, "", codes=(0, 128))
+    crew.git.run("update-ref", branch_moves.last_tip_ref(branch), tip, "", codes=(0, 128))
 
 
 def add_sentence_task(crew: Crew, text: str) -> Result:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from liza.board import archive_files
 from liza.crew.crew import Crew
-from liza.git import git_refs, integration_tip, merges
+from liza.git import branch_moves, git_refs, integration_tip
 from liza.git.run_git import REMOTE
 from liza.git.runner import Git
 from liza.git.salvage import find_last_salvage
@@ -101,7 +101,7 @@ def find_persons_branches(crew: Crew, branches: Iterable[str]) -> frozenset[str]
 def _checked_out_in_slots(crew: Crew) -> set[str]:
     return {
         branch
-        for path, branch in merges.list_checkouts(crew.git).items()
+        for path, branch in branch_moves.list_checkouts(crew.git).items()
         if branch is not None and path.parent == crew.paths.slots
     }
 
@@ -116,7 +116,7 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
     """
     branch = targets.epic_branch(epic)
     ref = f"refs/heads/{branch}"
-    tip, last = git_refs.find_commits(crew.git, ref, merges.last_tip_ref(branch))
+    tip, last = git_refs.find_commits(crew.git, ref, branch_moves.last_tip_ref(branch))
     if tip is not None and last is not None:
         return False
     if tip is not None:
@@ -126,8 +126,8 @@ def ensure_branch(crew: Crew, epic: str) -> bool:
     if last is not None:
         raise _gone_error(epic)
     start = integration_tip.require_integration(crew.git, crew.board.read())
-    created = _write_refs(crew.git, f"create {ref} {start}", f"create {merges.last_tip_ref(branch)} {start}")
-    if not created and merges.branch_tip(crew.git, branch) is None:
+    created = _write_refs(crew.git, f"create {ref} {start}", f"create {branch_moves.last_tip_ref(branch)} {start}")
+    if not created and branch_moves.branch_tip(crew.git, branch) is None:
         raise _creation_error(crew.git, branch)
     return created
 
@@ -188,7 +188,7 @@ def restore_branch(crew: Crew, epic: str) -> str:
     Raises UnknownId, Refused, GitFailed.
     """
     branch = targets.epic_branch(epic)
-    tip, last = git_refs.find_commits(crew.git, f"refs/heads/{branch}", merges.last_tip_ref(branch))
+    tip, last = git_refs.find_commits(crew.git, f"refs/heads/{branch}", branch_moves.last_tip_ref(branch))
     if tip is None and last is None:
         if epic not in targets.open_epics(crew.board.read()):
             raise UnknownId(f"there is no open epic {epic!r}", "liza epics")
@@ -203,7 +203,7 @@ def restore_branch(crew: Crew, epic: str) -> str:
         ref = f"refs/liza/salvage/epic.{epic}/{tip[:12]}"
         crew.git.out("update-ref", ref, tip)
         saved = f"; its former tip is saved as {ref}"
-    if not merges.restore_branch(crew.git, branch, last):
+    if not branch_moves.restore_branch(crew.git, branch, last):
         message = f"{branch} could not be put back to {last[:10]}: files in its checkout are in the way"
         raise Refused(message, "git status")
     return f"{branch} was put back to {last[:10]}{saved}"
@@ -212,10 +212,10 @@ def restore_branch(crew: Crew, epic: str) -> str:
 def accept_branch(git: Git, epic: str) -> str:
     """Accept where a person moved the branch of an epic. Return a sentence. Raises UnknownId, GitFailed."""
     branch = targets.epic_branch(epic)
-    tip = merges.branch_tip(git, branch)
+    tip = branch_moves.branch_tip(git, branch)
     if tip is None:
         raise UnknownId(f"there is no branch {branch}", f"liza epics restore {epic}")
-    git.out("update-ref", merges.last_tip_ref(branch), tip)
+    git.out("update-ref", branch_moves.last_tip_ref(branch), tip)
     return f"{branch} is accepted at {tip[:10]}"
 
 
@@ -227,13 +227,13 @@ def delete_landed(crew: Crew) -> None:
     tips = git_refs.refs_below(crew.git, _TIPS + targets.EPIC_PREFIX)
     for epic in sorted(tips.keys() - set(targets.open_epics(state))):
         branch = targets.epic_branch(epic)
-        last, tip = tips[epic], merges.branch_tip(crew.git, branch)
-        delete_tip = f"delete {merges.last_tip_ref(branch)} {last}"
+        last, tip = tips[epic], branch_moves.branch_tip(crew.git, branch)
+        delete_tip = f"delete {branch_moves.last_tip_ref(branch)} {last}"
         if tip is None:
             _write_refs(crew.git, delete_tip)
-        elif not merges.contains(crew.git, state.config.integration_branch, tip):
+        elif not branch_moves.contains(crew.git, state.config.integration_branch, tip):
             continue
-        elif merges.find_checkout(crew.git, branch) is None:
+        elif branch_moves.find_checkout(crew.git, branch) is None:
             _write_refs(crew.git, f"delete refs/heads/{branch} {tip}", delete_tip)
 
 

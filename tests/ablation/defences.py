@@ -257,8 +257,8 @@ def _lapsed_is_enough(was: Callable[..., Any]) -> Any:
 
 def _blind_swap(was: Callable[..., Any]) -> Any:
     def advance(git: Any, branch: str, candidate: str, expected: str) -> Any:
-        from liza.git.branch_moves import MoveOutcome
-        from liza.git.merges import AdvanceResult
+        from liza.git.branch_moves import AdvanceResult
+        from liza.git.checkout_moves import MoveOutcome
 
         git.out("update-ref", f"refs/heads/{branch}", candidate)
         return AdvanceResult(MoveOutcome.MOVED)
@@ -963,7 +963,7 @@ TABLE: dict[str, Defence] = {
     ),
     "expected old value": Defence(
         "integration moves only from the commit that the candidate was tested on",
-        {"liza.git.merges:advance_branch": _blind_swap},
+        {"liza.git.branch_moves:advance_branch": _blind_swap},
         (
             f"{MERGES}test_an_absent_branch_moves_and_a_second_swap_is_lost",
             f"{MERGES}test_a_move_also_updates_files_of_a_persons_checkout",
@@ -1101,7 +1101,7 @@ TABLE: dict[str, Defence] = {
     ),
     "evidence of a common cause": Defence(
         "what is at fault for every merge blames no task",
-        {"liza.git.merges:require_movable": gives(None)},
+        {"liza.git.branch_moves:require_movable": gives(None)},
         (f"{FAILURES}test_what_is_at_fault_for_every_merge_blames_no_task[two-checkouts]",),
     ),
     "no link for a slot": Defence(
@@ -1111,7 +1111,7 @@ TABLE: dict[str, Defence] = {
     ),
     "put back": Defence(
         "integration does not stay on a candidate that no test has passed",
-        {"liza.git.merges:move_branch_back": gives(False)},
+        {"liza.git.branch_moves:move_branch_back": gives(False)},
         (
             f"{FAILURES}test_a_red_candidate_its_tests_published_is_never_merged",
             f"{FAILURES}test_integration_moved_by_red_tests_is_restored_and_reported",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.git.merges import find_blocking
+from liza.git.branch_moves import find_blocking
 from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges
 

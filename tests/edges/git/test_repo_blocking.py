@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.git import merges
-from liza.git.branch_moves import MoveOutcome
+from liza.git import branch_moves, candidates
+from liza.git.checkout_moves import MoveOutcome
 from liza.git.runner import Git
 from tests.campaign import forks
 from tests.conftest import git, variant
@@ -107,10 +107,10 @@ class Move:
         sh(repo, f"git switch -qc task/t; {work}; git add -Af; git commit -qm work; git switch -q integration")
         self.expected = git(repo, "rev-parse", "HEAD")
         commit = git(repo, "rev-parse", "task/t")
-        self.candidate = merges.build_candidate(Git(repo), commit, self.expected, "Merge t", "t")
+        self.candidate = candidates.build_candidate(Git(repo), commit, self.expected, "Merge t", "t")
 
-    def advance(self) -> merges.AdvanceResult:
-        return merges.advance_branch(Git(self.repo), "integration", self.candidate, self.expected)
+    def advance(self) -> branch_moves.AdvanceResult:
+        return branch_moves.advance_branch(Git(self.repo), "integration", self.candidate, self.expected)
 
     def kill(self, point: str) -> None:
         assert forks.run(self.advance, point) == -signal.SIGKILL
@@ -139,7 +139,7 @@ def test_blocking_files_stay_and_printed_commands_set_them_aside(
     assert move.read() == before
     assert git(repo, "rev-parse", "HEAD") == move.expected
     monkeypatch.chdir(repo if len(case) % 2 else repo.parent)  # the commands name the checkout if it is elsewhere
-    shown, step = merges.describe_blocking(result, "true")
+    shown, step = branch_moves.describe_blocking(result, "true")
     command = shown[shown.index("(") + 1 : -1]
     listed = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
     assert all(name.rstrip("/").split("/")[-1] in listed for name in names), listed
@@ -163,7 +163,7 @@ def test_files_that_do_not_block_stay_and_the_branch_moves(repo: Path, case: str
     staged = {line for line in status.split("\n") if line[0] in "AM"}  # the branch has it now
     assert {*git(repo, "status", "--porcelain").split("\n")} == {*status.split("\n")} - staged
     assert (repo / "cfg").read_text() == f"{MINE}\n"
-    assert merges.move_branch_back(Git(repo), "integration", move.candidate, move.expected)
+    assert branch_moves.move_branch_back(Git(repo), "integration", move.candidate, move.expected)
     assert git(repo, "ls-files", "-v", "cfg", "docs/d") == flags
 
 
@@ -175,7 +175,7 @@ def test_flags_and_a_sparse_checkout_survive_a_killed_move(repo: Path, point: st
     flags = git(repo, "ls-files", "-v")
     assert "S sub/f" in flags
     move.kill(point)
-    merges.recover_merges(Git(repo), ["integration"])
+    branch_moves.recover_merges(Git(repo), ["integration"])
     assert git(repo, "ls-files", "-v").replace("H docs/new\n", "") == flags
     assert not (repo / "sub").exists()
     assert (repo / "docs" / "d").read_text() == f"{MINE}\n"
@@ -208,7 +208,7 @@ def test_a_file_that_blocks_after_a_killed_move_stays(repo: Path, case: str, poi
     mine_or_link = {
         name: value for name, value in move.read()[1].items() if value == b"precious\n" or value == Path("../o")
     }
-    merges.recover_merges(Git(repo), ["integration"])
+    branch_moves.recover_merges(Git(repo), ["integration"])
     assert git(repo, "rev-parse", "HEAD") == move.expected
     assert mine_or_link.items() <= move.read()[1].items()
     assert mine_or_link

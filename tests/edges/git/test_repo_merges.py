@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.git import git_refs, merges
-from liza.git.branch_moves import MoveOutcome
-from liza.git.merges import AdvanceResult
+from liza.git import branch_moves, candidates, git_refs
+from liza.git.branch_moves import AdvanceResult
+from liza.git.checkout_moves import MoveOutcome
 from liza.git.runner import Git, GitResult
 from liza.model import targets
 from liza.model.errors import GitFailed, MergeConflict, Missing, Refused
@@ -34,7 +34,7 @@ def work(repo: Path) -> tuple[str, str]:
 
 
 def made(repo: Path, work: tuple[str, str]) -> str:
-    return merges.build_candidate(Git(repo), work[1], work[0], "Merge t: a better project", "t")
+    return candidates.build_candidate(Git(repo), work[1], work[0], "Merge t: a better project", "t")
 
 
 def test_a_candidate_has_both_parents_and_is_kept_by_ref(repo: Path, work: tuple[str, str]) -> None:
@@ -46,9 +46,9 @@ def test_a_candidate_has_both_parents_and_is_kept_by_ref(repo: Path, work: tuple
     assert git(repo, "rev-parse", "refs/liza/candidates/t") == candidate
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "branch", "--format=%(refname:short)").split() == ["integration", "main", "task/t"]
-    assert not merges.contains(Git(repo), "integration", work[1])
-    merges.delete_candidate(Git(repo), "t")
-    merges.delete_candidate(Git(repo), "t")
+    assert not branch_moves.contains(Git(repo), "integration", work[1])
+    candidates.delete_candidate(Git(repo), "t")
+    candidates.delete_candidate(Git(repo), "t")
     assert git(repo, "for-each-ref", "refs/liza") == ""
 
 
@@ -63,26 +63,26 @@ def test_a_conflict_names_files_of_any_name(repo: Path, work: tuple[str, str]) -
         git(repo, "commit", "-q", "-m", text)
         tips.append(git(repo, "rev-parse", "HEAD"))
     with pytest.raises(MergeConflict) as caught:
-        merges.build_candidate(Git(repo), tips[1], tips[0], "Merge t: x", "t")
+        candidates.build_candidate(Git(repo), tips[1], tips[0], "Merge t: x", "t")
     assert caught.value.files == ("README.md", name)
     assert git(repo, "for-each-ref", "refs/liza") == ""
 
 
 def test_a_missing_commit_is_a_failure_and_no_conflict(repo: Path, work: tuple[str, str]) -> None:
     with pytest.raises(GitFailed) as caught:
-        merges.build_candidate(Git(repo), "1" * 40, work[0], "Merge t: x", "t")
+        candidates.build_candidate(Git(repo), "1" * 40, work[0], "Merge t: x", "t")
     assert not isinstance(caught.value, MergeConflict)
     with pytest.raises(GitFailed):
-        merges.contains(Git(repo), "no-such-branch", work[1])
+        branch_moves.contains(Git(repo), "no-such-branch", work[1])
 
 
 def test_an_absent_branch_moves_and_a_second_swap_is_lost(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult(MoveOutcome.MOVED)
-    assert merges.contains(Git(repo), "integration", work[1])
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult(MoveOutcome.MOVED)
-    other = merges.build_candidate(Git(repo), work[1], work[0], "Merge u: another", "u")
-    assert merges.advance_branch(Git(repo), "integration", other, work[0]) == AdvanceResult(MoveOutcome.LOST)
+    assert branch_moves.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult(MoveOutcome.MOVED)
+    assert branch_moves.contains(Git(repo), "integration", work[1])
+    assert branch_moves.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult(MoveOutcome.MOVED)
+    other = candidates.build_candidate(Git(repo), work[1], work[0], "Merge u: another", "u")
+    assert branch_moves.advance_branch(Git(repo), "integration", other, work[0]) == AdvanceResult(MoveOutcome.LOST)
     assert git(repo, "rev-parse", "integration") == candidate
     assert git(repo, "status", "--porcelain") == ""
 
@@ -93,7 +93,7 @@ def test_a_move_also_updates_files_of_a_persons_checkout(repo: Path, work: tuple
     git(repo, "config", "branch.integration.mergeOptions", "--no-ff")
     git(repo, "config", "merge.autoStash", "true")
     (repo / "mine.txt").write_text("mine\n")
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
+    assert branch_moves.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
     assert git(repo, "rev-parse", "HEAD") == candidate
     assert git(repo, "status", "--porcelain") == "?? mine.txt"
     assert (repo / "new.txt").read_text() == "new\n"
@@ -106,13 +106,13 @@ def test_a_merge_waits_for_blocking_changes_and_keeps_them(repo: Path, work: tup
     git(repo, "checkout", "-q", "integration")
     git(repo, "config", "merge.autoStash", "true")
     (repo / name).write_text("mine\n")
-    found = merges.advance_branch(Git(repo), "integration", candidate, work[0])
+    found = branch_moves.advance_branch(Git(repo), "integration", candidate, work[0])
     assert (found.outcome, found.files, found.checkout) == (MoveOutcome.WAITING, (name,), repo)
     assert (repo / name).read_text() == "mine\n"
     assert git(repo, "rev-parse", "integration") == work[0]
     (repo / name).unlink()
     git(repo, "checkout", "-q", "--", ".")
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
+    assert branch_moves.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
 
 
 def test_a_branch_with_two_checkouts_waits_until_one_has_left(
@@ -122,10 +122,10 @@ def test_a_branch_with_two_checkouts_waits_until_one_has_left(
     for name in ("one", "two words"):
         git(repo, "worktree", "add", "-q", "--force", str(tmp_path / name), "integration")
     with pytest.raises(Missing, match="only one can move with it") as refusal:
-        merges.advance_branch(Git(repo), "integration", candidate, work[0])
+        branch_moves.advance_branch(Git(repo), "integration", candidate, work[0])
     assert git(repo, "rev-parse", "integration") == work[0]
     subprocess.run(shlex.split(refusal.value.hint), check=True, capture_output=True)
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
+    assert branch_moves.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
 
 
 EDIT = "GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -i"
@@ -166,14 +166,14 @@ def test_a_branch_in_an_unfinished_operation_does_not_move(
     status = git(checkout, "status", "--porcelain")
     monkeypatch.chdir(checkout)
     with pytest.raises(Refused, match="integration could not be moved: ") as refused:
-        merges.advance_branch(Git(repo), "integration", candidate, tip)
+        branch_moves.advance_branch(Git(repo), "integration", candidate, tip)
     assert text in refused.value.message
     assert step in refused.value.hint
     assert git(repo, "rev-parse", "integration") == tip
     assert git(checkout, "status", "--porcelain") == status
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Refused) as refused:
-        merges.advance_branch(Git(repo), "integration", candidate, tip)
+        branch_moves.advance_branch(Git(repo), "integration", candidate, tip)
     assert refused.value.hint.startswith(f"cd {checkout} && git ")
 
 
@@ -186,16 +186,16 @@ def test_a_lock_from_a_killed_git_is_removed_or_named(repo: Path, work: tuple[st
     os.utime(path, (0, 0))
     if lock == "index.lock":
         with pytest.raises(GitFailed, match="or left it when it was killed") as refused:
-            merges.advance_branch(Git(repo), "integration", candidate, work[0])
+            branch_moves.advance_branch(Git(repo), "integration", candidate, work[0])
         subprocess.run(shlex.split(refused.value.hint), check=True)
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
+    assert branch_moves.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
 
 
 def test_a_commit_in_a_checkout_meanwhile_is_a_lost_swap(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     git(repo, "commit", "-q", "--allow-empty", "-m", "mine")
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.LOST
+    assert branch_moves.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.LOST
 
 
 def test_a_checkout_made_during_the_move_gets_its_files(repo: Path, work: tuple[str, str]) -> None:
@@ -204,9 +204,9 @@ def test_a_checkout_made_during_the_move_gets_its_files(repo: Path, work: tuple[
     # As it is when the checkout was made after the first look and before the swap.
     git(repo, "update-ref", "refs/heads/integration", candidate)
     assert git(repo, "status", "--porcelain") != ""
-    assert merges.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
+    assert branch_moves.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
     assert git(repo, "status", "--porcelain") == ""
-    assert merges.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
+    assert branch_moves.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
     assert git(repo, "status", "--porcelain") == ""
 
 
@@ -215,7 +215,7 @@ def test_a_new_checkout_with_blocking_changes_turns_the_branch_back(repo: Path, 
     git(repo, "checkout", "-q", "integration")
     (repo / "README.md").write_text("mine\n")
     git(repo, "update-ref", "refs/heads/integration", candidate)
-    found = merges.sync_checkout(Git(repo), "integration", candidate, work[0])
+    found = branch_moves.sync_checkout(Git(repo), "integration", candidate, work[0])
     assert found.outcome is MoveOutcome.WAITING
     assert "README.md" in found.files
     assert git(repo, "rev-parse", "integration") == work[0]
@@ -226,12 +226,12 @@ def test_a_new_checkout_with_blocking_changes_turns_the_branch_back(repo: Path, 
 def test_only_a_living_linked_worktree_of_a_branch_is_found(repo: Path, work: tuple[str, str], tmp_path: Path) -> None:
     candidate = made(repo, work)
     git(repo, "worktree", "add", "-q", str(tmp_path / "w"), "integration")
-    found = merges.advance_branch(Git(repo), "integration", candidate, work[0])
+    found = branch_moves.advance_branch(Git(repo), "integration", candidate, work[0])
     assert (found.outcome, found.checkout) == (MoveOutcome.MOVED, tmp_path / "w")
     assert (tmp_path / "w" / "new.txt").exists()
     (tmp_path / "w").rename(tmp_path / "gone")
-    again = merges.build_candidate(Git(repo), git(repo, "rev-parse", "main"), candidate, "Merge u: x", "u")
-    assert merges.advance_branch(Git(repo), "integration", again, candidate) == AdvanceResult(MoveOutcome.MOVED)
+    again = candidates.build_candidate(Git(repo), git(repo, "rev-parse", "main"), candidate, "Merge u: x", "u")
+    assert branch_moves.advance_branch(Git(repo), "integration", again, candidate) == AdvanceResult(MoveOutcome.MOVED)
 
 
 def test_a_persons_checkout_gets_as_much_time_as_a_slot(
@@ -247,20 +247,20 @@ def test_a_persons_checkout_gets_as_much_time_as_a_slot(
         return spawn(self, args, stdin, env, timeout)
 
     monkeypatch.setattr(Git, "_spawn", spy)
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
+    assert branch_moves.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
     assert {name: limits[name] for name in ("read-tree", "update-index")} == {"read-tree": 1800, "update-index": 1800}
 
 
 def test_a_branch_returns_only_from_an_unchanged_untested_candidate(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
-    assert not merges.move_branch_back(Git(repo), "integration", candidate, work[0])
+    assert not branch_moves.move_branch_back(Git(repo), "integration", candidate, work[0])
     git(repo, "merge", "-q", "--ff-only", candidate)
     (repo / "README.md").write_text("mine\n")
-    assert not merges.move_branch_back(Git(repo), "integration", candidate, work[0])
+    assert not branch_moves.move_branch_back(Git(repo), "integration", candidate, work[0])
     assert (git(repo, "rev-parse", "integration"), (repo / "README.md").read_text()) == (candidate, "mine\n")
     git(repo, "checkout", "-q", "README.md")
-    assert merges.move_branch_back(Git(repo), "integration", candidate, work[0])
+    assert branch_moves.move_branch_back(Git(repo), "integration", candidate, work[0])
     assert (git(repo, "rev-parse", "integration"), git(repo, "status", "--porcelain")) == (work[0], "")
     assert not (repo / "new.txt").exists()
 
@@ -272,16 +272,16 @@ def test_a_ref_name_with_a_line_separator_is_one_ref(repo: Path, work: tuple[str
     before = git_refs.snapshot_refs(Git(repo))
     for ref in refs:
         git(repo, "update-ref", ref, commit)
-    assert merges.list_candidates(Git(repo)) == {name: commit}
+    assert candidates.list_candidates(Git(repo)) == {name: commit}
     assert {change.name for change in git_refs.find_ref_changes(Git(repo), before, tip)} == set(refs)
-    merges.recover_merges(Git(repo), "integration")
+    branch_moves.recover_merges(Git(repo), "integration")
 
 
 def test_a_candidate_without_parents_stops_no_merge(repo: Path, work: tuple[str, str]) -> None:
     root = git(repo, "rev-list", "--max-parents=0", "integration")
     assert git(repo, "rev-parse", "integration") == root
-    git(repo, "update-ref", merges.candidate_ref("x"), root)
-    merges.recover_merges(Git(repo), "integration")
+    git(repo, "update-ref", candidates.candidate_ref("x"), root)
+    branch_moves.recover_merges(Git(repo), "integration")
     assert git(repo, "rev-parse", "integration") == root
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.git import branch_moves, leftovers, merges
-from liza.git.branch_moves import MoveOutcome
+from liza.git import branch_moves, candidates, checkout_moves, leftovers
+from liza.git.checkout_moves import MoveOutcome
 from liza.git.runner import Git
 from liza.model.errors import GitFailed, Refused
 from liza.model.value_classes import asdict
@@ -29,14 +29,14 @@ class Merge:
     expected: str
     candidate: str
 
-    def advance(self) -> merges.AdvanceResult:
-        return merges.advance_branch(Git(self.repo), "integration", self.candidate, self.expected)
+    def advance(self) -> checkout_moves.AdvanceResult:
+        return branch_moves.advance_branch(Git(self.repo), "integration", self.candidate, self.expected)
 
     def killed(self, point: str) -> None:
         assert forks.run(self.advance, point) == -signal.SIGKILL
 
     def settle(self) -> str:
-        merges.recover_merges(Git(self.repo), "integration")
+        branch_moves.recover_merges(Git(self.repo), "integration")
         return git(self.repo, "rev-parse", "integration")
 
     def left(self) -> list[str]:
@@ -61,7 +61,7 @@ def merge(repo: Path) -> Merge:
     git(repo, "commit", "-q", "-m", "work")
     git(repo, "switch", "-q", "integration")
     expected = git(repo, "rev-parse", "integration")
-    made = merges.build_candidate(Git(repo), git(repo, "rev-parse", "task/t"), expected, "Merge t: work", "t")
+    made = candidates.build_candidate(Git(repo), git(repo, "rev-parse", "task/t"), expected, "Merge t: work", "t")
     return Merge(repo, expected, made)
 
 
@@ -149,7 +149,7 @@ def test_a_deleted_or_ignored_file_blocks_and_stays_unchanged(merge: Merge, how:
         commit = git(merge.repo, "rev-parse", "HEAD")
         git(merge.repo, "switch", "-q", "integration")
         (merge.repo.parent / "kept").rename(merge.repo / "ignored")
-        made = merges.build_candidate(Git(merge.repo), commit, merge.expected, "Merge u: more", "u")
+        made = candidates.build_candidate(Git(merge.repo), commit, merge.expected, "Merge u: more", "u")
         merge = Merge(merge.repo, merge.expected, made)
         name = "ignored"
     found = merge.advance()
@@ -196,7 +196,7 @@ def test_a_planted_merge_record_names_commits_or_is_none(merge: Merge, tmp_path:
     git(merge.repo, "worktree", "add", "-q", str(place), "integration")
     (admin,) = (merge.repo / ".git" / "worktrees").iterdir()
     tip = git(merge.repo, "rev-parse", "integration")
-    move = branch_moves.BranchMove("integration", f"--output={precious}", tip)
+    move = checkout_moves.BranchMove("integration", f"--output={precious}", tip)
     (admin / "liza-move").write_text(json.dumps(asdict(move)))
     with pytest.raises(GitFailed) as caught:
         merge.settle()
@@ -210,10 +210,10 @@ def test_a_killed_put_back_leaves_branch_and_files_in_agreement(merge: Merge, po
     assert merge.advance().outcome is MoveOutcome.MOVED
 
     def put_back() -> bool:
-        return merges.move_branch_back(Git(merge.repo), "integration", merge.candidate, merge.expected)
+        return branch_moves.move_branch_back(Git(merge.repo), "integration", merge.candidate, merge.expected)
 
     assert forks.run(put_back, point) == -signal.SIGKILL
-    branch_moves.recover_move(Git(merge.repo))
+    checkout_moves.recover_move(Git(merge.repo))
     assert git(merge.repo, "rev-parse", "integration") == (merge.expected if back else merge.candidate)
     assert git(merge.repo, "status", "--porcelain") == ""
     assert merge.left() == []
@@ -222,6 +222,6 @@ def test_a_killed_put_back_leaves_branch_and_files_in_agreement(merge: Merge, po
 def test_a_branch_deleted_during_a_killed_move_is_repaired(merge: Merge) -> None:
     merge.killed("git.read-tree")
     git(merge.repo, "update-ref", "-d", "refs/heads/integration")
-    merges.recover_merges(Git(merge.repo), "integration")
+    branch_moves.recover_merges(Git(merge.repo), "integration")
     assert (merge.repo / "README.md").read_text() == "# A project\n"
     assert merge.left() == []

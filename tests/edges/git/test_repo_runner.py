@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.git import merges
+from liza.git import candidates
 from liza.git.runner import FALLBACK_IDENTITY, Git
 from liza.git.survey import read_work_tree, survey
 from liza.model.errors import GitFailed, Missing
@@ -212,7 +212,7 @@ def test_filters_and_merge_drivers_of_the_person_run(repo: Path) -> None:
     git(repo, "switch", "-q", "-c", "other", "HEAD~")
     (repo / "a.txt").write_text("three\n")
     git(repo, "commit", "-qam", "theirs")
-    commit = merges.build_candidate(
+    commit = candidates.build_candidate(
         Git(repo), git(repo, "rev-parse", "HEAD"), git(repo, "rev-parse", "main"), "Merge t: x", "t"
     )
     assert git(repo, "show", f"{commit}:a.txt") == "merged"

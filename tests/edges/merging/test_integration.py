@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import Crew, find_crew
-from liza.git import integration_tip, merges
+from liza.git import branch_moves, integration_tip
 from liza.landing.sync import sync
 from liza.merging import drift
 from liza.merging.merge import merge
@@ -214,7 +214,7 @@ def test_every_step_needing_a_deleted_integration_names_the_remedy(crew: Crew) -
         with pytest.raises(Missing, match="the branch integration is gone") as gone:
             step()
         assert gone.value.hint == f"git branch integration {before[:12]}"
-    git(crew.paths.root, "update-ref", "-d", merges.LAST_INTEGRATION_REF)
+    git(crew.paths.root, "update-ref", "-d", branch_moves.LAST_INTEGRATION_REF)
     assert looked(crew).ways == f"git branch integration {before[:12]}"
     typed(crew, looked(crew).ways)
     assert looked(crew) == RepositoryDrift()

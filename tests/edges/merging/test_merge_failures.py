@@ -20,7 +20,7 @@ from liza.board.text.values import to_plain
 from liza.config import confirmed_settings
 from liza.crew import logged_alarms
 from liza.crew.crew import Crew, find_crew
-from liza.git import git_refs, merges
+from liza.git import candidates, git_refs
 from liza.git.runner import Git
 from liza.landing.sync import sync
 from liza.merging import candidate_tests as candidate
@@ -300,7 +300,7 @@ def test_candidate_written_onto_the_board_is_tested_before_its_offer(
     crew.tests("exit 1")
     crew.approved("a")
     commit, tip = crew.task("a").review_commit, crew.tip()
-    forged = merges.build_candidate(crew.crew.git, str(commit), tip, "Merge a: x", "a")
+    forged = candidates.build_candidate(crew.crew.git, str(commit), tip, "Merge a: x", "a")
     with crew.crew.change("human:somebody", "edit") as tx:
         waits = MergeInProgress(candidate=forged, expected=tip, waiting=("README.md",), tested=True)
         tx.state = tx.state.with_task(replace(crew.task("a"), merging=waits))
@@ -927,9 +927,9 @@ def _bug(*_: object) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "liza.git.merges.build_candidate",
+        "liza.git.candidates.build_candidate",
         variant("liza.merging.candidate_tests.run_candidate_tests"),
-        variant("liza.git.merges.advance_branch"),
+        variant("liza.git.branch_moves.advance_branch"),
     ],
 )
 def test_a_bug_in_one_merge_sets_its_task_aside(crew: Merges, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
@@ -949,14 +949,14 @@ def test_a_bug_in_one_merge_sets_its_task_aside(crew: Merges, monkeypatch: pytes
 
 def test_a_bug_with_one_batched_task_still_merges_the_others(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     crew.approved("a", "b", "c")
-    build = merges.build_candidate
+    build = candidates.build_candidate
 
     def fails_for_b(git: Git, commit: str, expected: str, message: str, task: str) -> str:
         if task == "b":
             _bug()
         return build(git, commit, expected, message, task)
 
-    monkeypatch.setattr(merges, "build_candidate", fails_for_b)
+    monkeypatch.setattr(candidates, "build_candidate", fails_for_b)
     assert crew.merge() == ""
     assert [crew.status(task) for task in ("a", "b", "c")] == ["MERGED", "APPROVED", "MERGED"]
     assert "TypeError" in crew.alarms()["merge_set_aside"]
@@ -970,7 +970,7 @@ def test_a_failure_that_cannot_be_written_is_recorded_without_text(
 
     crew.approved("a")
     with monkeypatch.context() as patch:
-        patch.setattr(merges, "build_candidate", too_long)
+        patch.setattr(candidates, "build_candidate", too_long)
         assert "it fails" in crew.merge()
     assert "cannot be written to the board" in crew.alarms()["merge_set_aside"]
     assert "merge_set_aside  a: it fails xxx" in crew.alerts()
@@ -1008,7 +1008,7 @@ def test_what_is_at_fault_for_every_merge_blames_no_task(
             assert "disk" in crew.merge()
     else:
         with monkeypatch.context() as patch:
-            patch.setattr(merges, "build_candidate", _locked)
+            patch.setattr(candidates, "build_candidate", _locked)
             assert "is taken" in crew.merge()
     assert (crew.status("a"), crew.task("a").set_aside) == ("APPROVED", None)
 

@@ -17,7 +17,7 @@ from liza.board import revision_texts
 from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
-from liza.git.branch_moves import BranchMove
+from liza.git.checkout_moves import BranchMove
 from liza.model.errors import Finding, LizaError, Missing
 from liza.model.model import Agent
 from liza.model.value_classes import asdict

@@ -10,7 +10,7 @@ import pytest
 
 from liza.commands.down import format_purge
 from liza.crew.crew import Crew
-from liza.git import merges
+from liza.git import branch_moves
 from liza.model.errors import Refused
 from liza.recovery import saved_specs
 from liza.supervisor.down import PurgeResult, purge
@@ -109,9 +109,9 @@ def test_a_purge_after_deleting_or_moving_integration_loses_no_merge(crew: Crew)
     before = git(crew.paths.root, "rev-parse", "integration")
     git(crew.paths.root, "branch", "-D", "integration")
     done: PurgeResult = purge(crew)
-    assert merges.LAST_INTEGRATION_REF in done.kept_refs
-    assert git(crew.paths.root, "rev-parse", merges.LAST_INTEGRATION_REF) == before
-    assert git(crew.paths.root, "show", f"{merges.LAST_INTEGRATION_REF}:b.txt") == "x"
+    assert branch_moves.LAST_INTEGRATION_REF in done.kept_refs
+    assert git(crew.paths.root, "rev-parse", branch_moves.LAST_INTEGRATION_REF) == before
+    assert git(crew.paths.root, "show", f"{branch_moves.LAST_INTEGRATION_REF}:b.txt") == "x"
 
 
 def test_a_purge_keeps_all_files_of_a_person(

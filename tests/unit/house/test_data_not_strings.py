@@ -20,7 +20,7 @@ RECORDERS = frozenset(function.__name__ for function in (add_event, apply_verb, 
 ALLOWED = {
     ("liza/programs/event_readers.py", "status"): "words of the programs' output",
     ("liza/model/type_errors.py", "reason"): "msgspec tells a wrong time only by its message",
-    ("liza/git/merges.py", "kind"): "words and letters of git's porcelain output",
+    ("liza/git/branch_moves.py", "kind"): "words and letters of git's porcelain output",
     ("liza/git/survey.py", "kind"): "letters of git's porcelain output",
 }
 
