@@ -209,17 +209,17 @@ def recover_merges(git: Git, branches: Sequence[str]) -> dict[str, str]:
     The caller holds the merge lock. The gits of a merger inherit that lock, so they have ended, too. Raises Refused
     while another git holds an index lock, GitFailed.
     """
-    found = candidates.list_candidates(git)
-    refs = [ref(task) for task in found for ref in (candidates.candidate_ref, git_refs.tested_ref)]
+    commits = candidates.list_candidates(git)
+    refs = [ref(task) for task in commits for ref in (candidates.candidate_ref, git_refs.tested_ref)]
     heads = [f"refs/heads/{branch}" for branch in branches]
     last_tips = [last_tip_ref(branch) for branch in branches[1:]]
     leftovers.remove_stale_locks(git, (*heads, LAST_INTEGRATION_REF, *last_tips, *refs))
     if checkout_moves.has_unfinished_move(git):
         for checkout in list_checkouts(git):
             checkout_moves.recover_move(git.at(checkout))
-    for branch in branches if found else ():
-        _sync_published(git, branch, found)
-    return found
+    for branch in branches if commits else ():
+        _sync_published(git, branch, commits)
+    return commits
 
 
 def _sync_published(git: Git, branch: str, commits: Mapping[str, str]) -> None:

@@ -17,7 +17,6 @@ from liza.crew.result import Result, make_result
 from liza.git.runner import Git
 from liza.model.errors import NotOwner, Refused, UsageError
 from liza.model.model import LineComment, State, Status
-from liza.model.paths import role_of
 from liza.model.value_classes import Text, Value, WorkerRequest
 from liza.tasks import archive, next_steps
 from liza.tasks.next_steps import NextStep
@@ -145,8 +144,7 @@ def _by_run(crew: Crew, judgment: Judgment, task_id: str | None) -> Result:
         if waiting:  # a person's verdict names its task
             error.hint = shlex.join(["liza", "verdict", judgment.word, judgment.reason, "--task", waiting[0]])
         raise
-    if role_of(caller.agent) != "code-reviewer":
-        raise Refused(f"{caller.agent} is not a code-reviewer; agents do not review their own work", "liza ready")
+    reviews.require_reviewer(caller.agent)
     task = require_task(caller)
     if task_id not in (None, task):
         raise Refused(f"{caller.run} reviews {task}, not {task_id}", "liza ready")

@@ -546,7 +546,7 @@ TABLE: dict[str, Defence] = {
     # ── worktrees ──
     "serialised add": Defence(
         "nobody removes a worktree that another git is still making",
-        {"liza.git.slot_emptying:lock_path": lambda was: _unlocked},
+        {"liza.git.slot_access:lock_path": lambda was: _unlocked},
         (f"{TREES}test_a_git_whose_caller_was_killed_keeps_its_lock",),
     ),
     "half-made slots": Defence(
@@ -586,7 +586,7 @@ TABLE: dict[str, Defence] = {
     "known git directory": Defence(
         "a slot whose .git was taken away resets no other work tree",
         {
-            "liza.git.slot_emptying:SlotAccess.slot_git": _here,
+            "liza.git.slot_access:SlotAccess.slot_git": _here,
             "liza.git.slot_records:repair_gitfile": gives(None),
         },
         (f"{TREES}test_a_slot_without_its_git_file_resets_no_other_checkout",),

@@ -95,6 +95,12 @@ def asks_for_review(task: Task) -> bool:
     return task.status is S.BLOCKED and task.reviews_without_verdict >= MAX_REVIEWS_WITHOUT_VERDICT
 
 
+def require_reviewer(agent: str) -> None:
+    """Raise Refused if ``agent`` is not a code-reviewer."""
+    if role_of(agent) != REVIEWER:
+        raise Refused(f"{agent} is not a code-reviewer; agents do not review their own work", "liza ready")
+
+
 def approve(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str = "") -> State:
     """Approve the commit for merging. ``by``: a run or ``human:<name>``. Raises Refused, NotOwner."""
     task = _get_task_for_verdict(state, task_id, by, E.APPROVE, commit)

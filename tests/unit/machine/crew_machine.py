@@ -41,8 +41,8 @@ from liza.model.transitions import Invocation
 from liza.model.value_classes import replace
 from liza.tasks.rules import backlog, claims, coding, leases, picking, planning, reviews
 from liza.tasks.rules.backlog import RequestContext, TaskFields
-from liza.tasks.rules.claims import Extension
 from liza.tasks.rules.coding import SubmittedWork
+from liza.tasks.rules.leases import Extension
 from liza.tasks.rules.picking import Evidence, MissingParts
 from liza.tasks.rules.planning import SprintEnd
 from tests.unit.boards import BASE, HERE, NOW, board, with_config
