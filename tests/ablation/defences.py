@@ -1020,10 +1020,7 @@ TABLE: dict[str, Defence] = {
     "proof of a changed command": Defence(
         "nothing is merged by tests that were changed and test another checkout",
         {"liza.merging.proof_runner:require_proof": gives(None)},
-        (
-            f"{PROOF}test_a_test_command_that_changed_is_proved_before_it_counts_"
-            "and_one_of_another_checkout_stops_merging",
-        ),
+        (f"{PROOF}test_a_changed_test_command_must_be_proved_before_it_counts",),
     ),
     "parts that stay green": Defence(
         "nothing is merged while a part of the tests stays green when all sources fail, and no person accepted it",
@@ -1249,10 +1246,7 @@ TABLE: dict[str, Defence] = {
     "stop by a person": Defence(
         "a crew that a person ended at once is not started again",
         {"liza.supervisor.foreground:_record_stop": gives(None)},
-        (
-            f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_"
-            "and_supervisors_that_are_stopped",
-        ),
+        (f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once",),
     ),
     "crashes of one task": Defence(
         "a task whose sessions crash stops no other",
@@ -1642,16 +1636,13 @@ TABLE: dict[str, Defence] = {
     ),
     "extensions shortened": Defence(
         "a renewal does not shorten an extended lease of a review",
-        {"liza.tasks.rules.claims:_later": _without_extension},
+        {"liza.tasks.rules.leases:_later": _without_extension},
         (f"{CLAIMING}test_a_review_is_extended_as_a_task_is",),
     ),
     "limits of settings": Defence(
         "a number that no clock can add stops no claim and no supervisor",
         {"liza.model.setting_limits:find_excesses": gives(())},
-        (
-            "tests/journeys/test_setting_limits.py::test_settings_that_no_clock_can_add_are_violations_and_stop_neither_"
-            "a_claim_nor_a_supervisor",
-        ),
+        ("tests/journeys/test_setting_limits.py::test_settings_no_clock_can_add_are_violations_and_stop_nothing",),
     ),
     "copied packages": Defence(
         "an edit of a dependency in a slot does not reach the person's environment",
@@ -1680,18 +1671,12 @@ TABLE: dict[str, Defence] = {
     "open files of a lock": Defence(
         "a process that only opened a lock file gets no signal",
         {"liza.system.proc_stat:holds_flock": gives(True)},
-        (
-            "tests/edges/programs/test_down_targets.py::test_a_process_that_only_opened_the_lock_file_holds_no_lock_that_another_"
-            "one_inherited",
-        ),
+        ("tests/edges/programs/test_down_targets.py::test_opening_a_lock_file_does_not_mean_holding_its_lock",),
     ),
     "first use of a type": Defence(
         "threads that decode a type for the first time at once do not end the process",
         {"liza.model.value_classes:decodable": _the_same},
-        (
-            "tests/edges/house/test_decoding_threads.py::test_threads_that_decode_a_type_for_the_first_time_at_once_do_not_end_"
-            "the_process",
-        ),
+        ("tests/edges/house/test_decoding_threads.py::test_threads_can_decode_a_new_type_at_once",),
     ),
     # ── what a test says of a commit ──
     "tracked files of a candidate": Defence(
