@@ -80,5 +80,5 @@ def test_a_killed_write_leaves_the_old_or_the_new_board(board: Board, paths: Pat
         with other.transaction("human", "note") as tx:
             tx.state = msgspec.structs.replace(tx.state, human_notes=tx.state.human_notes[:1])
         number += 1
-    assert number > 4
+    assert number > 3  # the new board, its line of the journal, the write intent
     assert messages(Board(paths, FakeClock()).read()) == ["first", "second"]

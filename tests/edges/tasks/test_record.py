@@ -78,7 +78,7 @@ def test_history_is_read_although_nothing_can_be_recorded(repo: Path, clock: Fak
     (repo / ".git" / "refs" / "liza" / "blackboard.lock").mkdir()
     with pytest.raises(GitFailed):
         recorder.record_history(crew)
-    assert [one["revision"] for one in shown(crew, None, 10)] == [2, 1]
+    assert [one.revision for one in shown(crew, None, 10)] == [2, 1]
 
 
 def test_a_new_crew_continues_the_history_of_the_last_one(repo: Path, clock: FakeClock) -> None:
@@ -142,7 +142,7 @@ def test_revisions_of_another_crew_are_alarm_and_nothing_is_lost(repo: Path, clo
             refused()
     subprocess.run(["sh", "-c", alarm.next], cwd=repo, check=True)
     assert find_conflicts(crew) == []
-    assert [row["subject"] for row in shown(crew, None, 10)] == [
+    assert [row.subject for row in shown(crew, None, 10)] == [
         *("hire coder-8 (human:ann)", "hire coder-7 (human:ann)", "hire coder-1 (human:ann)", "init (human)")
     ]
     assert git(repo, "rev-parse", f"{HISTORY_REF}-4") == others
