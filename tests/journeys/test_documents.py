@@ -9,28 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PROGRAM = """\
-#!/bin/sh
-# Does the tasks of the tutorial. The first try at the total does not round.
-set -e
-liza ready
-case $LIZA_AGENT_ID/$LIZA_TASK in
-  coder-*/total)
-    if grep -q total invoice.py; then
-      sed -i 's/return sum(lines)/return round(sum(lines), 2)/' invoice.py
-    else
-      printf '\\n\\ndef total(lines):\\n    return sum(lines)\\n' >> invoice.py
-    fi ;;
-  coder-*/due)
-    printf '\\n\\nDUE_DAYS = 30\\n' >> invoice.py ;;
-  code-reviewer-*)
-    python3 -m unittest -q
-    liza verdict approve "ran the tests: they pass"
-    exit ;;
-esac
-git commit -q -a -m "Work on $LIZA_TASK"
-liza submit
-"""
+TUTORIAL_AGENT = "examples/tutorial-agent.sh"
 
 
 def _run_blocks(page: Path, directory: Path, **variables: str) -> str:
@@ -62,16 +41,17 @@ def _git(directory: Path, *words: str) -> str:
 
 
 def test_the_tutorial_leads_from_a_task_to_the_persons_branch(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.write_text(PROGRAM)
-    program.chmod(0o755)
-    printed = _run_blocks(ROOT / "docs" / "tutorial.md", tmp_path, PROGRAM=f"script:{program}")
+    tutorial = ROOT / "docs" / "tutorial.md"
+    assert re.search(rf'^\$ PROGRAM="script:\$HOME/liza/{TUTORIAL_AGENT}"$', tutorial.read_text(), re.MULTILINE)
+    printed = _run_blocks(tutorial, tmp_path, PROGRAM=f"script:{ROOT / TUTORIAL_AGENT}")
     assert re.search(r"total to fix: Round the total", printed)
     assert "total waits for your verdict" in printed
     assert "main is at" in printed
 
     shop = tmp_path / "shop"
     assert "round(sum(lines), 2)" in (shop / "invoice.py").read_text()
+    tests = ("LineTest", "TotalTest", "DueTest")
+    assert all(name in (shop / "test_invoice.py").read_text() for name in tests)
     subjects = _git(shop, "log", "--format=%s", "--first-parent", "-2").splitlines()
     assert subjects == ["Merge due: An invoice has a due date", "Merge total: An invoice has a total"]
     assert {path.name for path in shop.iterdir()} >= {"invoice.py", "invoices.md", "test_invoice.py"}
