@@ -67,7 +67,7 @@ def test_the_commands_of_the_page_on_working_by_hand_run(tmp_path: Path) -> None
     assert "Merge bye: A farewell" in printed
 
     greeter = tmp_path / "greeter"
-    files = [".git", "bye.sh", "docs", "greet.sh", "run-tests", "tests"]
+    files = [".git", "agent.sh", "bye.sh", "docs", "greet.sh", "run-tests", "tests"]
     assert sorted(path.name for path in greeter.iterdir()) == files
     assert _git(greeter, "status", "--porcelain") == ""
     subjects = _git(greeter, "log", "--format=%s", "--first-parent", "-2").splitlines()
