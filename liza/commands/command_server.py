@@ -8,7 +8,9 @@ from liza.printing import printing
 from liza.system import server_control
 from liza.system.server_control import ServerState
 
-app = create_app("The process that has Liza imported, and runs short commands at once.")
+app = create_app(
+    "A background process that makes short commands start faster. It ends by itself after 15 minutes without a command."
+)
 
 
 def _print_state(server: ServerState, as_json: bool) -> None:
