@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from liza.git import leftovers
+from liza.git import git_refs, leftovers
 from liza.git.candidates import merge_trees
 from liza.git.git_config import git_dirs
 from liza.git.rules.git_operations import GitOperation
@@ -34,6 +34,9 @@ SUBMODULES_SUFFIX = "-submodules"
 """End of the name of a salvage that has only bundles of submodules. It has no files of the task to restore."""
 REFS_SUFFIX = "-refs"
 """End of the name of a salvage that is a branch or a stash of a run, as it was."""
+SALVAGE_PREFIX = "refs/liza/salvage/"
+EARLIER_PREFIX = "refs/liza/earlier/"
+"""Prefix of the salvages of earlier crews of the repository, with a number for each crew. No task restores them."""
 _TIME_LIMIT = 1800.0  # seconds; a large tree is hashed completely
 _DEPTH = 3  # levels of nested repositories that are saved
 
@@ -65,7 +68,7 @@ class _Extras(Value):
 
 def salvage_ref(task: str, run: str) -> str:
     """Return the ref of a salvage. A second, different salvage of the same run gets the suffix ``+2``."""
-    return f"refs/liza/salvage/{task}/{run}"
+    return f"{SALVAGE_PREFIX}{task}/{run}"
 
 
 def salvage_if_needed(
@@ -453,6 +456,23 @@ def find_unrestored(git: Git, task: str) -> str | None:
 def mark_restored(git: Git, task: str, ref: str) -> None:
     """Record that a salvage was restored, so that it is not restored twice. Raises GitFailed."""
     git.out("update-ref", _restored_ref(task), git.out("rev-parse", "--verify", ref))
+
+
+def rename_earlier(git: Git) -> str | None:
+    """Rename the salvages that an earlier crew left, so that no task of a new crew with the same id restores them.
+
+    All or none are renamed. Return the prefix of their new names; None if there is no salvage. Raises GitFailed.
+    """
+    salvages = git_refs.refs_below(git, SALVAGE_PREFIX)
+    if not salvages:
+        return None
+    numbers = [name.partition("/")[0] for name in git_refs.refs_below(git, EARLIER_PREFIX)]
+    prefix = f"{EARLIER_PREFIX}{max((int(number) for number in numbers if number.isdecimal()), default=0) + 1}/"
+    lines = [
+        f"create {prefix}{name} {commit}\ndelete {SALVAGE_PREFIX}{name} {commit}\n" for name, commit in salvages.items()
+    ]
+    git.with_identity().out("update-ref", "--stdin", stdin="".join(lines))
+    return prefix
 
 
 def _restored_ref(task: str) -> str:

@@ -21,7 +21,7 @@ from liza.git.salvage import find_last_salvage, find_unrestored, list_uncommitte
 from liza.git.slot_emptying import SlotEmptying
 from liza.git.slot_records import SlotOwner
 from liza.model.configuration import Config
-from liza.model.errors import GitFailed, LizaError, Missing, NotOwner, Refused, SharedPathBlocked
+from liza.model.errors import GitFailed, LizaError, Missing, NotOwner, NotRegularFile, Refused, SharedPathBlocked
 from liza.model.paths import TASK_LINKS, Paths, branch_of
 from liza.model.value_classes import Value, replace
 from liza.system.locks import lock_path
@@ -277,6 +277,31 @@ class Worktrees(SlotEmptying):
             saved = self._remove_slot(slot)
             slot_records.unlink_others(self.paths, "", slot)
             return saved
+
+    def disown_all(self) -> None:
+        """Take all slots from the tasks of an earlier crew: tasks and runs of a new crew can have the same names.
+
+        No file changes. The next user of a slot saves its content under the task ``earlier.ID``. Raises GitFailed.
+        """
+        for slot, git_dir in slot_records.git_dirs_below(self._slots_directory, self.common_dir).items():
+            owner = None
+            # A slot that git cannot read is no task's: its next user repairs it.
+            with suppress(OSError, NotRegularFile):
+                owner = None if slot_records.is_half_made(git_dir) else slot_records.find_owner(git_dir)
+            if owner is None or owner.task == slot:
+                continue
+            with self.lock_slot(slot):
+                if self.paths.slot(slot).is_dir():
+                    # Commits that cannot be imported are saved with the content.
+                    with suppress(LizaError, OSError):
+                        self.leave_box(slot)
+                slot_records.remove_slot_locks(git_dir)
+                # The branch may be deleted.
+                if self.git.with_git_dir(self.paths.root, git_dir, self.common_dir).find_commit("HEAD") is not None:
+                    self._detach_head(git_dir)
+                content = slot_records.content_owner(owner) or owner
+                # No id of a task has a dot.
+                slot_records.write_owner(git_dir, SlotOwner(f"earlier.{content.task}", content.run, done=True))
 
     def _remove_slot(self, slot: str) -> tuple[str, ...]:
         path, git_dir = self.paths.slot(slot), self._git_dir(slot)

@@ -27,6 +27,7 @@ from liza.git import (
     hiding,
     integration_tip,
     local_files,
+    salvage,
     slots_directory,
 )
 from liza.git.git_config import find_failing_filters
@@ -179,6 +180,8 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, r
         box = () if options.confinement is Confinement.OFF else project_report.inspect_box(options.settings)
         for finding in (*box, *hook_files.inspect_signing(crew.paths, crew.git, config)):
             say(finding.about, f"{finding.text}: {finding.hint}" if finding.hint else finding.text)
+        # Before there is a board: no claim of the new crew can restore work of an earlier one.
+        _leave_earlier_work(crew, branch, say)
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
         crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
         confirmed_settings.confirm_all_settings(crew.paths, crew.board.read_as_written())
@@ -460,6 +463,14 @@ def _prepare_repository(
     if earlier:
         left = f"{', '.join(earlier)} of an earlier crew are used again"
         say("earlier", f"{left}; what is not committed there is saved first, in refs/liza/salvage")
+
+
+def _leave_earlier_work(crew: Crew, branch: str, say: ReportFact) -> None:
+    """Keep the work of an earlier crew where no task of the new one restores it, and report where. Raises GitFailed."""
+    Worktrees(crew.paths, crew.git, branch).disown_all()
+    prefix = salvage.rename_earlier(crew.git)
+    if prefix is not None:
+        say("saved", f"work of an earlier crew is in {prefix}, and not in new tasks: git for-each-ref {prefix}")
 
 
 def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline, now: datetime) -> str:

@@ -17,6 +17,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git import branch_moves, git_refs, hiding
 from liza.git.runner import Git
+from liza.git.salvage import EARLIER_PREFIX, SALVAGE_PREFIX
 from liza.git.survey import survey
 from liza.merging import merge_lock
 from liza.model.configuration import Config
@@ -35,7 +36,6 @@ from liza.system.locks import Lock, describe_holder, is_flock_held, wait_for_rel
 from liza.tasks import task_branches
 from liza.tasks.rules.up_command import restart_command_for, up_command_for
 
-SALVAGE_PREFIX = "refs/liza/salvage/"
 STOP_TIMEOUT = 40.0  # seconds for a supervisor to stop its session and exit
 FORCED_STOP_TIMEOUT = 8.0  # seconds, with --now
 LOCK_TIMEOUT = 1.0  # seconds: a process that only checks whether the lock is free holds it for a moment
@@ -258,7 +258,7 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
         *_list_task_branches(crew),
         *_list_refs(git, branch_moves.LAST_INTEGRATION_REF),
         *_list_refs(git, branch_moves.last_tip_ref("")),
-        *_list_refs(git, SALVAGE_PREFIX),
+        *_list_refs(git, SALVAGE_PREFIX, EARLIER_PREFIX),
     ]
     epics = [
         ref.removeprefix(branch_moves.last_tip_ref(""))
@@ -298,7 +298,7 @@ def _has_unique_content(git: Git, ref: str, staying: list[str]) -> bool:
     A salvage ref always has a commit of its own, also if its tree equals that of its parent: that one has none.
     """
     unique = git.out("rev-list", "-n2", ref, "--not", *staying).split()
-    if len(unique) != 1 or not ref.startswith(SALVAGE_PREFIX):
+    if len(unique) != 1 or not ref.startswith((SALVAGE_PREFIX, EARLIER_PREFIX)):
         return bool(unique)
     _, *parents = git.out("rev-list", "--no-walk", "--parents", ref).split()
     trees = git.out("rev-parse", *(f"{commit}^{{tree}}" for commit in (ref, *parents))).split()

@@ -20,6 +20,7 @@ CALLERS = "tests/journeys/test_callers.py::"
 TREES = "tests/edges/git/test_repo_worktrees.py::"
 PLACE = "tests/edges/git/test_slots_place.py::"
 MOVED = "tests/journeys/test_moved_repositories.py::"
+LATER = "tests/journeys/test_later_crews.py::"
 FILTER = "tests/edges/git/test_repo_brief_filter.py::"
 SYMBOLIC = "tests/edges/git/test_symbolic_refs.py::"
 MERGES = "tests/edges/git/test_repo_merges.py::"
@@ -638,6 +639,22 @@ TABLE: dict[str, Defence] = {
         "a session that cannot find its crew any more is not adopted, and a copy ends no session of its original",
         {"liza.crew.deleted_parts:_release_sessions": gives(None)},
         (f"{MOVED}test_sessions_without_a_supervisor_end_after_moves_and_not_copies",),
+    ),
+    "work of an earlier crew": Defence(
+        "a new crew restores no work that an earlier one left under the id of a task",
+        {"liza.project.init:_leave_earlier_work": gives(None)},
+        (
+            f"{LATER}test_a_new_crew_begins_an_old_task_id_from_integration[purged]",
+            f"{LATER}test_a_branch_of_an_earlier_crew_is_refused_by_name[purged]",
+        ),
+    ),
+    "slots of an earlier crew": Defence(
+        "the content of a slot that an earlier crew left is restored to no task of the new one",
+        {"liza.git.worktrees:Worktrees.disown_all": gives(None)},
+        (
+            f"{LATER}test_a_new_crew_begins_an_old_task_id_from_integration[.liza deleted]",
+            f"{LATER}test_a_branch_of_an_earlier_crew_is_refused_by_name[.liza deleted]",
+        ),
     ),
     "waits for the former crew": Defence(
         "the worktrees of a moved repository are left alone while a supervisor works at its former path",

@@ -394,15 +394,19 @@ def test_a_failed_init_leaves_the_worktrees_of_an_earlier_crew(repo: Path) -> No
     assert len(worktree_paths(repo)) == 2
 
 
-def test_a_claim_continues_with_files_of_an_earlier_crew(repo: Path) -> None:
+def test_a_claim_takes_no_files_of_an_earlier_crew(repo: Path) -> None:
     with_draft(repo, "first")
     clean(repo)
     init(repo, InitOptions(goal="It is there", no_test=True))
     crew = find_crew(repo)
+    with pytest.raises(Refused, match="there is a branch task/first already") as refused:
+        add(crew, [TaskFields("first", "Write", "it is there", "a.txt", "README.md")])
+    git(repo, *refused.value.hint.split()[1:])
     add(crew, [TaskFields("first", "Write", "it is there", "a.txt", "README.md")])
     claim(crew, "coder-1", "first")
     assert crew.paths.slots == repo.with_name("repo.worktrees")
-    assert (crew.paths.slot("s1") / "first.txt").read_text() == "half of first\n"
+    assert not (crew.paths.slot("s1") / "first.txt").exists()
+    assert git(repo, "show", "refs/liza/salvage/earlier.first/coder-1.1:first.txt") == "half of first"
 
 
 @pytest.mark.parametrize("is_merged", [True, variant(False)])
@@ -423,5 +427,5 @@ def test_another_task_first_saves_files_of_an_earlier_crew(repo: Path) -> None:
     with_draft(repo, "first")
     clean(repo)
     with_draft(repo, "second")
-    assert git(repo, "show", "refs/liza/salvage/first/coder-1.1:first.txt") == "half of first"
+    assert git(repo, "show", "refs/liza/salvage/earlier.first/coder-1.1:first.txt") == "half of first"
     assert not (worktree_of(repo, "second") / "first.txt").exists()
