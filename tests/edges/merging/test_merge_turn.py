@@ -349,7 +349,7 @@ def test_doctor_blocks_no_merger_while_searching_for_unfinished_merges(
         lock.release()
         return False
 
-    monkeypatch.setattr(findings.branch_moves, "has_unfinished_move", look)
+    monkeypatch.setattr(findings.checkout_moves, "has_unfinished_move", look)
     list(findings.list_findings(crew, crew.board.read()))
     assert is_free == [True]
 
