@@ -45,7 +45,7 @@ def require_known_run(run_dir: RunDir) -> RunRecord:
 
 
 def _newest_run(run_dir: RunDir) -> str:
-    """Return the agent's newest run with a record. A directory alone is none: any agent can make one."""
+    """Return the agent's newest run with a record. A directory does not prove a run: any agent can make one."""
     for name in reversed(list_runs(run_dir.paths, run_dir.agent)):
         if name == run_dir.run:
             break

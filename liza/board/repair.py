@@ -175,7 +175,7 @@ class BoardRepairer:
         return digest == intent.before and self._hash_next() == intent.after
 
     def _hash_next(self) -> str:
-        """Return the sha256 of the board that a writer did not rename; empty if there is none."""
+        """Return the sha256 of the board that a writer did not rename; empty if there is no such file."""
         try:
             return sha(untrusted_files.read(self._paths.next_board, files.MAX_BOARD_SIZE))
         except (OSError, NotRegularFile):

@@ -79,7 +79,7 @@ def rebuild_texts(
 
 
 def newest_text(journal: Path) -> tuple[int, str] | None:
-    """Return the newest revision that can be rebuilt, and its text; None if there is none. Raises WriteFailed."""
+    """Return the newest revision that can be rebuilt, and its text; None without one. Raises WriteFailed."""
     for since in (NEWEST, 0):
         texts = [(line.revision, text) for line, text in rebuild_texts(journal, since)]
         if texts:

@@ -109,9 +109,9 @@ def may_have_submodules(git: Git) -> bool:
 def empty_submodules(git: Git, options: Sequence[str] = ("-ffd",), *, remove_foreign: bool = True) -> bool:
     """Reset every submodule, nested ones included, to the commit in the index and remove changed and untracked files.
 
-    ``options`` are those of git-clean. ``remove_foreign``: remove a directory at the path of a submodule that is none
-    of this slot; else it stays, because it has not been saved. Return False if the set-up must fetch a submodule again:
-    its commit is missing, or its directory was removed. Raises GitFailed, OSError.
+    ``options`` are those of git-clean. ``remove_foreign``: remove a directory at the path of a submodule that does
+    not belong to this slot; else it stays, because it has not been saved. Return False if the set-up must fetch a
+    submodule again: its commit is missing, or its directory was removed. Raises GitFailed, OSError.
     """
     roots = list_roots(git)
     return _empty_below(git.with_timeout(600), roots, options, remove_foreign)

@@ -306,7 +306,7 @@ def _name(epic: str) -> str:
 
 
 def _batch(job: EpicJob, commit: str, into: str, merging: EpicMerge) -> Batch:
-    """Return the merge as a batch of one, with a task that stands for the epic and is on no board."""
+    """Return the merge as a batch of one, with a task for the epic, which is on no board."""
     stand_in = Task(id=_name(job.epic), status=Status.APPROVED, review_commit=commit)
     member = Member(stand_in, MergeInProgress(candidate=merging.candidate, expected=merging.expected))
     return Batch((member,), into)

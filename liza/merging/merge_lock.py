@@ -153,7 +153,7 @@ class MergeBlocker(Value):
 def find_merge_blocker(crew: Crew, state: State) -> MergeBlocker | None:
     """Return the other program that holds the turn or the merge lock while a merge is due.
 
-    A git that a killed merger left is none. It ends by itself, and must not be killed while it moves a ref.
+    A git that a killed merger left does not count. It ends by itself, and must not be killed while it moves a ref.
     """
     if epic_rules.next_subject(state, crew.clock.now()) is None:
         return None

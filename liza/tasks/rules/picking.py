@@ -1,4 +1,4 @@
-"""Choice of the next task for an agent, or the reason why there is none; tasks that no agent can claim."""
+"""Choose the next task for an agent, or say why it has no task; find tasks that no agent can claim."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from liza.text.formats import count_noun
 
 S = Status
 E = HistoryEvent
+REVIEWER = "code-reviewer"
 MAX_REVIEWS_WITHOUT_VERDICT = 2  # reviews without a verdict, before the task is BLOCKED
 REVIEW_OVER: Final[dict[str, Any]] = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
 
@@ -195,9 +196,6 @@ def _get_task_for_verdict(state: State, task_id: str, by: str, verb: HistoryEven
             f"liza diff {task_id}",
         )
     return task
-
-
-REVIEWER = "code-reviewer"
 
 
 def find_unreviewed(state: State, offline: Container[str], exits: Collection[str]) -> tuple[Task, ...]:
