@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,3 +59,13 @@ def test_imports_form_no_circle() -> None:
     while leaves := {name for name, targets in graph.items() if not targets & set(graph)}:
         graph = {name: targets for name, targets in graph.items() if name not in leaves}
     assert graph == {}
+
+
+def test_a_hook_loads_no_git_and_no_board() -> None:
+    code = "import sys; import liza.commands.hook; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    loaded = set(said.split())
+    assert "liza.commands.hook" in loaded
+    assert {
+        name for name in loaded if name.split(".")[0] in ("git", "ruamel") or name.startswith("liza.board")
+    } == set()
