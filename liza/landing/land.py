@@ -24,10 +24,11 @@ from liza.merging import candidate_tests as candidate
 from liza.merging import drift, gate_log, merge_outcomes
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
-from liza.model import gates, targets
+from liza.model import targets
 from liza.model.errors import Missing, Refused, UnknownId, UsageError
 from liza.model.gates import GateRun, last_gate_runs
 from liza.model.model import Status, Task, TrackedRequest
+from liza.model.tested import describe_tested
 from liza.model.value_classes import Value, replace
 from liza.tasks import archive
 from liza.text.formats import count_noun
@@ -97,10 +98,10 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
         _advance(locked.git, landing, again)
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
             locked.append_alert_log([f"landed  {by} brought {landing.tip[:10]} to {landing.branch}. Next: git log"])
-    tested = result.tested and not result.remarks
-    word = gates.describe_tested(tested, result.remarks)
+    how = result.how
+    word = describe_tested(how.tested, how.remarks)
     message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {word}"
-    details = {**_details(landing, tasks, tested=tested), "remarks": result.remarks}
+    details = {**_details(landing, tasks, tested=how.tested), "remarks": how.remarks}
     step = f"git log {git_refs.type_revision(crew.git, landing.branch)}"
     return Result("changed", None, None, step, details, message)
 
@@ -181,9 +182,10 @@ def run_landing_gates(crew: Crew, landing: Landing, *, untested: bool = False) -
         raise Refused(f"nothing was landed: {result.told('the landing')}; {restored}", log)
     if result.failure is not None:
         raise Refused(f"nothing was landed: {landing.integration} is red: {result.failure}", log)
-    if result.untested is not None and not untested:
-        hint = result.untested.hint or "liza land --merge --untested"
-        raise Refused(f"nothing was landed: {landing.integration} is untested: {result.untested.text}", hint)
+    why = result.how.untested
+    if why is not None and not untested:
+        hint = why.hint or "liza land --merge --untested"
+        raise Refused(f"nothing was landed: {landing.integration} is untested: {why.text}", hint)
     return result
 
 

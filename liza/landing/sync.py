@@ -35,10 +35,11 @@ from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.rules import merge_rules
 from liza.merging.rules.repository_drift import IntegrationDrift
-from liza.model import gates, targets
+from liza.model import targets
 from liza.model.errors import MergeConflict, Missing, Refused, UnknownId
 from liza.model.model import State, TrackedRequest
 from liza.model.paths import Paths, branch_of
+from liza.model.tested import NO_GATE_APPLIED, HowTested, describe_tested
 from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
 from liza.system import atomic, crash_points, untrusted_files
@@ -138,7 +139,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             step = f"{merge}, resolve the conflicts and commit, then: {request.command}"
             raise MergeConflict(message, conflict.files, step) from None
         try:
-            tested, remarks = _test_candidate(crew, request, candidate_commit, expected, by)
+            how = _test_candidate(crew, request, candidate_commit, expected, by)
             # Before the branch moves, also for an untested merge: who looks at the branch knows it as one of Liza.
             git_refs.write_tested_refs(crew.git, (_CANDIDATE_NAME,), candidate_commit)
             advance = branch_moves.advance_branch(crew.git, into, candidate_commit, expected)
@@ -152,8 +153,8 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             files, step = branch_moves.describe_blocking(advance, request.command)
             raise Refused(f"{into} is checked out, and {files}", step)
         if advance.outcome is MoveOutcome.MOVED:
-            details = {"branch": source, "merge_commit": candidate_commit, "tested": tested, "remarks": remarks}
-            word = gates.describe_tested(tested, remarks)
+            details = {"branch": source, "merge_commit": candidate_commit, "tested": how.tested, "remarks": how.remarks}
+            word = describe_tested(how.tested, how.remarks)
             message = f"{source} is in {into} as {candidate_commit[:10]}, {word}"
             step = f"git log --first-parent {git_refs.type_revision(crew.git, into)}"
             return _report_accepted(crew, Result("changed", None, None, step, details, message), moved, by)
@@ -198,17 +199,15 @@ def _report_accepted(crew: Crew, result: Result, moved: IntegrationDrift | None,
     )
 
 
-def _test_candidate(
-    crew: Crew, request: _SyncRequest, candidate_commit: str, expected: str, by: str
-) -> tuple[bool, tuple[str, ...]]:
-    """Test a candidate. Return whether it is tested, and the remarks.
+def _test_candidate(crew: Crew, request: _SyncRequest, candidate_commit: str, expected: str, by: str) -> HowTested:
+    """Test a candidate. Return what it may be called.
 
     Raises Refused if the candidate is red or its tests rewind the branch; the branch is then moved back.
     """
     into, log = request.into, shlex.quote(str(crew.paths.logs / "merge-sync.log"))
     # If the tests test another checkout, the person's branch may be the fix: it is merged as untested.
     if proof_runner.prove_if_due(crew, by, candidate_commit) is not None:
-        return False, ()
+        return NO_GATE_APPLIED
     run = candidate.CandidateRun("sync", candidate_commit, expected, into, always=request.untested)
     result = candidate.run_candidate_tests(crew, run)
     if result.moved_refs:
@@ -219,11 +218,12 @@ def _test_candidate(
     if result.failure is not None:
         branch_moves.move_branch_back(crew.git, into, candidate_commit, expected)
         raise Refused(f"the merge with {into} is red: {result.failure}", f"less {log}")
-    if result.untested is not None and not request.untested:
+    why = result.how.untested
+    if why is not None and not request.untested:
         branch_moves.move_branch_back(crew.git, into, candidate_commit, expected)
-        hint = result.untested.hint or f"{request.command} --untested"
-        raise Refused(f"the merge with {into} is untested: {result.untested.text}", hint)
-    return result.tested and not result.remarks, result.remarks
+        hint = why.hint or f"{request.command} --untested"
+        raise Refused(f"the merge with {into} is untested: {why.text}", hint)
+    return result.how
 
 
 _MAX_TRIES = 5

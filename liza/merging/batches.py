@@ -18,13 +18,14 @@ from liza.merging import candidate_tests as candidate
 from liza.merging import gate_log, merge_outcomes
 from liza.merging.candidate_tests import CandidateResult, CandidateRun
 from liza.merging.rules import merge_queue, merge_rules
-from liza.merging.rules.merge_queue import Batch, HowTested, Member, PrefixResult, PublishPrefix, next_batch_step
+from liza.merging.rules.merge_queue import Batch, Member, PrefixResult, PublishPrefix, next_batch_step
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import gates, history_events, targets
 from liza.model.errors import MergeConflict, Refused
 from liza.model.history_events import HistoryEvent
 from liza.model.model import MergeInProgress, Status, Task
 from liza.model.paths import is_person
+from liza.model.tested import NO_GATE_APPLIED, HowTested
 from liza.model.transitions import Invocation
 from liza.model.value_classes import Value, replace
 from liza.project import commands, listeners
@@ -34,12 +35,10 @@ from liza.system import crash_points
 
 class BatchResult(Value):
     """What the tests of a batch showed: ``passed`` may be published, which is None if nothing passed. ``culprit`` is
-    red on top of it, with this ``failure``. ``tested``: whether all its gates passed without a remark; ``remarks``:
-    what a person allowed."""
+    red on top of it, with this ``failure``. ``how``: what its tip may be called."""
 
     passed: Batch | None
-    tested: bool
-    remarks: tuple[str, ...] = ()
+    how: HowTested
     culprit: Task | None = None
     failure: str = ""
 
@@ -107,7 +106,7 @@ def _carry_out(crew: Crew, by: str, batch: Batch, verdict: BatchResult) -> bool:
     """Publish what passed and return the culprit; False if the branch has moved and a new batch is needed."""
     if verdict.passed is not None:
         config = crew.board.read().config
-        record = HowTested(verdict.tested, verdict.remarks, gates.gates_digest(config, batch.branch))
+        record = replace(verdict.how, gates=gates.gates_digest(config, batch.branch))
         recorded = _record_tested(crew, by, batch, verdict.passed, record)
         if not publish_batch(crew, by, recorded):
             return False
@@ -126,7 +125,7 @@ def _record_tested(crew: Crew, by: str, batch: Batch, passed: Batch, record: How
     """Record the green prefix, as refs and on the board, before the branch moves: recovery requires both."""
     git_refs.write_tested_refs(crew.git, passed.ids, passed.tip)
     crash_points.point("merge", "noted")
-    event = "tests passed" if record.tested or record.remarks else "no tests to run"
+    event = "tests passed" if record.was_run else "no tests to run"
     dropped = [task_id for task_id in batch.ids if task_id not in passed.ids]
     with crew.change(merge_outcomes.merge_actor(by), event, passed.ids[0]) as tx:
         tx.state = merge_queue.record_tested(tx.state, passed, dropped, record)
@@ -197,8 +196,7 @@ class _Search:
         self.past_runs = gate_log.read_or_report(crew)
         self.results: list[PrefixResult] = []
         self.red: dict[int, _RedPrefix] = {}
-        self.tested: dict[int, bool] = {}
-        self.remarks: dict[int, dict[str, None]] = {}
+        self.how: dict[int, HowTested] = {}
 
     def run(self) -> BatchResult:
         """Return what may be published, and the culprit. Raises LizaError, OSError."""
@@ -234,8 +232,7 @@ class _Search:
         merge_outcomes.report_moved_refs(self.crew, self.by, task, result)
         self.past_runs = gate_log.record(self.crew, self.past_runs, result.runs)
         self._require_test(task, result)
-        self.tested[length] = result.tested
-        self.remarks.setdefault(length, {}).update(dict.fromkeys(result.remarks))
+        self.how[length] = result.how.with_remarks_of(self.how.get(length))
         if result.rewound_from is not None:
             restored = merge_outcomes.restore_branch(self.crew.git, self.batch.branch, result.rewound_from)
             message = f"{result.told(task.id)}; {restored} (if you moved it, move it again while nothing is merged)"
@@ -251,9 +248,9 @@ class _Search:
 
     def _require_test(self, task: Task, result: CandidateResult) -> None:
         """Raise SharedFailure if the run says nothing about the commit, unless a person merges it untested."""
-        if result.untested is None:
+        why = result.how.untested
+        if why is None:
             return
-        why = result.untested
         if self.may_be_untested:
             line = f"{task.id} is merged by {self.by} although {why.text}"
             self.crew.append_alert_log([f"merged_untested  {line}. Next: liza task show {task.id}"])
@@ -279,14 +276,13 @@ class _Search:
 
     def _conclude(self, step: PublishPrefix) -> BatchResult:
         passed = self.batch.prefix(step.length) if step.length else None
-        remarks = tuple(self.remarks.get(step.length, ()))
-        tested = self.tested.get(step.length, False) and not remarks
+        how = self.how.get(step.length, NO_GATE_APPLIED)
         if step.culprit is None:
-            return BatchResult(passed, tested, remarks)
+            return BatchResult(passed, how)
         if self.results[-1] != PrefixResult(step.length, True):
             merge_outcomes.undo_untested_move(self.crew, self.batch)
         culprit = self.batch.members[step.culprit].task
-        return BatchResult(passed, tested, remarks, culprit, self.red[step.culprit + 1].failure)
+        return BatchResult(passed, how, culprit, self.red[step.culprit + 1].failure)
 
 
 def _may_be_red_alone(crew: Crew, batch: Batch) -> bool:

@@ -23,6 +23,7 @@ from liza.model.errors import LizaError
 from liza.model.gates import GateFinding, GateFindingKind, GateOutcome, GateRun
 from liza.model.model import Clock
 from liza.model.paths import Paths
+from liza.model.tested import NO_GATE_APPLIED, HowTested, judge_commit
 from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
 from liza.project import commands, installed_packages, listeners, proof, tree_snapshot
@@ -51,21 +52,18 @@ class CandidateRun(Value):
 class CandidateResult(Value):
     """Result of the tests of a candidate.
 
-    ``failure`` is the message for the coder, None if no gate is red. ``tested`` is False if no gate applies, and with
-    ``untested``, the reason why the runs say nothing about the commit. ``remarks``: what a person allowed.
+    ``failure`` is the message for the coder, None if no gate is red. ``how``: what a green commit may be called.
     ``moved_refs`` are the refs that moved during the tests; ``sure`` is False if another process
     may have moved them. ``rewound_from`` is the commit of integration before it was deleted or moved back, else None.
     ``runs`` are the runs of its gates.
     """
 
     failure: str | None
-    tested: bool
+    how: HowTested
     moved_refs: tuple[str, ...] = ()
     rewound_from: str | None = None
     sure: bool = True
     runs: tuple[GateRun, ...] = ()
-    untested: GateFinding | None = None
-    remarks: tuple[str, ...] = ()
 
     @property
     def red_gates(self) -> tuple[str, ...]:
@@ -88,7 +86,7 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     """
     chosen = _choose_gates(crew, run)
     if not chosen:
-        return CandidateResult(None, False)
+        return CandidateResult(None, NO_GATE_APPLIED)
     slots = prepare_slots(crew, run.name, run.commit, len(chosen))
     before, commits_before = git_refs.snapshot_refs(crew.git), _list_commits_made(crew.worktrees, slots)
     replaces = run.replaces or run.base
@@ -101,13 +99,11 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     branch = f"refs/heads/{run.branch}"
     return CandidateResult(
         outcome.failure,
-        outcome.untested is None,
+        outcome.how,
         git_refs.refs_moved_by_tests(changes),
         before.get(branch) if git_refs.is_branch_rewound(changes, branch) else None,
         git_refs.is_sure(changes),
         tuple(_to_gate_run(crew.clock, run, timing) for timing in outcome.timings),
-        outcome.untested,
-        outcome.remarks,
     )
 
 
@@ -181,13 +177,11 @@ class GateTiming(Value):
 
 
 class GatesOutcome(Value):
-    """Result of all gates of a job. ``failure`` is the message for the coder; None: all are green. ``untested``: why
-    the runs say nothing about the commit. ``remarks``: what a person allowed."""
+    """Result of all gates of a job. ``failure`` is the message for the coder; None: all are green."""
 
     failure: str | None
     timings: tuple[GateTiming, ...]
-    untested: GateFinding | None = None
-    remarks: tuple[str, ...] = ()
+    how: HowTested
 
 
 def prepare_slots(crew: Crew, name: str, commit: str, gates: int) -> tuple[PreparedMergeSlot, ...]:
@@ -216,21 +210,19 @@ def run_gates(crew: Crew, job: GateJob) -> GatesOutcome:
     """Run all gates of a job, also after one is red; none if they would say nothing. Raises GitFailed, OSError."""
     server = None if job.always else _find_servers(crew, job)
     if server is not None:
-        return GatesOutcome(None, (), server)
+        return GatesOutcome(None, (), judge_commit([server]))
     for slot in job.slots:
         failure = set_up_slot(crew, slot.name)
         if failure is not None:
-            return GatesOutcome(failure, ())
+            return GatesOutcome(failure, (), NO_GATE_APPLIED)
     timings = _run_in_turn(crew, job) if len(job.slots) == 1 else _run_side_by_side(crew, job)
     failures = [timing.failure for timing in timings if timing.failure is not None]
     if not failures:
         for slot in job.slots:
             slot_setup.mark_tests_passed(crew.worktrees.slot_git(slot.name))
     proof_findings = test_proof.proof_findings(crew.board.read().config, [gate.command for gate in job.gates])
-    findings = dict.fromkeys([*proof_findings, *(finding for timing in timings for finding in timing.findings)])
-    untested = next((finding for finding in findings if finding.kind is GateFindingKind.UNTESTED), None)
-    remarks = tuple(finding.text for finding in findings if finding.kind is GateFindingKind.REMARK)
-    return GatesOutcome("\n".join(failures) or None, timings, untested, remarks)
+    how = judge_commit([*proof_findings, *(finding for timing in timings for finding in timing.findings)])
+    return GatesOutcome("\n".join(failures) or None, timings, how)
 
 
 def _run_in_turn(crew: Crew, job: GateJob, gates: Sequence[Gate] | None = None) -> tuple[GateTiming, ...]:

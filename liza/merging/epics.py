@@ -164,8 +164,8 @@ def _finish_merged(crew: Crew, by: str, job: EpicJob, batch: Batch) -> None:
     if job.step is EpicStep.LAND:
         run = CandidateRun(_name(job.epic), batch.tip, batch.tip, batch.branch, 0)
         result = candidate.run_candidate_tests(crew, run)
-        if result.untested is not None:
-            raise merge_outcomes.untested_failure(job.branch, result.untested)
+        if result.how.untested is not None:
+            raise merge_outcomes.untested_failure(job.branch, result.how.untested)
         if result.failure is not None:
             _add_mend(crew, by, job, result.failure)
             return
@@ -184,8 +184,9 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
         return True
     git_refs.write_tested_refs(crew.git, (_name(job.epic),), batch.tip)
     crash_points.point("epic", "noted")
-    with crew.change(merge_outcomes.merge_actor(by), "tests passed" if result.tested else "no tests to run") as tx:
-        tx.state = epic_rules.record_tested(tx.state, job.epic, result.tested)
+    event = "tests passed" if result.how.was_run else "no tests to run"
+    with crew.change(merge_outcomes.merge_actor(by), event) as tx:
+        tx.state = epic_rules.record_tested(tx.state, job.epic, result.how.tested)
     crash_points.point("epic", "passed")
     advance = branch_moves.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
     crash_points.point("epic", "advanced")

@@ -12,7 +12,6 @@ import msgspec
 
 from liza.model.clean_environment import REMOVED_VARIABLES
 from liza.model.configuration import TESTS_GATE, Config, Gate
-from liza.model.model import Task
 from liza.model.value_classes import AwareDatetime, FrozenStruct, Value
 
 FLAKY_RETRIES = 3
@@ -180,18 +179,6 @@ def gate_problems(config: Config) -> tuple[str, ...]:
         if gate.timeout is not None and gate.timeout < 1:
             problems.append(f"gate {gate.name} has a time limit of {gate.timeout} seconds")
     return tuple(dict.fromkeys(problems))
-
-
-def describe_tested(tested: bool | None, remarks: Sequence[str]) -> str:
-    """Return the word for a merge, with what a person allowed."""
-    if remarks:
-        return f"tested, but {'; '.join(remarks)}"
-    return "tested" if tested else "untested"
-
-
-def is_untested(task: Task) -> bool:
-    """Return whether the task was merged untested. Remarks do not make a merge untested."""
-    return task.tested is False and not task.remarks
 
 
 _ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=[^\0\r\n]*")

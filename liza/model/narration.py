@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
 from liza.model.derived import changed_tasks
-from liza.model.gates import describe_tested
 from liza.model.history_events import CREW_EVENTS, HistoryEvent, first_line
 from liza.model.model import Event, State, Status, Task
 from liza.model.paths import is_person
 from liza.model.statuses import GoalStatus, TaskWord
+from liza.model.tested import describe_tested
 from liza.model.value_classes import Value, replace
 from liza.text.formats import count_noun
 

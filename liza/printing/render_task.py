@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from liza.model.gates import describe_tested
 from liza.model.model import Handoff, Status
 from liza.model.narration import LIZA, is_crew_event
+from liza.model.tested import describe_tested
 from liza.printing.columns import align_columns, format_fields, format_local_time, paint, shorten_line
 from liza.printing.render_crew import format_activity, paint_task_word
 from liza.tasks.rules.reviews import format_comment

@@ -23,10 +23,10 @@ from liza.git.runner import Git
 from liza.model import derived
 from liza.model.derived import Span
 from liza.model.errors import BoardInconsistent, LizaError, Refused, UnknownId, UsageError
-from liza.model.gates import is_untested
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import Paths
 from liza.model.statuses import task_word
+from liza.model.tested import is_untested
 from liza.model.value_classes import replace
 from liza.programs.session.run_directory import RunDir
 from liza.system import atomic, crash_points, files

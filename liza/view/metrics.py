@@ -11,8 +11,8 @@ from liza.briefs.inbox import DeliveryStatistics, delivery_statistics
 from liza.crew.crew import Crew
 from liza.model import derived
 from liza.model.errors import UsageError
-from liza.model.gates import is_untested
 from liza.model.model import FINAL_STATUSES, State, Status, Task
+from liza.model.tested import is_untested
 from liza.model.value_classes import Value, asdict
 from liza.tasks import archive
 from liza.text.formats import did_you_mean

@@ -130,8 +130,9 @@ def _gives_push(was: Callable[..., Any]) -> Any:
 
 def _gives_green(was: Callable[..., Any]) -> Any:
     from liza.merging.candidate_tests import CandidateResult
+    from liza.model.tested import HowTested
 
-    return lambda crew, landing: CandidateResult(None, tested=True)
+    return lambda crew, landing: CandidateResult(None, HowTested(True))
 
 
 def _pushes_always(was: Callable[..., Any]) -> Any:

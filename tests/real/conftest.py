@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from liza.model.configuration import Config
 from liza.model.model import State
 from liza.model.spending import LedgerEntry
 from liza.usage import ledger
@@ -72,7 +73,8 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
         def made(programs: list[str], script: Script, *faults: Fault, **settings: object) -> Scene:
             home = Path(os.environ["HOME"])
             model = stack.enter_context(serving(script, *faults))
-            crew = stack.enter_context(started(tmp_path, **{"permissions": "bypass", **settings}))
+            # The time of a real crew: a real program says its last words after its closing command.
+            crew = stack.enter_context(started(tmp_path, **{"permissions": "bypass", "grace": Config().grace, **settings}))
             for name in programs:
                 rig = rigs.RIGS[name]
                 failed = rigs.install(rig)

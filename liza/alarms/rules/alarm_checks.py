@@ -18,12 +18,12 @@ from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.configuration import Config
 from liza.model.derived import CurrentWork, current_planner, find_current_work, is_incomplete
-from liza.model.gates import is_untested
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FINAL_STATUSES, PlanningClaim, State, Status, SupervisorExit, Task
 from liza.model.narration import verdict_command
 from liza.model.paths import ROLES
 from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
+from liza.model.tested import is_untested
 from liza.model.value_classes import replace
 from liza.tasks.rules import picking, planning, reviews
 from liza.tasks.rules.picking import (

@@ -15,6 +15,7 @@ from liza.model.errors import Refused, UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import MergeInProgress, State, Status, Task
 from liza.model.statuses import describe_task
+from liza.model.tested import HowTested
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.claims import get_task
@@ -288,14 +289,6 @@ def begin_batch(state: State, batch: Batch) -> State:
     for member in batch.members:
         state = merge_rules.begin_merge(state, member.task.id, member.merging)
     return state
-
-
-class HowTested(Value):
-    """How a batch was tested: ``tested`` and ``remarks`` as ``Task`` has them, and the digest of its gates."""
-
-    tested: bool
-    remarks: tuple[str, ...] = ()
-    gates: str = ""
 
 
 def record_tested(state: State, published: Batch, dropped: Iterable[str], record: HowTested) -> State:

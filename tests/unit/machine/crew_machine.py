@@ -16,7 +16,7 @@ from liza.breaker.rules.breaker_trips import open_trips
 from liza.config.rules import setting_values
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
-from liza.merging.rules.merge_queue import Batch, HowTested
+from liza.merging.rules.merge_queue import Batch
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import targets
 from liza.model.configuration import BreakerSettings
@@ -37,6 +37,7 @@ from liza.model.model import (
 )
 from liza.model.paths import is_person
 from liza.model.session_ends import OUTCOME_RULES, SessionOutcome
+from liza.model.tested import HowTested
 from liza.model.transitions import Invocation
 from liza.model.value_classes import replace
 from liza.tasks.rules import backlog, claims, coding, leases, picking, planning, reviews

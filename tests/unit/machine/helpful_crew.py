@@ -15,12 +15,13 @@ from liza.breaker.rules import board_reports, breaker_trips
 from liza.breaker.rules.breaker_trips import open_trips, signals_of_trips
 from liza.config.rules import setting_values
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
-from liza.merging.rules.merge_queue import Batch, HowTested, Member
+from liza.merging.rules.merge_queue import Batch, Member
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import targets
 from liza.model.derived import update_derived_fields
 from liza.model.model import FINAL_STATUSES, EpicStep, MergeInProgress, Resolution, State, Status, Task
 from liza.model.statuses import WakeTrigger
+from liza.model.tested import HowTested
 from liza.model.transitions import Invocation
 from liza.supervisor.rules import actions
 from liza.supervisor.rules.decide import decide

@@ -15,6 +15,7 @@ from liza.merging.rules.merge_rules import MergeFailureKind
 from liza.model.configuration import QueueSettings
 from liza.model.errors import Refused, UsageError
 from liza.model.model import MergeInProgress, MergeRetry, State, Status
+from liza.model.tested import HowTested
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog
 from tests.unit.merging.test_merging import BY, NOW, TIP, approved, board
@@ -166,7 +167,7 @@ def test_each_task_of_a_published_batch_merges_its_own_candidate() -> None:
     tasks = [replace(task, merging=merging) for task, merging in zip(state.tasks, (one, two, three), strict=True)]
     (batch,) = merge_queue.find_batches(board(*tasks))
     state = merge_queue.begin_batch(state, batch)
-    state = merge_queue.record_tested(state, batch.prefix(2), ["c"], merge_queue.HowTested(True))
+    state = merge_queue.record_tested(state, batch.prefix(2), ["c"], HowTested(True))
     assert [task.merging and task.merging.tested for task in state.tasks] == [True, True, None]
     (passed,) = merge_queue.find_batches(state)
     merged = merge_queue.record_merged(state, passed, BY)
