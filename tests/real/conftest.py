@@ -74,7 +74,8 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
             home = Path(os.environ["HOME"])
             model = stack.enter_context(serving(script, *faults))
             # The time of a real crew: a real program says its last words after its closing command.
-            crew = stack.enter_context(started(tmp_path, **{"permissions": "bypass", "grace": Config().grace, **settings}))
+            usual = {"permissions": "bypass", "grace": Config().grace}
+            crew = stack.enter_context(started(tmp_path, **{**usual, **settings}))
             for name in programs:
                 rig = rigs.RIGS[name]
                 failed = rigs.install(rig)
