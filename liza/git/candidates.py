@@ -36,6 +36,39 @@ def build_candidate(git: Git, commit: str, expected: str, message: str, task: st
     return merge_commit
 
 
+def build_revert(git: Git, merge: str, expected: str, message: str, name: str) -> str | None:
+    """Take back from ``expected``, the tip of a branch, what ``merge`` changed against its first parent. Return the
+    commit; None if ``expected`` has nothing of that change any more.
+
+    ``expected`` contains ``merge``. No branch and no worktree changes. Raises MergeConflict with the names of the
+    files, GitFailed.
+    """
+    tree, files = _revert_tree(git, merge, expected)
+    if files:
+        raise MergeConflict(f"{expected[:10]} without {merge[:10]} conflicts in {list_names(files)}", files)
+    if tree == git.out("rev-parse", f"{expected}^{{tree}}"):
+        return None
+    commit = git.with_identity().out("commit-tree", tree, "-p", expected, "-F", "-", stdin=message)
+    git.out("update-ref", candidate_ref(name), commit)
+    return commit
+
+
+def _revert_tree(git: Git, merge: str, expected: str) -> tuple[str, tuple[str, ...]]:
+    """Return the tree without the change, and the files that conflict. Raises GitFailed."""
+    # A commit with the tree from before, on top of the merge: git finds the merge as the common ancestor.
+    words = ("commit-tree", f"{merge}^1^{{tree}}", "-p", merge, "-F", "-")
+    before = git.with_identity().out(*words, stdin="before\n")
+    return merge_trees(git.with_environment(GIT_ATTR_SOURCE=expected), expected, before)
+
+
+def is_revert_of(git: Git, commit: str, merge: str) -> bool:
+    """Return whether ``commit`` is exactly its parent without the change of ``merge``. Raises GitFailed."""
+    parent = git.find_commit(f"{commit}^1")
+    if parent is None or git.find_commit(f"{commit}^2") is not None:
+        return False
+    return _revert_tree(git, merge, parent) == (git.out("rev-parse", f"{commit}^{{tree}}"), ())
+
+
 def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
     """Return the tree of two merged commits and the names of its conflicting files. Raises GitFailed."""
     result = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)

@@ -46,11 +46,8 @@ def _integration_gone_error(git: Git, state: State) -> Missing:
 
 def find_newest_merge(git: Git, state: State) -> str | None:
     """Return the newest merge commit on the board that the repository still has, or None."""
-    merge_commits = [
-        task.merge_commit
-        for task in state.tasks
-        if task.merge_commit and targets.is_on_integration(task) and COMMIT.fullmatch(task.merge_commit)
-    ]
+    own_commits = (commit for task in state.tasks for commit in targets.find_own_commits(task))
+    merge_commits = list(filter(COMMIT.fullmatch, own_commits))
     merge_commits += filter(COMMIT.fullmatch, (commit for epic in state.epics.values() for commit in epic.landed))
     if not merge_commits:
         return None
@@ -60,6 +57,30 @@ def find_newest_merge(git: Git, state: State) -> str | None:
 def read_last_tip(git: Git) -> str | None:
     """Return the commit at which Liza left integration, or None if that is unknown."""
     return git.find_commit(LAST_INTEGRATION_REF)
+
+
+_LANDED = "refs/liza/landed/"
+"""Refs at the commits of integration that `liza land --merge` brought to branches of the person."""
+
+
+def record_landing(git: Git, branch: str, tip: str) -> None:
+    """Record that a branch of the person has integration up to ``tip``. Raises GitFailed."""
+    git.out("update-ref", _LANDED + branch, tip)
+
+
+def find_landed_branch(git: Git, state: State, commit: str) -> str | None:
+    """Return a branch of the person that has the work of ``commit``, which integration contains; None without one.
+
+    It is the current branch, that of the pull request, or one that `liza land` has moved. Raises Missing, GitFailed.
+    """
+    tip = require_integration(git, state)
+    own = (state.config.integration_branch, *targets.target_branches(state))
+    names = (current_branch(git), state.pull_request.base, *git_refs.refs_below(git, _LANDED))
+    for branch in dict.fromkeys(name for name in names if name and name not in own):
+        base = None if targets.is_crew_branch(branch) else branch_moves.branch_tip(git, branch)
+        if base is not None and git_refs.is_contained(git, commit, find_landed(git, base, tip)):
+            return branch
+    return None
 
 
 _DRIVER = "liza-ours"

@@ -97,6 +97,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
         result = run_landing_gates(locked, landing, untested=untested)
         _advance(locked.git, landing, again)
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
+            integration_tip.record_landing(locked.git, landing.branch, landing.tip)
             locked.append_alert_log([f"landed  {by} brought {landing.tip[:10]} to {landing.branch}. Next: git log"])
     how = result.how
     word = describe_tested(how.tested, how.remarks)
@@ -161,7 +162,7 @@ def _count_own(git: Git, landing: Landing) -> int:
 def landed_tasks(crew: Crew, landing: Landing) -> list[Task]:
     """Return the merged tasks whose work the branch does not have yet, archived ones first. Raises LizaError."""
     commits, state = set(_list_new(crew.git, landing)), crew.board.read()
-    on_board = [task for task in state.tasks if task.merge_commit in commits]
+    on_board = [task for task in state.tasks if task.merge_commit in commits and task.status is Status.MERGED]
     return [*archive.find_merged(crew.paths, state, commits), *on_board]
 
 

@@ -29,10 +29,10 @@ from liza.landing.rules.request_feedback import (
     RequestComment,
     RequestFeedback,
 )
-from liza.merging import candidate_tests as candidate
-from liza.merging import drift, merge_outcomes, proof_runner
+from liza.merging import drift, merge_outcomes, persons_candidate, proof_runner
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
+from liza.merging.persons_candidate import PersonsCandidate
 from liza.merging.rules import merge_rules
 from liza.merging.rules.repository_drift import IntegrationDrift
 from liza.model import targets
@@ -204,26 +204,14 @@ def _test_candidate(crew: Crew, request: _SyncRequest, candidate_commit: str, ex
 
     Raises Refused if the candidate is red or its tests rewind the branch; the branch is then moved back.
     """
-    into, log = request.into, shlex.quote(str(crew.paths.logs / "merge-sync.log"))
     # If the tests test another checkout, the person's branch may be the fix: it is merged as untested.
     if proof_runner.prove_if_due(crew, by, candidate_commit) is not None:
         return NO_GATE_APPLIED
-    run = candidate.CandidateRun("sync", candidate_commit, expected, into, always=request.untested)
-    result = candidate.run_candidate_tests(crew, run)
-    if result.moved_refs:
-        crew.append_alert_log([f"tests_moved_refs  {result.told(f'the merge with {into}')}. Next: git reflog"])
-    if result.rewound_from is not None:
-        message = f"{result.told('this merge')}; {merge_outcomes.restore_branch(crew.git, into, result.rewound_from)}"
-        raise Refused(f"{request.source} is not merged: {message}", f"less {log}")
-    if result.failure is not None:
-        branch_moves.move_branch_back(crew.git, into, candidate_commit, expected)
-        raise Refused(f"the merge with {into} is red: {result.failure}", f"less {log}")
-    why = result.how.untested
-    if why is not None and not request.untested:
-        branch_moves.move_branch_back(crew.git, into, candidate_commit, expected)
-        hint = why.hint or f"{request.command} --untested"
-        raise Refused(f"the merge with {into} is untested: {why.text}", hint)
-    return result.how
+    what = f"the merge with {request.into}"
+    wanted = PersonsCandidate(
+        "sync", what, candidate_commit, expected, request.into, request.command, untested=request.untested
+    )
+    return persons_candidate.run_gates(crew, wanted)
 
 
 _MAX_TRIES = 5

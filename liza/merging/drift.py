@@ -159,7 +159,7 @@ def _lost_tasks(paths: Paths, state: State, removed: Iterable[str]) -> tuple[str
 def _liza_commits(paths: Paths, state: State, added: Iterable[str], tested: Iterable[str]) -> set[str]:
     """Return those of the commits that merges of Liza have put on integration, or will: ``tested`` ones."""
     commits = set(added)
-    on_board = [task.merge_commit for task in state.tasks if targets.is_on_integration(task)]
+    on_board = [commit for task in state.tasks for commit in targets.find_own_commits(task)]
     landed = [commit for epic in state.epics.values() for commit in epic.landed]
     archived = [task.merge_commit for task in archive.find_merged(paths, state, commits)]
     return commits & {*on_board, *landed, *archived, *tested}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from liza.crew.crew import Crew
 from liza.git import branch_moves, candidates, git_refs, integration_tip
 from liza.git.runner import Git
-from liza.merging import epics, merge_outcomes
+from liza.merging import epics, merge_outcomes, undo_recovery
 from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
@@ -53,6 +53,7 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
                 raise
     if state.epics:
         epics.recover_epics(crew, by)
+    undo_recovery.recover_undos(crew, by)
     if candidates:
         _delete_unused_candidates(crew, by)
 

@@ -161,7 +161,8 @@ class TaskTimes(Value):
 def task_times(task: Task, now: datetime) -> TaskTimes:
     """Return the times of a task; ``seconds`` is None if it was never claimed."""
     claims = [event.time for event in task.history if event.event == HistoryEvent.CLAIM]
-    over = task.history[-1].time if task.history and task.status in FINAL_STATUSES else now
+    done = [event.time for event in task.history if event.event != HistoryEvent.UNDO]
+    over = done[-1] if done and task.status in FINAL_STATUSES else now
     seconds = int((over - claims[0]).total_seconds()) if claims else None
     return TaskTimes(seconds, _union_seconds(waiting_spans(task, now)), len(claims))
 

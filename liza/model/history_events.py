@@ -44,6 +44,8 @@ class HistoryEvent(StrEnum):
     SUPERSEDE = "supersede"
     DROP = "drop"
     RELEASE = "release"
+    UNDO = "undo"
+    """A person had its merge reverted."""
     # Written by a run that needs its lease for longer: the status stays.
     EXTEND = "extend lease"
     # Written by planners and humans: the first line of each history.
@@ -207,6 +209,19 @@ def last_failure(task: Task) -> str:
     """Return the text of the task's last failed merge; empty without one."""
     failures = [event for event in task.history if event.event == HistoryEvent.MERGE_FAILED]
     return (failures[-1].detail or "").strip() if failures else ""
+
+
+def find_undo(task: Task) -> Event | None:
+    """Return the event with which the merge of the task was undone; None if it was not."""
+    return next((event for event in reversed(task.history) if event.event == HistoryEvent.UNDO), None)
+
+
+def describe_undo(task: Task) -> str:
+    """Return as what the task was undone, and why; empty if it was not."""
+    event = find_undo(task)
+    if event is None:
+        return ""
+    return f"undone as {(event.commit or '')[:10]}{': ' + event.detail if event.detail else ''}"
 
 
 def first_line(detail: str | None) -> str:

@@ -138,12 +138,17 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
         yield _violation(key, "merging", task.merging.candidate, f"none, because it is {task.status}")
     if task.set_aside is not None and task.status is not S.APPROVED:
         yield _violation(key, "set_aside", task.set_aside.kind, f"none, because it is {task.status}")
+    if task.undo is not None and (task.merge_commit is None or task.status not in _UNDONE):
+        expected = f"none, because it is {task.status}{'' if task.merge_commit else ' without a merge'}"
+        yield _violation(key, "undo", task.undo.commit, expected)
     if task.approved_by is not None and task.approved_by == task.assigned_to:
         yield _violation(key, "approved_by", task.approved_by, "an agent other than its author")
     if task.reservation is not None and task.status not in (S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED):
         yield _violation(key, "reservation", task.reservation.run, f"none, because it is {task.status}")
 
 
+_UNDONE = frozenset({S.MERGED, S.ABANDONED, S.SUPERSEDED})
+"""Statuses of a task whose merge is being undone, was undone, or was undone and replaced."""
 _NEEDED: dict[Status, tuple[str, ...]] = {
     S.CLAIMED: ("assigned_to", "worktree", "base_commit", "lease_expires"),
     S.READY_FOR_REVIEW: ("assigned_to", "worktree", "base_commit", "review_commit"),

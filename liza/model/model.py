@@ -123,6 +123,20 @@ class MergeRetry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     gates: tuple[str, ...] = ()
 
 
+class Undo(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """The revert of a merged task: ``commit`` on the branch that has the task's merge, built on its tip.
+
+    ``tested`` and ``remarks`` are as those of ``Task``. Until the branch is at ``commit`` the task is still MERGED, and
+    ``by`` and ``because`` say who undoes it and why; after that its history does.
+    """
+
+    commit: str
+    tested: bool
+    remarks: tuple[str, ...] = ()
+    by: str = ""
+    because: str = ""
+
+
 class Answer(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     question: str
     answer: str
@@ -159,9 +173,9 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``merge_rank`` are merged first.
 
     A task of an ``epic`` is merged into the branch of the epic, one with a ``target`` into that branch, all others into
-    integration. ``landed`` is the commit with which its epic landed on integration. With the ``review`` ``human`` a
-    person reviews it, and no agent claims the review. ``review_comments`` are those of the last
-    rejection, until the next verdict.
+    integration. ``landed`` is the commit with which its epic landed on integration. ``undo`` is the revert of its
+    merge: the task is ABANDONED then. With the ``review`` ``human`` a person reviews it, and no agent claims the
+    review. ``review_comments`` are those of the last rejection, until the next verdict.
 
     ``tested`` is True if every gate that applies passed on a full checkout of exactly the merged commit. With
     ``remarks``, which a person allowed, the merge is tested, but…; False without remarks: untested.
@@ -202,6 +216,7 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     landed: str | None = None
     tested: bool | None = None
     remarks: tuple[str, ...] = ()
+    undo: Undo | None = None
     rejection_reason: str | None = None
     review_comments: tuple[LineComment, ...] = ()
     blocked_reason: str | None = None

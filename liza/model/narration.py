@@ -197,6 +197,12 @@ def _merged(event: Event, task: Task) -> str:
     return f"{W.MERGED} as {(event.commit or '')[:10]}, {describe_tested(task.tested, task.remarks)}"
 
 
+def _undone(event: Event, task: Task) -> str:
+    tested = "" if task.undo is None else f", {describe_tested(task.undo.tested, task.undo.remarks)}"
+    why = f": {_short(event.detail)}" if event.detail else ""
+    return f"undone as {(event.commit or '')[:10]}{tested}{why}"
+
+
 _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.EDIT: _edited,
     E.CLAIM: lambda event, task: f"{W.WORKING} as {event.run}{_try(task)}",
@@ -230,5 +236,6 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.UNBLOCK_REVIEW: lambda event, task: f"answered, {W.IN_REVIEW} again",
     E.SUPERSEDE: lambda event, task: f"{W.GIVEN_UP} for {', '.join(task.superseded_by)}",
     E.DROP: lambda event, task: f"{W.GIVEN_UP}{': ' + _short(event.detail) if event.detail else ''}",
+    E.UNDO: _undone,
     E.RELEASE: lambda event, task: f"{W.TO_DO} again{': ' + _short(event.detail) if event.detail else ''}",
 }

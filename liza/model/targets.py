@@ -48,6 +48,11 @@ def target_branch(state: State, task: Task) -> str:
     return task.target or state.config.integration_branch
 
 
+def work_branch(state: State, task: Task) -> str:
+    """Return the branch that has the work of a merged task: integration, once its epic has landed."""
+    return state.config.integration_branch if task.landed is not None else target_branch(state, task)
+
+
 def target_branches(state: State) -> tuple[str, ...]:
     """Return the branches that Liza merges into: integration first, then those of epics and tasks that are open."""
     branches = [state.config.integration_branch, *map(epic_branch, open_epics(state))]
@@ -79,6 +84,20 @@ def is_to_land(task: Task) -> bool:
 def is_on_integration(task: Task) -> bool:
     """Return whether the work of a task is on integration."""
     return task.status is S.MERGED and task.target is None and not is_to_land(task)
+
+
+def is_being_undone(task: Task) -> bool:
+    """Return whether the revert of a merged task was tested, and the branch may not have it yet."""
+    return task.undo is not None and task.status is S.MERGED
+
+
+def find_own_commits(task: Task) -> tuple[str, ...]:
+    """Return the commits that Liza put on integration for a task: its merge, and the revert of an undo."""
+    if task.undo is None or task.status is S.MERGED:
+        return (task.merge_commit,) if task.merge_commit is not None and is_on_integration(task) else ()
+    if task.target is not None or (task.epic is not None and task.landed is None):
+        return ()
+    return tuple(filter(None, (task.merge_commit, task.undo.commit)))
 
 
 def is_in_base(state: State, asking: Task, merged: Task) -> bool:

@@ -86,8 +86,15 @@ TRANSITIONS: tuple[Transition, ...] = (
         "planner, human",
         "its review had no verdict, and its question is answered",
     ),
-    _transition(E.SUPERSEDE, OPEN_STATUSES, S.SUPERSEDED, "planner, human", "other tasks take its place"),
+    _transition(
+        E.SUPERSEDE,
+        OPEN_STATUSES | {S.ABANDONED},
+        S.SUPERSEDED,
+        "planner, human",
+        "other tasks take its place; from ABANDONED only after an undo",
+    ),
     _transition(E.DROP, OPEN_STATUSES, S.ABANDONED, "planner, human", "not wanted any more"),
+    _transition(E.UNDO, {S.MERGED}, S.ABANDONED, "human", "its tested revert is on the branch that had its merge"),
     _transition(
         E.RELEASE,
         {S.CLAIMED},

@@ -185,7 +185,9 @@ def format_archived_tasks(tasks: Sequence[Row], colour: bool) -> str:
 def _task_outcome(task: Row) -> str:
     if task["error"]:
         return f"its entry cannot be read: {task['error']}: liza validate"
-    if task["merge_commit"]:
+    if task["undone"] and not task["superseded_by"]:
+        return str(task["undone"])
+    if task["merge_commit"] and not task["undone"]:
         return f"merged as {task['merge_commit'][:10]}"
     return f"superseded by {', '.join(task['superseded_by'])}" if task["superseded_by"] else ""
 

@@ -123,6 +123,8 @@ def _verdicts(metrics: SprintMetrics) -> list[str]:
         lines.append(f"reviews: {counts}")
     if metrics.untested_merges:
         lines.append(f"{count_noun(metrics.untested_merges, 'merge')} without a test")
+    if metrics.undone_merges:
+        lines.append(f"{count_noun(metrics.undone_merges, 'merge')} undone")
     return lines
 
 

@@ -65,6 +65,8 @@ def format_task(task: Row, colour: bool, *, with_all: bool = False) -> str:
     texts = {"kept_for": _routing_text(task), "conversation": _conversation_text(task)}
     if task.get("tested") is not None:
         texts["tested"] = describe_tested(task["tested"], task.get("remarks", ()))
+    if task.get("undo") is not None:
+        texts["undo"] = f"{task['undo'].commit[:10]}, {describe_tested(task['undo'].tested, task['undo'].remarks)}"
     texts["review"] = "a person" if task.get("review") == "human" else ""
     if not with_all:
         texts.update((name, (task.get(name) or "")[:10]) for name in _COMMITS)
@@ -127,6 +129,7 @@ _TASK_LABELS: Final = {
     "merge_commit": "merged as",
     "landed": "landed as",
     "tested": "tested",
+    "undo": "undone as",
     "failed_by": "failed by",
     "superseded_by": "superseded by",
     "supersedes": "supersedes",

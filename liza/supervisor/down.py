@@ -205,7 +205,7 @@ def _purge(crew: Crew) -> PurgeResult:
     if branch is not None and _has_own_commits(crew, branch):
         kept.append(f"refs/heads/{branch}")
         branch = None
-    for name in ("base", "candidates", "tested", "review", "pushed", "pushing", "laid-back"):
+    for name in ("base", "candidates", "tested", "review", "landed", "pushed", "pushing", "laid-back"):
         _delete_refs(crew, f"refs/liza/{name}")
     kept += [saved_specs.SPECS_REF] if specs.saved else []
     kept += [saved_specs.PROGRAMS_REF] if programs.saved else []

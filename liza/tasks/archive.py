@@ -20,7 +20,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git import board_history
 from liza.git.runner import Git
-from liza.model import derived
+from liza.model import derived, history_events
 from liza.model.derived import Span
 from liza.model.errors import BoardInconsistent, LizaError, Refused, UnknownId, UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
@@ -245,9 +245,11 @@ def _find_vanished(crew: Crew) -> tuple[str, ...]:
 
 
 class ArchiveFigures(msgspec.Struct, frozen=True):
-    """Figures of the archive for `liza metrics`: merges without a test, and times of waiting for a person."""
+    """Figures of the archive for `liza metrics`: merges without a test, merges that were undone, and times of waiting
+    for a person."""
 
     untested: int = 0
+    undone: int = 0
     waiting: tuple[Span, ...] = ()
 
 
@@ -338,7 +340,8 @@ def read_figures(paths: Paths, state: State) -> ArchiveFigures:
     tasks = list(iter_archived(paths, state)) if state.archived.total else []
     untested = sum(is_untested(task) and task.status is Status.MERGED for task in tasks)
     spans = (derived.waiting_spans(task, archiving.closed_at(task)) for task in tasks)
-    return ArchiveFigures(untested, tuple(span for task_spans in spans for span in task_spans))
+    undone = sum(history_events.find_undo(task) is not None for task in tasks)
+    return ArchiveFigures(untested, undone, tuple(span for task_spans in spans for span in task_spans))
 
 
 def find_merged(paths: Paths, state: State, merge_commits: Iterable[str]) -> tuple[Task, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from liza.briefs.inbox import DeliveryStatistics, delivery_statistics
 from liza.crew.crew import Crew
-from liza.model import derived
+from liza.model import derived, history_events
 from liza.model.errors import UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.tested import is_untested
@@ -63,6 +63,7 @@ class SprintMetrics(Value, kw_only=True):
     by_status: Mapping[str, int] = {}
     approval_rate: float | None = None
     untested_merges: int = 0
+    undone_merges: int = 0
     usage: UsageBreakdown = UsageBreakdown()
     messages: DeliveryStatistics | None = None
     anomalies: Mapping[str, int] = {}
@@ -109,6 +110,7 @@ def metrics(crew: Crew) -> SprintMetrics:
         by_status=_by_status(state),
         approval_rate=rate,
         untested_merges=archived.untested + untested,
+        undone_merges=archived.undone + sum(history_events.find_undo(task) is not None for task in state.tasks),
         usage=costs.usage_breakdown(crew, state),
         messages=delivery_statistics(crew.paths, state.agents),
         anomalies=dict(Counter(anomaly.type for anomaly in state.anomalies)),

@@ -77,6 +77,7 @@ def _archived_row(task_id: str, entry: ArchivedEntry) -> dict[str, Any]:
         "merge_commit": task and task.merge_commit,
         "review_commit": task and task.review_commit,
         "superseded_by": list(task.superseded_by) if task else [],
+        "undone": history_events.describe_undo(task) if task else "",
     }
 
 

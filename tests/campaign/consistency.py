@@ -307,7 +307,11 @@ def _merges(found: Found) -> Iterator[str]:
             under_way.add(task["id"])
             if not merging.get("waiting"):
                 yield f"merge: {task['id']} is being merged as {merging.get('candidate')}, and nobody merges"
-        if times != (task["status"] == "MERGED"):
+        is_undone = bool(task.get("undo")) and task["status"] != "MERGED"
+        undone = sum(line.startswith(f"Undo {task['id']}:") for line in first_parents)
+        if undone != is_undone:
+            yield f"merge: {task['id']} is {task['status']} and was undone {undone} times"
+        if times != (task["status"] == "MERGED" or is_undone):
             yield f"merge: {task['id']} is {task['status']} and was merged {times} times"
         if task["status"] == "MERGED" and task.get("merge_commit") not in inside:
             yield f"merge: {task['id']} was merged as {task.get('merge_commit')}, which is not in {branch}"

@@ -16,9 +16,10 @@ import pytest
 from tests.campaign import forks
 from tests.campaign.epic_world import EpicWorld
 from tests.campaign.merge_world import SETTINGS, World
+from tests.campaign.undo_world import UndoWorld
 from tests.conftest import variant
 
-CRITICAL = ("merge.", "epic.", "move.", "spawned.", "git.update-ref", "git.read-tree")
+CRITICAL = ("merge.", "epic.", "undo.", "move.", "spawned.", "git.update-ref", "git.read-tree")
 SHORT = {
     "elsewhere": ("move.files#1", "move.branch#1", "merge.advanced#2"),
     "tests move refs": ("merge.tested#1", "merge.noted#1", "merge.advanced#1"),
@@ -159,6 +160,21 @@ def test_a_sync_killed_anywhere_merges_main_once_and_tested(tmp_path: Path, name
         f"seed {SEED}  sync, {name}: {len(kills.points)} points, {time.monotonic() - began:.0f} s  {dict(kills.counts)}"
     )
     assert kills.wrong == []
+
+
+@pytest.mark.parametrize("name", [variant("away"), variant("clean"), variant("elsewhere")])
+def test_an_undo_killed_anywhere_is_done_once_and_tested(tmp_path: Path, name: str) -> None:
+    world = UndoWorld(tmp_path, SETTINGS[name])
+    kills = Kills(world, name, world.undo_merged, world.wrong_after_undo)
+    began = time.monotonic()
+    for point in kills.chosen():
+        kills.at(point)
+    for _ in range(10):
+        kills.whenever()
+    seconds = time.monotonic() - began
+    print(f"seed {SEED}  undo, {name}: {len(kills.points)} points, {seconds:.0f} s  {dict(kills.counts)}")
+    assert kills.wrong == []
+    assert kills.counts["at a point"] >= 10
 
 
 @pytest.mark.parametrize(("mergers", "rounds"), [(3, 1), pytest.param(8, 8, marks=pytest.mark.campaign)])

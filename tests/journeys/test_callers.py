@@ -67,6 +67,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "sync": ("sync main", REFUSED),
     "merge": ("merge task-1", REFUSED),
     "land": ("land --merge", REFUSED),
+    "undo": ("undo task-1", REFUSED),
     "push": ("push", REFUSED),
     "queue move": ("queue move task-1 1", REFUSED),
     "queue hold": ("queue hold task-1 later", REFUSED),

@@ -37,12 +37,16 @@ def newest_runs(state: State) -> tuple[str, ...]:
 def find_archivable(state: State, open_runs: frozenset[str], keep: int = 0) -> tuple[Task, ...]:
     """Return the closed tasks that can leave the board, the first closed first, without the ``keep`` newest.
 
-    A task of an epic stays until that has landed, a superseded task while a successor is open or has not landed, and
-    every task while a session that worked on it is not concluded (``open_runs``): its supervisor reads the task's
-    history to judge it.
+    A task of an epic stays until that has landed, one that is being undone until that is over, a superseded task while
+    a successor is open or has not landed, and every task while a session that worked on it is not concluded
+    (``open_runs``): its supervisor reads the task's history to judge it.
     What an open task with a target depends on stays, too: the archive does not say into which branch a task was merged.
     """
-    closed = [task for task in state.tasks if task.status in FINAL_STATUSES and not targets.is_to_land(task)]
+    closed = [
+        task
+        for task in state.tasks
+        if task.status in FINAL_STATUSES and not targets.is_to_land(task) and not targets.is_being_undone(task)
+    ]
     by_id = {task.id: task for task in state.tasks}
     waiting = [task for task in state.tasks if task.target is not None and task.status not in FINAL_STATUSES]
     needed = {other.id for task in waiting for other in targets.with_replacements(task.depends_on, by_id.get)}
@@ -91,6 +95,22 @@ def move_to_archive(state: State, moved: Iterable[Task], archived: ArchiveTotals
         outcomes=_named_outcomes(rest, outcomes),
     )
     return replace(state, tasks=rest, archived=summary)
+
+
+def take_back(state: State, task: Task) -> State:
+    """Return the board with a task of the archive on it again. Unchanged if the board has it.
+
+    Its entry in the files stays: what the board has is not archived.
+    """
+    if state.task(task.id) is not None:
+        return state
+    totals, archived = totals_of([task]), state.archived
+    summary = ArchiveSummary(
+        counts=_subtract(archived.counts, totals.statuses),
+        verdicts=_subtract(archived.verdicts, totals.verdicts),
+        outcomes={name: outcome for name, outcome in archived.outcomes.items() if name != task.id},
+    )
+    return replace(state, tasks=(*state.tasks, task), archived=summary)
 
 
 def totals_of(tasks: Iterable[Task]) -> ArchiveTotals:
@@ -153,6 +173,10 @@ def _are_successors_closed(by_id: Mapping[str, Task], task: Task) -> bool:
 
 def _names_run(task: Task, runs: frozenset[str]) -> bool:
     return not runs.isdisjoint((task.run, task.review_run, *(event.run for event in task.history)))
+
+
+def _subtract(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {name: first[name] - second.get(name, 0) for name in sorted(first) if first[name] > second.get(name, 0)}
 
 
 def _add(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:

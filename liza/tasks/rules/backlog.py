@@ -306,11 +306,14 @@ def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invo
 def supersede(
     state: State, task_id: str, by: Sequence[TaskFields], existing: Sequence[str], context: RequestContext
 ) -> State:
-    """Replace this task with other tasks. ``context.invocation.detail`` is the root cause.
+    """Replace this task with other tasks, also after its merge was undone. ``context.invocation.detail`` is the root
+    cause.
 
     Raises Refused, UsageError.
     """
-    task = _get_stoppable_task(state, task_id)
+    task = get_task(state, task_id)
+    if task.status is not S.ABANDONED or task.undo is None:
+        task = _get_stoppable_task(state, task_id)
     if not (context.invocation.detail or "").strip():
         raise UsageError("superseding needs the root cause", f'liza task supersede {task_id} --by "…" --because "…"')
     for other in existing:

@@ -222,6 +222,8 @@ def _task_reason(
             return f"handed over: {state.handoff[task.id].next_action or task.description}"
         case Status.SUPERSEDED:
             return f"superseded by {', '.join(task.superseded_by)}"
+        case Status.ABANDONED:
+            return history_events.describe_undo(task)
         case _:
             return ""
 

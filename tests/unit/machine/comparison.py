@@ -23,7 +23,7 @@ FIELDS = {
     "target": "target", "hold": "merge_hold", "review": "review",
 }  # fmt: skip
 """Fields of a task: name in the model → name on the board."""
-DERIVED = ("status", "reserved", "candidate", "waits", "retried", "landed", "last")
+DERIVED = ("status", "reserved", "candidate", "waits", "retried", "landed", "undo", "last")
 
 
 def all_runs(state: State) -> frozenset[str]:
@@ -42,6 +42,7 @@ def task_facts(task: Task) -> Entry:
         "waits": bool(merging and merging.waiting),
         "retried": task.set_aside is not None,
         "landed": task.landed is not None,
+        "undo": "" if task.undo is None else "begun" if task.status is Status.MERGED else "done",
         "last": task.history[-1].time,
     }
 

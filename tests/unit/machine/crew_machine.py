@@ -14,7 +14,7 @@ from liza.board.rules import archiving
 from liza.breaker.rules import board_reports, breaker_patterns, breaker_trips
 from liza.breaker.rules.breaker_trips import open_trips
 from liza.config.rules import setting_values
-from liza.merging.rules import epic_rules, merge_queue, merge_rules
+from liza.merging.rules import epic_rules, merge_queue, merge_rules, undo_rules
 from liza.merging.rules.epic_rules import EpicJob
 from liza.merging.rules.merge_queue import Batch
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
@@ -34,6 +34,7 @@ from liza.model.model import (
     State,
     Status,
     Task,
+    Undo,
 )
 from liza.model.paths import is_person
 from liza.model.session_ends import OUTCOME_RULES, SessionOutcome
@@ -545,6 +546,20 @@ class CrewMachine(RuleBasedStateMachine):
             tasks = merge_queue.choose_batch(self.state, head, self.model.now)[:size]
             batch = self.chain(tasks)
             self.play(lambda model: model.begin(batch.ids), merge_queue.begin_batch, batch)
+
+    @precondition(has(Status.MERGED))
+    @rule(index=indexes, end=st.sampled_from(["recorded", "recorded", "dropped", ""]))
+    def undo_merge(self, index: int, end: str) -> None:
+        """A person undoes a merged task that no merged task depends on. The command may be killed in between."""
+        name = self.task_at(index)
+        if undo_rules.find_dependents(self.state.tasks, name).merged:
+            return
+        record = Undo(commit=self.new_commit(), tested=True, by=PERSON, because="not now")
+        self.play(lambda model: model.begin_undo(name), undo_rules.begin_undo, self.get(name), record)
+        if end == "dropped":
+            self.play(lambda model: model.drop_undo(name), undo_rules.drop_undo, name)
+        elif end:
+            self.play(lambda model: model.record_undone(name), undo_rules.record_undone, name, self.model.now)
 
     @precondition(has(Status.APPROVED))
     @rule(index=indexes)

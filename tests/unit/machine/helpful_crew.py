@@ -14,7 +14,7 @@ from typing import Any
 from liza.breaker.rules import board_reports, breaker_trips
 from liza.breaker.rules.breaker_trips import open_trips, signals_of_trips
 from liza.config.rules import setting_values
-from liza.merging.rules import epic_rules, merge_queue, merge_rules
+from liza.merging.rules import epic_rules, merge_queue, merge_rules, undo_rules
 from liza.merging.rules.merge_queue import Batch, Member
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import targets
@@ -104,6 +104,8 @@ class HelpfulCrew:
             if task.merging is not None and not task.merging.waiting:
                 died = MergeFailure(MergeFailureKind.DIED, "its merger died")
                 self.change(merge_rules.retry_or_fail, task.id, died, self.by("liza"))
+        for task in undo_rules.find_unfinished(self.state):
+            self.change(undo_rules.drop_undo, task.id)
         for epic in self.state.epics:
             self.change(epic_rules.drop_candidate, epic)
 

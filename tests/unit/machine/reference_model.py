@@ -197,7 +197,7 @@ class ReferenceModel:
                 "deps": tuple(fields.get("deps", ())), "epic": fields.get("epic"), "target": fields.get("target"),
                 "review": fields.get("review", "agent"), "failed": (), "authors": frozenset(), "successors": (),
                 "idle": 0, "crashes": 0, "row": 0, "rounds": 0, "unmerged": 0, "silent_reviews": 0, "deaths": 0,
-                "retried": False, "landed": False, "last": self.now, "done": frozenset(),
+                "retried": False, "landed": False, "undo": "", "last": self.now, "done": frozenset(),
             }  # fmt: skip
             if discovery:
                 require(self.reports.get(discovery) == "open", "no such discovery")
@@ -266,7 +266,9 @@ class ReferenceModel:
             task.update(failed=(), rounds=0, idle=0)
 
     def supersede(self, name: str, new: Iterable[Entry], existing: Iterable[str], because: str) -> None:
-        task, new, existing = self.stoppable(name), [dict(fields) for fields in new], list(existing)
+        is_undone = self.task(name)["undo"] == "done" and self.task(name)["status"] == "ABANDONED"
+        task = self.task(name) if is_undone else self.stoppable(name)
+        new, existing = [dict(fields) for fields in new], list(existing)
         successors = (*existing, *(fields["id"] for fields in new))
         require(because.strip() and successors and name not in successors)
         require(all(other in self.tasks or other in self.archived for other in existing), "unknown successor")
@@ -503,6 +505,19 @@ class ReferenceModel:
                 require(self.tasks[name]["status"] == "APPROVED")
                 self.write(name, "merge", status="MERGED", hold=None, **NO_CANDIDATE)
 
+    def begin_undo(self, name: str) -> None:
+        require(self.task(name)["status"] == "MERGED", "not merged")
+        self.tasks[name]["undo"] = "begun"
+
+    def drop_undo(self, name: str) -> None:
+        if name in self.tasks and self.tasks[name]["undo"] == "begun":
+            self.tasks[name]["undo"] = ""
+
+    def record_undone(self, name: str) -> None:
+        """Its work is not on its branch any more: what depends on it waits until something takes its place."""
+        if self.task(name)["undo"] == "begun":
+            self.write(name, "undo", status="ABANDONED", undo="done")
+
     def merge_failed(self, name: str, kind: str) -> None:
         """A conflict and red tests go back to the coder, and so does what only the coder can resolve, up to a limit.
 
@@ -670,7 +685,7 @@ class ReferenceModel:
         names_living_run = any(run in self.living for _, run in task["done"])
         open_deps = [other["deps"] for other in self.tasks.values() if other["status"] not in FINAL and other["target"]]
         is_needed = any(name in set().union(*map(self.replacements, deps)) for deps in open_deps)
-        return is_closed and not is_to_land and not names_living_run and not is_needed
+        return is_closed and not is_to_land and not names_living_run and not is_needed and task["undo"] != "begun"
 
     def archive(self, names: Iterable[str]) -> None:
         names = set(names)

@@ -111,7 +111,7 @@ def test_illegal_changes_of_a_status_name_the_allowed_ones() -> None:
             "APPROVED",
             "UNCLAIMED or one of ABANDONED, CLAIMED, SUPERSEDED: it was UNCLAIMED",
         ),
-        ("b", "status", "DRAFT", "MERGED or one of none: it was MERGED"),
+        ("b", "status", "DRAFT", "MERGED or one of ABANDONED: it was MERGED"),
         ("new", "status", "CLAIMED", "DRAFT or UNCLAIMED: it is new"),
         ("d", "id", "gone", "every task stays on the board"),
     ]
