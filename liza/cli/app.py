@@ -14,19 +14,35 @@ import typer
 from typer.core import TyperGroup
 
 from liza import __version__, commands
-from liza.commands._declare import TYPER_SETTINGS, Heading, Process
+from liza.commands._declare import SHORT_HELP, TYPER_SETTINGS, Heading, Process
+from liza.commands._slips import refuse_slip, unknown_command
 from liza.model.errors import Refused, UsageError
 from liza.system.ancestors import is_called_from_box
-from liza.text.formats import closest_match
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer's error class for usage errors. Some versions of typer have no public name for it."""
-_NO_COMMANDS = ("liza_agent", "_declare")
-"""Modules of `liza/commands` that are no command of `liza`."""
+_NO_COMMANDS = ("liza_agent",)
+"""Modules of `liza/commands` that are no command of `liza`, beside those that begin with an underscore."""
+EVERYDAY: Final = (
+    "demo",
+    "doctor",
+    "init",
+    "start",
+    "up",
+    "status",
+    "answer",
+    "diff",
+    "logs",
+    "land",
+    "down",
+    "task add",
+)
+"""The commands in `liza --help`: what a person needs from the first goal to its landing."""
+_MORE: Final = "  One of them: liza help up. All commands, in groups: liza help --all"
 
 
 class CommandGroup(TyperGroup):
-    """``liza``: load a command's module by its name, and list the commands under their headings."""
+    """``liza``: load a command's module by its name, and list the commands of every day, or all by headings."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(command_names())
@@ -35,23 +51,51 @@ class CommandGroup(TyperGroup):
         return load_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in command_names():
-            suggestion = closest_match(args[0], command_names())
-            message = f"no such command {args[0]!r}" + (f"; did you mean {suggestion}?" if suggestion else "")
-            raise UsageError(message, f"liza {suggestion} --help" if suggestion else "liza --help")
+        if args and not args[0].startswith("-") and args[0] not in command_names() and not ctx.resilient_parsing:
+            raise unknown_command(args, command_names())
         return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        formatter.write(_format_rows("", EVERYDAY))
+        formatter.write(f"\n{_MORE}\n")
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, paths in list_headings():
-            with formatter.section(heading):
-                formatter.write_dl([(path, _short_help(path, ctx)) for path in paths], col_max=18)
+            formatter.write(_format_rows(heading, paths))
+
+    def format_all(self, ctx: Any) -> str:
+        """Return the help with all commands and options."""
+        formatter = ctx.make_formatter()
+        super().format_help(ctx, formatter)
+        return str(formatter.getvalue()).rstrip("\n")
+
+    def list_help(self, words: Sequence[str]) -> list[dict[str, str]]:
+        """Return the commands that begin with these words, with their headings and their lines. Raises UsageError."""
+        wanted = list(words)
+        rows = [
+            {"command": path, "group": heading, "help": _short_help(path)}
+            for heading, paths in list_headings()
+            for path in paths
+            if path.split()[: len(wanted)] == wanted
+        ]
+        if not rows:
+            raise unknown_command(wanted, command_names())
+        return rows
+
+
+def _format_rows(heading: str, paths: Sequence[str]) -> str:
+    width = max(map(len, paths))
+    lines = [f"  {path:<{width}}  {_short_help(path)}\n" for path in paths]
+    return "".join(["\n", *([f"{heading}:\n"] if heading else []), *lines])
 
 
 @cache
 def command_names() -> tuple[str, ...]:
     """Return the names of all commands: those of the files in ``liza/commands``."""
     names = (info.name for info in pkgutil.iter_modules(commands.__path__))
-    return tuple(name.replace("_", "-") for name in names if name not in _NO_COMMANDS)
+    return tuple(name.replace("_", "-") for name in names if not name.startswith("_") and name not in _NO_COMMANDS)
 
 
 @cache
@@ -70,7 +114,7 @@ def import_command(name: str) -> Any:
 
 
 def list_headings() -> list[tuple[str, list[str]]]:
-    """Return the headings of ``liza --help``, each with its commands in order. It imports all commands."""
+    """Return the headings of ``liza help --all``, each with its commands in order. It imports all commands."""
     positions: dict[Heading, list[tuple[int, str]]] = {heading: [] for heading in Heading}
     for name in command_names():
         command = load_command(name)
@@ -79,6 +123,11 @@ def list_headings() -> list[tuple[str, list[str]]]:
             if position is not None:
                 positions[position.heading].append((position.number, path))
     return [(heading.value, [path for _, path in sorted(rows)]) for heading, rows in positions.items()]
+
+
+def list_parts(words: Sequence[str]) -> list[str]:
+    """Return the commands of the group that the words name; without words, all commands."""
+    return list(_parts(load_command(words[0]))) if len(words) == 1 else [] if words else list(command_names())
 
 
 def _parts(command: Any) -> dict[str, Any]:
@@ -94,11 +143,11 @@ def load_all_commands() -> None:
 
 def find_process(words: Sequence[str]) -> Process:
     """Return where the command with these words runs. Words that are no command are refused anywhere."""
-    _, command = _find_command(words)
+    _, command = find_command(words)
     return getattr(getattr(command, "callback", None), "process", Process.SERVED)
 
 
-def _find_command(words: Sequence[str]) -> tuple[str, Any]:
+def find_command(words: Sequence[str]) -> tuple[str, Any]:
     """Return the name and the command that these words call; None if there is no such command.
 
     An option of a group has no value, so the first word that names a part of the group is this part.
@@ -110,12 +159,17 @@ def _find_command(words: Sequence[str]) -> tuple[str, Any]:
     return name, command
 
 
-_HELP: Final = (["--help"], ["-h"], ["--version"])
+_HELP: Final = (["--help"], ["-h"], ["--version"], ["-V"], ["version"])
+
+
+def is_completing() -> bool:
+    """Return whether a shell asks for completions; it calls with no words of its own."""
+    return "_LIZA_COMPLETE" in os.environ
 
 
 def refuse_in_sessions(words: Sequence[str]) -> None:
     """Raise Refused if these words are no command that is answered when a process in a box calls it."""
-    name, command = _find_command(words)
+    name, command = find_command(words)
     is_help = list(words) in _HELP or (command is not None and list(words[1:]) == ["--help"])
     is_unknown = command is None and name != "" and not name.startswith("-")  # It has a message of its own.
     if not (is_help or is_unknown or is_for_sessions(command)):
@@ -127,12 +181,10 @@ def is_for_sessions(command: Any) -> bool:
     return bool(getattr(getattr(command, "callback", None), "in_sessions", False))
 
 
-def _short_help(path: str, ctx: Any) -> str:
-    name, _, rest = path.partition(" ")
+def _short_help(path: str) -> str:
+    name, _, part = path.partition(" ")
     command = load_command(name)
-    if rest:
-        command = command.get_command(ctx, rest)
-    return str(command.get_short_help_str(90))
+    return str((_parts(command)[part] if part else command).get_short_help_str(SHORT_HELP + 1))
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -150,15 +202,13 @@ def build_app() -> Any:
     def liza(
         ctx: typer.Context,
         version: Annotated[
-            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+            bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
         ] = False,
     ) -> None:
         """Coordinate AI coding agents that work on one git repository at the same time.
 
         Begin with `liza demo`, or in a repository: `liza doctor`, `liza init "what you want"`, `liza up`. `liza status`
-        shows what waits for you, each with a command. `liza explain` says what it means.
-
-        Each command has --help and --json, and prints its data on stdout.
+        shows what waits for you, each with a command. Each command has --help and --json.
         """
         if ctx.invoked_subcommand is None:
             typer.echo(ctx.get_help())
@@ -169,9 +219,10 @@ def build_app() -> Any:
 def run_liza(words: Sequence[str]) -> int:
     """Run the typed command and return its exit code. Raises LizaError; errors of typer become UsageError."""
     app = build_app()
+    words = ["--version"] if list(words) == ["version"] else words
     if is_called_from_box():
         refuse_in_sessions(words)
-    if "_LIZA_COMPLETE" in os.environ:
+    if is_completing():
         app.main(list(words), prog_name="liza")
     return _invoke(app, words, "liza")
 
@@ -192,7 +243,9 @@ def _invoke(app: Any, words: Sequence[str], name: str) -> int:
         return 130
     except _CLICK_ERROR as error:
         command_path = getattr(getattr(error, "ctx", None), "command_path", name)
-        _refuse_unmarked_value(words, name, getattr(error, "option_name", ""), command_path)
+        option = getattr(error, "option_name", "")
+        _refuse_unmarked_value(words, name, option, command_path)
+        refuse_slip(words, command_path, option)
         text = " ".join(error.format_message().split())
         raise UsageError(text[:1].lower() + text[1:].rstrip("."), f"{command_path} --help") from None
     return code if isinstance(code, int) else 0

@@ -26,6 +26,7 @@ from liza.system.clock import SystemClock
 from liza.system.files import to_write_failed
 from liza.text.redaction import redact
 
+_COMPLETION: Final = (["--install-completion"], ["--show-completion"])
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
@@ -40,8 +41,13 @@ def run_liza() -> int:
     open_standard_streams()
     program_path.remove_unsafe_entries()
     words = sys.argv[1:]
+    if app.is_completing() or words[:1] in _COMPLETION:
+        from liza.cli import completion  # It imports what no other command needs.
+
+        app.build_app()  # typer registers its own answers then.
+        completion.register()
     # A program waits for its hook, and a mistake in the hook's words must not stop it.
-    if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
+    elif words[:1] == ["hook"] and "--help" not in words:
         return int(app.import_command("hook").run_hook(words[1:]))
     return run_command(words)
 

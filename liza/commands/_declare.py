@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
+from liza.commands._slips import unknown_command
 from liza.model.errors import Missing, UsageError
 from liza.system.ancestors import is_called_from_box
 from liza.system.files import MAX_BOARD_SIZE
@@ -23,6 +25,20 @@ TYPER_SETTINGS: Final[dict[str, Any]] = {
     "pretty_exceptions_enable": False,
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110},
 }
+
+
+SHORT_HELP = 60
+"""Characters of a command's line in `liza help --all`: beside its name, they fit on 80 columns."""
+
+
+class CommandParts(TyperGroup):
+    """A command with parts, such as ``liza task``: a word that is none of them is answered with the one it means."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        names = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in names and not ctx.resilient_parsing:
+            raise unknown_command(args, names, ctx.info_name or "")
+        return super().resolve_command(ctx, args)
 
 
 class Process(Enum):
@@ -36,17 +52,18 @@ class Process(Enum):
 
 
 class Heading(Enum):
-    """A part of ``liza --help``, in this order."""
+    """A part of ``liza help --all``, in this order."""
 
-    START = "Start"
-    LOOK = "Look"
-    STEER = "Steer"
-    AGENTS = "Agents' own"
-    BOARD = "The board"
+    START = "Start and stop a crew"
+    LOOK = "See what happens"
+    STEER = "Tasks: add, answer, change"
+    MERGES = "Merge, land, push"
+    AGENTS = "What agents call"
+    BOARD = "Board, settings, disk"
 
 
 class Position(NamedTuple):
-    """Where ``liza --help`` lists a command. ``number``: its position below the heading."""
+    """Where ``liza help --all`` lists a command. ``number``: its position below the heading."""
 
     heading: Heading
     number: int
@@ -58,7 +75,7 @@ CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
 def create_app(help_text: str = "") -> typer.Typer:
     """Return an empty set of commands with the common settings."""
-    return typer.Typer(help=help_text or None, **TYPER_SETTINGS)
+    return typer.Typer(cls=CommandParts, help=help_text or None, **TYPER_SETTINGS)
 
 
 def declare_command(
@@ -107,7 +124,11 @@ def declare_group(
 
 
 def _short_help(text: str) -> str:
-    return re.split(r"[.;:](?:\s|$)", text, maxsplit=1)[0]
+    """Return the first sentence; if it is longer than a line, only as many of its parts as fit."""
+    sentence = re.split(r"[.;:](?:\s|$)", text, maxsplit=1)[0]
+    while len(sentence) > SHORT_HELP and ", " in sentence:
+        sentence = sentence.rpartition(", ")[0]
+    return sentence
 
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -34,5 +34,5 @@ def stop(as_json: JsonOption = False) -> None:
     app, "status", "liza command-server status", process=Process.DIRECT, position=Position(Heading.BOARD, 8)
 )
 def status(as_json: JsonOption = False) -> None:
-    """Show whether a server runs the commands that are typed here, or why none does."""
+    """Show whether a server runs your commands; or why none does."""
     _print_state(server_control.find_server(), as_json)

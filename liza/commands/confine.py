@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from liza.commands._declare import Heading, Position, Process, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.project.commands import confine as verb
 
@@ -32,8 +32,11 @@ def confine(
             help="Whose worktree, unless you are in one; and the command. Default: your shell.",
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a command, or a shell, in the box of a worktree: with the files and the network that its agent has.
+
+    --json comes first, and is only about errors of Liza: the output is that of the command.
 
     It can write the worktree and nothing else; git can only be read. A session that works there goes on.
     """

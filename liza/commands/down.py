@@ -9,6 +9,7 @@ import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
+from liza.model.errors import UsageError
 from liza.model.paths import HISTORY_REF
 from liza.printing import printing
 from liza.supervisor import down as verbs
@@ -17,19 +18,31 @@ from liza.text.formats import count_noun
 app = create_app()
 
 
-@declare_command(app, "down", "liza down", position=Position(Heading.START, 6))
+@declare_command(app, "down", "liza down\nliza down coder-2", position=Position(Heading.START, 6))
 def down(
+    agents: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[AGENT]...", help="Only these agents, such as coder-1; default: the whole crew."),
+    ] = None,
     now: Annotated[bool, typer.Option("--now", help="End the sessions at once, without time to finish.")] = False,
     purge: Annotated[bool, typer.Option("--purge", help="Then remove everything of Liza from the repository.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="List each ref that --purge removes.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop the crew. With --purge, then remove Liza from the repository.
+    """Stop the crew, or single agents. With --purge, then remove Liza from the repository.
+
+    With AGENT, the other agents go on, and nothing starts the agent again but `liza up`. Its session ends with some
+    seconds to finish, and its work is kept: another agent takes the task, or the agent itself when it is back.
 
     --purge keeps commits that exist nowhere else. If there are any, it also keeps the history of the board
     (refs/liza/blackboard).
     """
+    if agents and purge:
+        raise UsageError("--purge removes the whole crew, and takes no AGENT", f"liza down {' '.join(agents)}")
     crew = find_crew()
+    if agents:
+        printing.print_result(verbs.stop_agents(crew, agents, now=now), as_json)
+        return
     if not purge:
         printing.print_result(verbs.down(crew, now=now), as_json)
         return

@@ -18,7 +18,7 @@ app = create_app("List the epics and repair their branches.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The epic.")]
 
 
-@declare_group(app, "liza epics", in_sessions=True, position=Position(Heading.STEER, 21))
+@declare_group(app, "liza epics", in_sessions=True, position=Position(Heading.MERGES, 21))
 def epics(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the epics: their branches, their open and merged tasks, and whether they have landed."""
     if ctx.invoked_subcommand is not None:
@@ -29,15 +29,15 @@ def epics(ctx: typer.Context, as_json: JsonOption = False) -> None:
     )
 
 
-@declare_command(app, "restore", "liza epics restore invoices", position=Position(Heading.STEER, 22))
+@declare_command(app, "restore", "liza epics restore invoices", position=Position(Heading.MERGES, 22))
 def restore(name: NameArgument, as_json: JsonOption = False) -> None:
     """Put the branch of an epic back to where Liza left it, after it was deleted or moved. What it had is saved."""
     printing.print_result(verbs.restore(find_crew(), name), as_json)
 
 
-@declare_command(app, "accept", "liza epics accept invoices", position=Position(Heading.STEER, 23))
+@declare_command(app, "accept", "liza epics accept invoices", position=Position(Heading.MERGES, 23))
 def accept(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Accept commits that you made on the branch of an epic yourself. They land with it, without a verdict."""
+    """Accept your own commits on the branch of an epic. They land with it, without a verdict."""
     printing.print_result(verbs.accept(find_crew(), name), as_json)
 
 

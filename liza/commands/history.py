@@ -8,6 +8,7 @@ import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.commands.logs import FollowOption
+from liza.crew.caller import current_person
 from liza.crew.crew import Crew, find_crew
 from liza.printing import printing, render_patch
 from liza.printing.pager import exit_with_reader, page_text
@@ -63,7 +64,7 @@ def history(
 
 def _print_events(crew: Crew, task_id: str | None, limit: int, *, follow: bool) -> None:
     past = verbs.recall_events(crew, task_id, limit)
-    events = render_patch.EventList(crew.clock.now(), printing.text_width(), printing.wants_colours())
+    events = render_patch.EventList(crew.clock.now(), printing.text_width(), printing.wants_colours(), current_person())
     if not follow:
         text = events.format(reversed(past.items)) or "nothing has happened yet"
         if past.archived:

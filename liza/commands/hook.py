@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from liza.api.hook import Hook
-from liza.commands._declare import Heading, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.system import ancestors
 
 app = create_app()
@@ -29,8 +29,11 @@ MAX_PAYLOAD = 32 << 20  # bytes of one event
 def hook(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help="The agent program.")],
     event: Annotated[str, typer.Argument(metavar="EVENT", help="The program's name of the event.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Answer a hook of an agent program: its JSON on stdin, the answer on stdout. Liza installs these hooks itself.
+
+    The answer is as the program expects it, also with --json.
 
     The exit code is 0, also after an error. It is 2 if the hook refuses a tool call and the program expects this code.
     """
@@ -39,6 +42,7 @@ def hook(
 
 def run_hook(words: Sequence[str]) -> int:
     """Answer one event of a program; return the exit code, 0 unless a tool call is refused. Raises nothing."""
+    words = [word for word in words if word != "--json"]
     if len(words) != 2 or not _is_outermost_run():
         return 0
     hook = Hook(words[0], words[1], _read_payload(), os.environ)

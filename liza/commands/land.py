@@ -21,7 +21,7 @@ app = create_app()
 
 
 @declare_command(
-    app, "land", "liza land --merge", process=Process.DIRECT_AT_TERMINAL, position=Position(Heading.STEER, 14)
+    app, "land", "liza land --merge", process=Process.DIRECT_AT_TERMINAL, position=Position(Heading.MERGES, 14)
 )
 def land(
     branch: Annotated[

@@ -21,7 +21,7 @@ UntestedOption = Annotated[
 ]
 
 
-@declare_command(app, "merge", "liza merge invoice-model", position=Position(Heading.STEER, 13))
+@declare_command(app, "merge", "liza merge invoice-model", position=Position(Heading.MERGES, 13))
 def merge(
     tasks: Annotated[
         list[str] | None, typer.Argument(metavar="[ID…]", help="The tasks; default: the first in order.")

@@ -62,7 +62,7 @@ def show(
 
 @declare_command(app, "trust", "liza programs trust", position=Position(Heading.START, 10))
 def trust(as_json: JsonOption = False) -> None:
-    """Trust the present content of this project's liza.toml and .liza/guards.toml. Read them first.
+    """Trust this project's liza.toml and .liza/guards.toml, in their present form. Read them first.
 
     The first can make Liza run any command, the second can give agents rights.
     """

@@ -20,7 +20,7 @@ OriginOption = Annotated[
 ]
 
 
-@declare_command(app, "push", "liza push invoice-model", position=Position(Heading.STEER, 15))
+@declare_command(app, "push", "liza push invoice-model", position=Position(Heading.MERGES, 15))
 def push(
     tasks: Annotated[
         list[str] | None, typer.Argument(metavar="[ID…]", help="Tasks; default: all with commits that were not pushed.")

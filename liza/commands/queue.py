@@ -20,7 +20,7 @@ app = create_app("Show the merge queue and change its order.")
 TaskArgument = Annotated[str, typer.Argument(metavar="ID", help="The task.")]
 
 
-@declare_group(app, "liza queue", in_sessions=True, position=Position(Heading.STEER, 16))
+@declare_group(app, "liza queue", in_sessions=True, position=Position(Heading.MERGES, 16))
 def queue(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """Show the merge queue: the order of the approved tasks, the batch under test, and the gates with their times."""
     if ctx.invoked_subcommand is not None:
@@ -29,7 +29,7 @@ def queue(ctx: typer.Context, as_json: JsonOption = False) -> None:
     printing.print_json(shown) if as_json else printing.print_wrapped(format_queue(shown, printing.wants_colours()))
 
 
-@declare_command(app, "move", "liza queue move invoice-model 1", position=Position(Heading.STEER, 17))
+@declare_command(app, "move", "liza queue move invoice-model 1", position=Position(Heading.MERGES, 17))
 def move(
     task_id: TaskArgument,
     position: Annotated[int, typer.Argument(metavar="POSITION", help="The new position; 1 is merged first.")],
@@ -39,7 +39,9 @@ def move(
     printing.print_result(verbs.move(find_crew(), task_id, position), as_json)
 
 
-@declare_command(app, "hold", 'liza queue hold invoice-model "after the release"', position=Position(Heading.STEER, 18))
+@declare_command(
+    app, "hold", 'liza queue hold invoice-model "after the release"', position=Position(Heading.MERGES, 18)
+)
 def hold(
     task_id: TaskArgument,
     why: Annotated[str, typer.Argument(metavar="WHY", help="The reason, for `liza queue` and `liza status`.")],
@@ -49,13 +51,13 @@ def hold(
     printing.print_result(verbs.hold(find_crew(), task_id, why), as_json)
 
 
-@declare_command(app, "release", "liza queue release invoice-model", position=Position(Heading.STEER, 19))
+@declare_command(app, "release", "liza queue release invoice-model", position=Position(Heading.MERGES, 19))
 def release(task_id: TaskArgument, as_json: JsonOption = False) -> None:
     """End the hold of a task, so that it can be merged."""
     printing.print_result(verbs.release(find_crew(), task_id), as_json)
 
 
-@declare_command(app, "retry", "liza queue retry invoice-model", position=Position(Heading.STEER, 20))
+@declare_command(app, "retry", "liza queue retry invoice-model", position=Position(Heading.MERGES, 20))
 def retry(task_id: TaskArgument, as_json: JsonOption = False) -> None:
     """Try a task whose merge failed again now, not only after its pause."""
     printing.print_result(verbs.retry(find_crew(), task_id), as_json)

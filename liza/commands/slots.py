@@ -16,7 +16,7 @@ from liza.text.formats import format_bytes, format_duration
 app = create_app("List the slots, remove and repair them.")
 
 
-@declare_group(app, "liza slots", position=Position(Heading.STEER, 26))
+@declare_group(app, "liza slots", position=Position(Heading.BOARD, 26))
 def slots(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the slots, the worktrees that are reused from task to task: state, task, last agent, size on disk."""
     if ctx.invoked_subcommand is not None:
@@ -25,13 +25,13 @@ def slots(ctx: typer.Context, as_json: JsonOption = False) -> None:
     printing.print_json(listing) if as_json else printing.print_wrapped(format_slots(listing, printing.wants_colours()))
 
 
-@declare_command(app, "prune", "liza slots prune", position=Position(Heading.STEER, 27))
+@declare_command(app, "prune", "liza slots prune", position=Position(Heading.BOARD, 27))
 def prune(as_json: JsonOption = False) -> None:
     """Remove all free slots. Later claims create slots again, with their set-up. Slots with unsaved work stay."""
     printing.print_result(verbs.prune(find_crew()), as_json)
 
 
-@declare_command(app, "repair", "liza slots repair s3", position=Position(Heading.STEER, 28))
+@declare_command(app, "repair", "liza slots repair s3", position=Position(Heading.BOARD, 28))
 def repair(
     slot: Annotated[str | None, typer.Argument(metavar="[SLOT]", help="The slot; default: all.")] = None,
     as_json: JsonOption = False,
@@ -40,9 +40,9 @@ def repair(
     printing.print_result(verbs.repair(find_crew(), slot), as_json)
 
 
-@declare_command(app, "nuke", "liza slots nuke s3", position=Position(Heading.STEER, 29))
+@declare_command(app, "nuke", "liza slots nuke s3", position=Position(Heading.BOARD, 29))
 def nuke(slot: Annotated[str, typer.Argument(metavar="SLOT", help="The slot.")], as_json: JsonOption = False) -> None:
-    """Save the work in a slot that no agent uses, and remove the slot. Its agents and their records stay.
+    """Remove a slot that no agent uses. Its work is saved first. Its agents and their records stay.
 
     A task that waits for its next claim continues with its saved work in a new slot.
     """

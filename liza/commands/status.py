@@ -11,6 +11,7 @@ import typer
 
 from liza.board.events import watch_changes
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
+from liza.commands._slips import command_that_shows
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError, UsageError
 from liza.printing import printing, render_crew
@@ -47,7 +48,10 @@ def status(
             raise UsageError("--short is one line of text, without --watch and --json", "liza status --json")
         raise typer.Exit(_print_short(directories or ()))
     if directories:
-        raise UsageError("only --short takes directories", f"liza status --short {shlex.join(map(str, directories))}")
+        message = f"liza status is about the whole crew, not only {directories[0]}; --short takes directories"
+        is_name = len(directories) == 1 and "/" not in str(directories[0]) and not directories[0].is_dir()
+        shorts = f"liza status --short {shlex.join(map(str, directories))}"
+        raise UsageError(message, command_that_shows(str(directories[0])) if is_name else shorts)
     crew = find_crew()
     if not watch:
         _print_status(crew, as_json=as_json)

@@ -17,7 +17,7 @@ from liza.printing import printing
 app = create_app()
 
 
-@declare_command(app, "sync", "liza sync\nliza sync --pr", position=Position(Heading.STEER, 12))
+@declare_command(app, "sync", "liza sync\nliza sync --pr", position=Position(Heading.MERGES, 12))
 def sync(
     branch: Annotated[str | None, typer.Argument(help="The branch; default: the branch of your checkout.")] = None,
     accept_moved: Annotated[

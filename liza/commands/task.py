@@ -97,7 +97,10 @@ def list_(
 )
 def show(
     task_id: TaskIdArgument,
-    all_: Annotated[bool, typer.Option("--all", help="With its run, its conversation and whole commit ids.")] = False,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="With its status on the board, its run, its conversation and whole commit ids."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a task: its fields, its history, and where its work is."""

@@ -19,7 +19,7 @@ app = create_app()
     app,
     "undo",
     'liza undo invoice-fax --because "no customer has a fax"',
-    position=Position(Heading.STEER, 14),
+    position=Position(Heading.MERGES, 14),
 )
 def undo(
     task_id: Annotated[str, typer.Argument(metavar="TASK", help="The merged task.")],

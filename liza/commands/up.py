@@ -10,6 +10,7 @@ import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import find_crew
+from liza.model.errors import UsageError
 from liza.printing import printing, render_crew
 from liza.supervisor import start as crews
 
@@ -24,14 +25,18 @@ _CONTINUES = "the crew continues: liza status, or liza down to stop it"
 @declare_command(
     app,
     "up",
-    "liza up --coders 2 --program coder=script:./agent.sh",
+    "liza up --coders 2 --program coder=script:./agent.sh\nliza up coder-2",
     process=Process.DIRECT,
     position=Position(Heading.START, 4),
 )
 def up(
-    coders: Annotated[int, typer.Option("--coders", min=0, help="Number of coders.")] = 1,
-    reviewers: Annotated[int, typer.Option("--reviewers", min=0, help="Number of reviewers.")] = 1,
-    planners: Annotated[int, typer.Option("--planners", min=0, help="Number of planners.")] = 1,
+    agents: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[AGENT]...", help="Only these agents, such as coder-2; default: the whole crew."),
+    ] = None,
+    coders: Annotated[int | None, typer.Option("--coders", min=0, help="Number of coders; default 1.")] = None,
+    reviewers: Annotated[int | None, typer.Option("--reviewers", min=0, help="Number of reviewers; default 1.")] = None,
+    planners: Annotated[int | None, typer.Option("--planners", min=0, help="Number of planners; default 1.")] = None,
     program: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,14 +57,25 @@ def up(
 ) -> int:
     """Start the crew: one planner, one coder and one reviewer by default. Ctrl+C stops it.
 
+    With AGENT, start single agents, of a crew that runs or not. `liza down AGENT` stops them.
+
     A second Ctrl+C stops it at once. A third one kills all its processes. Each line starts with the time of day. If the
     reader of the output exits (`| head`), the output ends and the crew continues.
     """
     default_program, programs = crews.parse_programs(program or [])
+    counts = {"planners": planners, "coders": coders, "reviewers": reviewers}
+    given = {name: count for name, count in counts.items() if count is not None}
+    names = crews.parse_names(agents or ())
+    if names and given:
+        raise UsageError(
+            f"{names[0]} and --{next(iter(given))} cannot be combined: name agents, or give numbers",
+            f"liza up {' '.join(names)}",
+        )
     options = crews.UpOptions(
-        planners=planners,
-        coders=coders,
-        reviewers=reviewers,
+        planners=given.get("planners", 1),
+        coders=given.get("coders", 1),
+        reviewers=given.get("reviewers", 1),
+        names=names,
         program=default_program,
         programs=programs,
         detached=detached,

@@ -181,12 +181,12 @@ def find_crew_or_none(start: Path | None = None, clock: Clock | None = None) -> 
     root_variable = os.environ.get("LIZA_ROOT")
     if root_variable:
         return open_crew(Path(root_variable), clock)
-    root = _find_root((start or _current_directory()).absolute())
+    root = find_root((start or _current_directory()).absolute())
     return None if root is None else open_crew(root, clock)
 
 
-def _find_root(start: Path) -> Path | None:
-    """Root of the nearest crew: a directory at or above ``start``, or that of a slot."""
+def find_root(start: Path) -> Path | None:
+    """Return the root of the nearest crew: a directory at or above ``start``, or that of a slot."""
     for directory in (start, *start.parents):
         if _has_board(directory) and ((directory / ".git").exists() or Paths(directory).pins.exists()):
             # Without either, .liza is of another program, and a repository below has nothing to do with it.

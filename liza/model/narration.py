@@ -9,7 +9,7 @@ from liza.model.derived import changed_tasks
 from liza.model.history_events import CREW_EVENTS, HistoryEvent, first_line
 from liza.model.model import Event, State, Status, Task
 from liza.model.paths import is_person
-from liza.model.statuses import GoalStatus, TaskWord
+from liza.model.statuses import GoalStatus, TaskWord, goal_word
 from liza.model.tested import describe_tested
 from liza.model.value_classes import Value, replace
 from liza.text.formats import count_noun
@@ -119,7 +119,7 @@ def _ended(before: State, after: State) -> Iterator[NewsItem]:
         who = notes[-1].event.rpartition(".")[0] if notes else ""
         way = ": liza land --merge brings it into your branch" if after.goal.status == GoalStatus.COMPLETED else ""
         # `liza up` itself says that the goal is reached, and how far integration is ahead.
-        yield NewsItem(who, f"the goal is {after.goal.status}{way}", is_detail=True)
+        yield NewsItem(who, f"the goal is {goal_word(after.goal.status)}{way}", is_detail=True)
 
 
 def _decisions(state: State, start: int, *, is_over: bool) -> Iterator[NewsItem]:
@@ -211,7 +211,7 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.SUBMIT: lambda event, task: f"{W.IN_REVIEW} at {(event.commit or '')[:10]}{_verdict_hint(task)}",
     E.SUBMIT_AGAIN: lambda event, task: f"{W.IN_REVIEW} again at {(event.commit or '')[:10]}{_verdict_hint(task)}",
     E.HANDOFF: lambda event, task: "handed over to a fresh session",
-    E.STOP: lambda event, task: "stopped; it is kept for the same coder",
+    E.STOP: lambda event, task: "stopped; its work is kept",
     E.CRASH: lambda event, task: f"crashed: {_short(event.detail)}",
     E.HELD_UP: lambda event, task: f"held up, and tried again later: {_short(event.detail)}",
     E.QUOTA: lambda event, task: f"waits, and stays claimed: {_short(event.detail)}",

@@ -153,6 +153,30 @@ AGENT_WORDS: Final[Mapping[AgentStatus, AgentWord]] = {
 """Word of each status of an agent, if nothing more is known."""
 
 
+STATUS_SYNONYMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("done", "complete", "completed", "closed", "finished", "landed", "passed"), Status.MERGED.value),
+    **dict.fromkeys(
+        ("open", "new", "todo", "pending", "planned", "queued", "backlog", "available"), Status.UNCLAIMED.value
+    ),
+    **dict.fromkeys(
+        ("active", "doing", "in-progress", "wip", "running", "started", "assigned", "working"), Status.CLAIMED.value
+    ),
+    **dict.fromkeys(("review", "in-review", "submitted", "reviewing", "ready"), Status.READY_FOR_REVIEW.value),
+    **dict.fromkeys(("accepted", "ok"), Status.APPROVED.value),
+    **dict.fromkeys(("failed", "to-fix", "changes-requested", "returned"), Status.REJECTED.value),
+    **dict.fromkeys(("conflict", "merge-failed", "red"), Status.INTEGRATION_FAILED.value),
+    **dict.fromkeys(("asks", "waiting", "stuck", "question", "on-hold"), Status.BLOCKED.value),
+    **dict.fromkeys(("cancelled", "canceled", "dropped", "deleted", "wontfix", "given-up"), Status.ABANDONED.value),
+    **dict.fromkeys(("replaced", "split"), Status.SUPERSEDED.value),
+}
+"""Statuses by what they are called elsewhere."""
+
+
+def goal_word(status: str) -> str:
+    """Return the word for the status of the goal, or of a sprint: `in progress`, `completed`, `aborted`."""
+    return status.lower().replace("_", " ")
+
+
 def task_word(status: str) -> str:
     """Return the word for a status of a task; a text that is no status is returned unchanged."""
     return TASK_WORDS[Status(status)].value if status in Status.__members__ else status

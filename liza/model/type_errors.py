@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from liza.model.statuses import STATUS_SYNONYMS
 from liza.model.value_classes import Value
 from liza.text.formats import did_you_mean
 
@@ -54,7 +55,7 @@ def find_problem(error: msgspec.ValidationError, kind: Any) -> TypeProblem:
     path = path.removeprefix("key` in `").strip("`").removeprefix("$").removeprefix(".")
     if match := re.fullmatch("Invalid enum value (.*)", reason, re.DOTALL):
         words = list(_allowed_words(_type_at(kind, path)))
-        suggestion = did_you_mean(match[1].strip("'"), words)
+        suggestion = did_you_mean(match[1].strip("'"), words, STATUS_SYNONYMS)
         return TypeProblem(path, match[1], f"one of {', '.join(words)}{suggestion}")
     if match := re.fullmatch("Expected `(.*)`, got `(.*)`", reason):
         wanted = " or ".join(_TYPE_NAMES.get(name, name) for name in match[1].split(" | "))
@@ -69,6 +70,13 @@ def find_problem(error: msgspec.ValidationError, kind: Any) -> TypeProblem:
     if "RFC3339" in reason:
         return TypeProblem(path, "no time", "a time such as 2026-01-01T12:00:00Z")
     return TypeProblem(path, reason, "a value that can be read")
+
+
+def allowed_words(kind: Any, path: str) -> tuple[str, ...]:
+    """Return the words that are allowed at a path below ``kind``: of an enumeration, or of a truth value."""
+    current = _type_at(kind, path)
+    is_truth = any(isinstance(part, inspect.BoolType) for part in _parts(current))
+    return (*_allowed_words(current), *(("true", "false") if is_truth else ()))
 
 
 def _type_at(kind: Any, path: str) -> Any:

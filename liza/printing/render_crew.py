@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from liza.model.alarm_table import AlarmRow
+from liza.model.paths import PERSON_PREFIX
 from liza.model.setting_limits import PROMPTS
 from liza.model.spending import Costs
-from liza.model.statuses import AgentWord, GoalStatus, TaskWord, task_word
+from liza.model.statuses import AgentWord, GoalStatus, TaskWord, goal_word, task_word
 from liza.printing.columns import align_columns, format_clock, format_local_time, paint, shorten_line
 from liza.printing.columns import shorten_program as program_of
 from liza.text import formats
@@ -113,15 +114,16 @@ def _decision_lines(picture: Picture) -> list[str]:
     if note is None:
         return []
     when = "" if note.timestamp is None else f", {format_local_time(note.timestamp)}"
-    return [f"last decision ({note.event or 'unknown'}{when}): {shorten_line(note.summary, 120)}"]
+    who = note.event.removeprefix(PERSON_PREFIX) or "unknown"
+    return [f"last decision ({who}{when}): {shorten_line(note.summary, 120)}"]
 
 
 def _goal_end_lines(picture: Picture) -> list[str]:
     """If no task is open: the goal's status, how far integration is ahead, and the next command."""
     is_ended = picture.goal_status != GoalStatus.IN_PROGRESS
     if picture.ahead is None:
-        return [f"the goal is {picture.goal_status}"] if is_ended else []
-    state = f"the goal is {picture.goal_status}" if is_ended else "no task is open"
+        return [f"the goal is {goal_word(picture.goal_status)}"] if is_ended else []
+    state = f"the goal is {goal_word(picture.goal_status)}" if is_ended else "no task is open"
     return [f"{state}; {picture.ahead.summary}: {picture.ahead.next}"]
 
 

@@ -110,10 +110,10 @@ def _goal_time_lines(metrics: SprintMetrics) -> list[str]:
     if metrics.goal_seconds is None:
         return []
     done = "took" if metrics.goal_status != GoalStatus.IN_PROGRESS else "has taken"
-    return [
-        f"the goal {done} {format_duration(metrics.goal_seconds)}; "
-        f"something waited for you during {format_duration(metrics.waiting_seconds)} of it"
-    ]
+    waited = "nothing waited for you"
+    if metrics.waiting_seconds:
+        waited = f"something waited for you during {format_duration(metrics.waiting_seconds)} of it"
+    return [f"the goal {done} {format_duration(metrics.goal_seconds)}; {waited}"]
 
 
 def _verdicts(metrics: SprintMetrics) -> list[str]:

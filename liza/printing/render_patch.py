@@ -16,10 +16,13 @@ Row = Mapping[str, Any]
 
 
 class EventList:
-    """Events as lines of time, author and text, below the day of each. ``width``: longer lines are cut; None: not."""
+    """Events as lines of time, author and text, below the day of each. ``width``: longer lines are cut; None: not.
 
-    def __init__(self, now: datetime, width: int | None, colour: bool) -> None:
-        self._now, self._width, self._colour, self._day = now, width, colour, ""
+    ``reader``: the id of the person who reads them, who is called ``you``.
+    """
+
+    def __init__(self, now: datetime, width: int | None, colour: bool, reader: str = "") -> None:
+        self._now, self._width, self._colour, self._day, self._reader = now, width, colour, "", reader
 
     def format(self, items: Iterable[NewsItem]) -> str:
         """Return the events as lines; a day that the last call ended with is not named again."""
@@ -30,8 +33,8 @@ class EventList:
             if day != self._day:
                 lines.append(paint(day, "bold", self._colour))
                 self._day = day
-            who = LIZA if item.liza else item.who.removeprefix(PERSON_PREFIX)
-            start = f"  {item.time.astimezone():%H:%M}  {who:<15} "
+            person = "you" if item.who == self._reader else item.who.removeprefix(PERSON_PREFIX)
+            start = f"  {item.time.astimezone():%H:%M:%S}  {LIZA if item.liza else person:<15} "
             text = item.text if self._width is None else shorten_line(item.text, self._width - len(start))
             lines.append(paint(start, "dim", self._colour) + text)
         return "\n".join(lines)

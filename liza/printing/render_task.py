@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from liza.model.model import Handoff, Status
 from liza.model.narration import LIZA, is_crew_event
+from liza.model.paths import PERSON_PREFIX
 from liza.model.tested import describe_tested
 from liza.printing.columns import align_columns, format_fields, format_local_time, paint, shorten_line
 from liza.printing.render_crew import format_activity, paint_task_word
@@ -54,7 +55,7 @@ _EVIDENCE: Final = ("run", "conversation")
 def format_task(task: Row, colour: bool, *, with_all: bool = False) -> str:
     """Return one task: its text, its fields, its notes, its history.
 
-    ``with_all``: with its run and its conversation, and with all digits of commits.
+    ``with_all``: with the board's word for its status, its run and its conversation, and all digits of commits.
     """
     lines = [f"{paint(str(task['id']), 'bold', colour)}  {paint_task_word(task['status'], colour)}", ""]
     lines += _indent_text("", task["description"] or "(no description)")
@@ -70,7 +71,7 @@ def format_task(task: Row, colour: bool, *, with_all: bool = False) -> str:
     texts["review"] = "a person" if task.get("review") == "human" else ""
     if not with_all:
         texts.update((name, (task.get(name) or "")[:10]) for name in _COMMITS)
-        texts.update(dict.fromkeys(_EVIDENCE, ""))
+        texts.update(dict.fromkeys((*_EVIDENCE, "status"), ""))
     lines += ["", _labelled_fields({**task, "now": format_activity(task), **texts}, labels)]
     if task["handoff"] is not None:
         lines += _handoff_lines(task["handoff"])
@@ -128,7 +129,7 @@ _TASK_LABELS: Final = {
     "approved_by": "approved by",
     "merge_commit": "merged as",
     "landed": "landed as",
-    "tested": "tested",
+    "tested": "merge",
     "undo": "undone as",
     "failed_by": "failed by",
     "superseded_by": "superseded by",
@@ -195,7 +196,7 @@ def _item_text(item: Any) -> str:
 
 
 def _event_cells(event: Any) -> list[str]:
-    who = LIZA if is_crew_event(event) else event.run or event.agent or ""
+    who = LIZA if is_crew_event(event) else (event.run or event.agent or "").removeprefix(PERSON_PREFIX)
     return [format_local_time(event.time), event.event, who, (event.commit or "")[:10], shorten_line(event.detail, 70)]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.model.errors import UsageError
-from liza.model.paths import ROLES, Paths, parse_agent_id, role_of
+from liza.model.paths import ROLES, Paths, parse_agent_id, role_of, sort_agents
 from liza.model.value_classes import Value, field
 from liza.system.installation import liza_path
 from liza.tasks.rules import up_command
@@ -19,7 +19,7 @@ _NAME = re.compile(r"[\w-]*")
 
 
 class UpOptions(Value):
-    """Size of the crew, and its programs.
+    """Size of the crew, or the ``names`` of single agents to start, and their programs.
 
     ``programs``: by agent or role; ``program``: for all others; None: as the preset tables say. ``terminal``: each
     session has a terminal that a person can attach to. ``exit_when_done``: stop once the goal is no longer in progress.
@@ -30,6 +30,7 @@ class UpOptions(Value):
     planners: int = 1
     coders: int = 1
     reviewers: int = 1
+    names: tuple[str, ...] = ()
     program: str | None = None
     programs: Mapping[str, str] = field(default_factory=dict)
     detached: bool = False
@@ -39,19 +40,38 @@ class UpOptions(Value):
     verbose: bool = False
 
     def agents(self) -> tuple[str, ...]:
-        """Ids of the crew's agents, planners first."""
+        """Ids of the agents to start, planners first."""
+        if self.names:
+            return self.names
         counts = (("planner", self.planners), ("coder", self.coders), ("code-reviewer", self.reviewers))
         return tuple(f"{role}-{number}" for role, count in counts for number in range(1, count + 1))
 
     def restart_command(self) -> str:
-        """Command that starts the same crew with the same programs."""
+        """Command that starts the same agents with the same programs."""
         counts = {"planner": self.planners, "coder": self.coders, "code-reviewer": self.reviewers}
         for_all = {"": self.program} if self.program else {}
-        return up_command.format_up_command(counts, {**for_all, **self.programs}, terminal=self.terminal)
+        programs = {**for_all, **self.programs}
+        return up_command.format_up_command(counts, programs, terminal=self.terminal, names=self.names)
+
+    def start_command(self, agent: str) -> str:
+        """Command that starts one of these agents again with its program."""
+        program = self.program_of(agent)
+        programs = {"": program} if program else {}
+        return up_command.format_up_command({}, programs, terminal=self.terminal, names=(agent,))
 
     def program_of(self, agent: str) -> str | None:
         """Program that the options name for the agent; None if they name none."""
         return self.programs.get(agent) or self.programs.get(role_of(agent)) or self.program
+
+
+def parse_names(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the agents that the words name, each once, planners first. Raises UsageError."""
+    for word in words:
+        if word.isdecimal():
+            raise UsageError(
+                f"{word!r} is no agent, such as coder-2; --coders sets a number", f"liza up --coders {word}"
+            )
+    return tuple(sort_agents({parse_agent_id(word) for word in words}))
 
 
 def parse_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:

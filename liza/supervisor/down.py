@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,8 +22,10 @@ from liza.git.salvage import EARLIER_PREFIX, SALVAGE_PREFIX
 from liza.git.survey import survey
 from liza.merging import merge_lock
 from liza.model.configuration import Config
-from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
-from liza.model.paths import HISTORY_REF, Paths
+from liza.model.derived import find_current_work
+from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused, UnknownId
+from liza.model.model import State
+from liza.model.paths import HISTORY_REF, Paths, parse_agent_id, sort_agents
 from liza.model.session_ends import StopReason
 from liza.model.targets import EPIC_PREFIX
 from liza.model.value_classes import Value
@@ -34,7 +37,8 @@ from liza.recovery import saved_specs
 from liza.system import crash_points, files, locks, processes
 from liza.system.locks import Lock, describe_holder, is_flock_held, wait_for_release
 from liza.tasks import task_branches
-from liza.tasks.rules.up_command import restart_command_for, up_command_for
+from liza.tasks.rules.up_command import restart_command_for, start_command_for, up_command_for
+from liza.text.formats import did_you_mean
 
 STOP_TIMEOUT = 40.0  # seconds for a supervisor to stop its session and exit
 FORCED_STOP_TIMEOUT = 8.0  # seconds, with --now
@@ -76,6 +80,43 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     message += "; stopped the server of the worker API" if is_server_stopped and not stopped else ""
     details = {"stopped": stopped, "sessions_ended": ended, "server_stopped": is_server_stopped}
     return Result(result, None, None, _restart_command(crew.board, stopped), details, message)
+
+
+def stop_agents(crew: Crew, agents: Sequence[str], *, now: bool = False) -> Result:
+    """Stop the supervisors and sessions of single agents; the others go on.
+
+    The lock of `down` stays free: it would tell the others that the whole crew is stopped. An agent whose supervisor
+    leaves on request is not started again by the keeper. Raises UsageError, UnknownId, and what ``down`` raises.
+    """
+    require_person(crew, planner=False)
+    state = crew.board.read()
+    names = sort_agents({parse_agent_id(word) for word in agents})
+    for agent in names:
+        if agent not in state.agents and not crew.is_supervised(agent):
+            raise UnknownId(f"no agent {agent}{did_you_mean(agent, state.agents)}", "liza agents")
+    stopped = [agent for agent in names if crew.is_supervised(agent)]
+    for agent in stopped:
+        _stop(crew.paths, agent, now=now)
+    ended = [run for agent in names for run in run_directory.list_runs(crew.paths, agent) if _end_session(crew, run)]
+    for agent in names:
+        tmux.close_agent_panes(crew.paths.root, agent)
+    api_server.stop_if_last(crew)
+    details = {"stopped": stopped, "sessions_ended": ended, "server_stopped": False}
+    result = "changed" if stopped or ended else "unchanged"
+    state = crew.board.read()
+    message = _describe_stopped(state, names, stopped, ended)
+    return Result(result, None, None, start_command_for(state, names), details, message)
+
+
+def _describe_stopped(state: State, names: Sequence[str], stopped: Sequence[str], ended: Sequence[str]) -> str:
+    """Return which agents were stopped, which did not run, and the tasks that they held."""
+    idle = [name for name in names if name not in stopped]
+    parts = [f"stopped {', '.join(stopped)}"] if stopped else []
+    parts += [f"no supervisor of {', '.join(idle)} runs"] if idle else []
+    parts += [f"ended {', '.join(ended)}, which lived on without one"] if ended else []
+    held = [work.task for name in names if (work := find_current_work(state, name)) is not None and work.task]
+    parts += [f"{', '.join(held)} can be taken by another agent"] if held else []
+    return "; ".join(parts)
 
 
 def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:

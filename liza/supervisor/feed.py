@@ -23,11 +23,12 @@ from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.narration import LIZA
 from liza.model.paths import role_of
-from liza.model.statuses import GoalStatus
+from liza.model.statuses import GoalStatus, describe_task, goal_word
 from liza.supervisor.crew_options import UpOptions
 from liza.supervisor.rules.decide import EXIT_UNUSABLE
 from liza.tasks import draft_specs
 from liza.tasks.rules.planning import is_crew_done, is_task_over
+from liza.text.formats import format_duration
 
 MAX_WAITING_LINES = 10_000
 """Maximum number of lines that wait for a slow reader; further lines are counted and dropped."""
@@ -196,6 +197,18 @@ def describe_stop(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     return f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {options.restart_command()}"
 
 
+def describe_pause(crew: Crew, since: datetime) -> str:
+    """Return for how long Ctrl+Z stopped the display, and the tasks that have changed meanwhile."""
+    pause = f"this display was stopped for {format_duration((crew.clock.now() - since).total_seconds())}"
+    try:
+        tasks = [task for task in crew.board.read().tasks if any(event.time >= since for event in task.history)]
+    except (LizaError, OSError):
+        return pause
+    words = [describe_task(task.id, task.status) for task in tasks[:MAX_LINES]]
+    words += [f"{len(tasks) - MAX_LINES} more"] if len(tasks) > MAX_LINES else []
+    return f"{pause}; meanwhile: {', '.join(words)}: liza history" if words else f"{pause}; no task has changed"
+
+
 def _landing_step(crew: Crew, options: UpOptions) -> str | None:
     """Command that merges what the crew has done, if every task is done; None if not, or if it cannot be read."""
     try:
@@ -220,7 +233,7 @@ def done_message(git: Git, state: State, task: str | None = None) -> str:
     ``task``: the one of `liza start`, which is closed when this is called; others may wait for a person.
     """
     if state.goal.status != GoalStatus.IN_PROGRESS:
-        ended = f"the goal is {state.goal.status}"
+        ended = f"the goal is {goal_word(state.goal.status)}"
     elif task is not None and not is_crew_done(state, has_planner=False):
         ended = f"{task} is closed; other tasks wait for you (liza status)"
     else:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +32,16 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.supervisor.crew_options import UpOptions, start_supervisor
 from liza.supervisor.down import end_unsupervised_sessions, is_under_way
-from liza.supervisor.feed import Feed, MergeLines, WaitingLines, describe_stop, done_message, is_done, relay_output
+from liza.supervisor.feed import (
+    Feed,
+    MergeLines,
+    WaitingLines,
+    describe_pause,
+    describe_stop,
+    done_message,
+    is_done,
+    relay_output,
+)
 from liza.supervisor.healing import LOOK_SECONDS, Healer, Look
 from liza.supervisor.rules.decide import EXIT_UNUSABLE
 from liza.system import processes
@@ -127,7 +137,14 @@ def _stay(
     def heal(running: Collection[str]) -> Look:
         return Look() if exit_watch.has_reason() else keeper.look(running)
 
-    calls = UpCallbacks(feed, is_there, when_done, is_stuck, heal)
+    def when_left(agent: str) -> None:
+        if not exit_watch.has_reason():
+            feed(agent, f"was stopped; the others go on. Start it again: {options.start_command(agent)}")
+
+    def when_continued(since: datetime) -> None:
+        feed("", describe_pause(crew, since))
+
+    calls = UpCallbacks(feed, is_there, when_done, is_stuck, heal, when_left, when_continued)
     was_asked = SupervisorWait(children, programs, calls).wait(up_events)
     keeper.close()
     request_poll.stop()
@@ -253,11 +270,13 @@ def _install_signal_handlers(
     def pause(number: int, frame: object) -> None:
         if os.getsid(0) == os.getpid():
             return  # No shell could continue it: the kernel would not stop it either.
+        since = crew.clock.now()
         feed("", STOP_LINE)
         feed.flush(PRINT_LIMIT)
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)  # It goes on here after SIGCONT.
         signal.signal(number, pause)
+        up_events.put(UpEvent(UpEventKind.CONTINUED, since=since))
 
     stopping = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     return {**stopping, signal.SIGTSTP: signal.signal(signal.SIGTSTP, pause)}
@@ -450,13 +469,16 @@ class UpEventKind(Enum):
     """It is put before SUPERVISOR_EXITED."""
     GOAL_DONE = "goal done"
     BOARD_CHANGED = "board changed"
+    CONTINUED = "continued"
+    """After Ctrl+Z."""
 
 
 class UpEvent(NamedTuple):
-    """An event and the agent that it is about; empty if it is about the whole crew."""
+    """An event and the agent that it is about; empty if it is about the whole crew. ``since``: the time of Ctrl+Z."""
 
     kind: UpEventKind
     agent: str = ""
+    since: datetime | None = None
 
 
 class UpCallbacks(NamedTuple):
@@ -465,6 +487,7 @@ class UpCallbacks(NamedTuple):
     ``tell``: print a line of an agent. ``is_there``: whether a role has a running agent. ``when_done``: report that the
     goal is reached; true if the crew is to stop then. ``is_stuck``: true if the crew is to stop because the agents that
     are running can do nothing more. ``heal``: start supervisors that died again, or tell which to start later.
+    ``when_left``: report that an agent left on request. ``when_continued``: report what happened since Ctrl+Z.
     """
 
     tell: Callable[[str, str], None]
@@ -472,6 +495,8 @@ class UpCallbacks(NamedTuple):
     when_done: Callable[[], bool] = lambda: False
     is_stuck: Callable[[Collection[str]], bool] = lambda running: False
     heal: Callable[[Collection[str]], Look] = lambda running: Look()
+    when_left: Callable[[str], None] = lambda agent: None
+    when_continued: Callable[[datetime], None] = lambda since: None
 
 
 class SupervisorWait:
@@ -505,6 +530,7 @@ class SupervisorWait:
             case UpEventKind.SUPERVISOR_EXITED:
                 self._running.remove(event.agent)
                 self._heal()
+                self._tell_if_stopped(event.agent)
                 self._tell_if_last(event.agent)
                 self._stop_if_stuck()
             case UpEventKind.BOARD_CHANGED:
@@ -514,6 +540,9 @@ class SupervisorWait:
             case UpEventKind.GOAL_DONE:
                 if not self._requests and self._calls.when_done():
                     self._stop_all()
+            case UpEventKind.CONTINUED:
+                if event.since is not None:
+                    self._calls.when_continued(event.since)
 
     @property
     def _staying(self) -> frozenset[str]:
@@ -528,6 +557,11 @@ class SupervisorWait:
         healed = self._calls.heal(frozenset(self._running))
         self._running |= set(healed.started)
         self._awaited = set(healed.awaited)
+
+    def _tell_if_stopped(self, agent: str) -> None:
+        is_left = self._children[agent].returncode == 0 and agent not in self._leaving | self._staying
+        if is_left and self._running and not self._requests:
+            self._calls.when_left(agent)
 
     def _tell_if_last(self, agent: str) -> None:
         role = role_of(agent)

@@ -29,14 +29,14 @@ from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
 from liza.supervisor import foreground
-from liza.supervisor.crew_options import UpOptions, parse_programs, start_supervisor, supervisor_log
+from liza.supervisor.crew_options import UpOptions, parse_names, parse_programs, start_supervisor, supervisor_log
 from liza.supervisor.feed import Feed, PrintTimedLine, done_message
 from liza.supervisor.foreground import PrintLine
 from liza.system import file_growth
 from liza.tasks import draft_specs
 from liza.tasks.rules.planning import is_crew_done
 
-__all__ = ["UpOptions", "check_programs", "parse_programs", "up"]
+__all__ = ["UpOptions", "check_programs", "parse_names", "parse_programs", "up"]
 START_LIMIT = 60.0  # seconds for a detached supervisor to be ready
 PRINT_LIMIT = 2.0  # seconds to print the last lines
 

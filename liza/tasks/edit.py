@@ -31,6 +31,7 @@ from liza.model.value_classes import Value, replace
 from liza.system.locks import Lock
 from liza.system.program_path import run_command
 from liza.tasks.draft_specs import find_existing_specs
+from liza.tasks.next_steps import find_next_step, with_next_step
 from liza.tasks.rules import edits
 from liza.tasks.rules.edits import Editor, apply_edit
 from liza.text.redaction import describe_secrets
@@ -133,12 +134,14 @@ def _goal(crew: Crew, by: str) -> Result:
     _open_editor(path, "liza edit goal")
     after = path.read_bytes() if path.exists() else b""
     if after == before:
-        return Result("unchanged", None, None, "liza up", {"path": str(path)})
+        return Result("unchanged", None, None, find_next_step(crew, crew.board.read(), "").command, {"path": str(path)})
     change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="edited", triggered_by=by)
     with crew.change(by, "edit goal") as tx:
         tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
     remarks = _remarks(before.decode(errors="replace"), after.decode(errors="replace"))
-    return Result("changed", None, None, "liza up", {"path": str(path)}, remarks=remarks)
+    step = find_next_step(crew, crew.board.read(), "a planner goes on", "planner")
+    result = Result("changed", None, None, step.command, {"path": str(path)}, "changed", remarks)
+    return with_next_step(result, step)
 
 
 def edit_goal(crew: Crew) -> Result:

@@ -11,7 +11,7 @@ from liza.model.paths import role_of
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.up_command import up_command_for
 
-_NAMES = {"coder": "coder", "code-reviewer": "reviewer"}
+_NAMES = {"planner": "planner", "coder": "coder", "code-reviewer": "reviewer"}
 
 
 class NextStep(Value):

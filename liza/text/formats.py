@@ -59,9 +59,14 @@ def closest_match(word: str, candidates: Iterable[str]) -> str | None:
     return by_lower[matches[0]] if matches else None
 
 
-def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """Return the end of a message, such as ``; did you mean show?``; empty if no candidate is similar."""
-    match = closest_match(word, candidates)
+def did_you_mean(word: str, candidates: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
+    """Return the end of a message, such as ``; did you mean show?``; empty if no candidate is similar.
+
+    ``synonyms``: candidates by words, in small letters with hyphens, that mean them and are not similar.
+    """
+    names = tuple(candidates)
+    synonym = (synonyms or {}).get(word.lower().replace("_", "-").replace(" ", "-"))
+    match = synonym if synonym in names else closest_match(word, names)
     return f"; did you mean {match}?" if match else ""
 
 

@@ -33,7 +33,7 @@ from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import picking, planning
 from liza.tasks.rules.picking import Evidence, LimitReached, Pick
 from liza.tasks.rules.planning import is_crew_done
-from liza.tasks.rules.up_command import up_command_for
+from liza.tasks.rules.up_command import start_command_for, up_command_for
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
 from liza.usage import costs
@@ -293,7 +293,9 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
         return AgentStatus.OFFLINE, "no supervisor runs"
     if work is not None and not crew.run_dir(work.run).exists() and not activity.is_given_back(state, work):
         return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
-    return AgentStatus.OFFLINE, f"it holds {holds}, and no supervisor runs: {up_command_for(state, name)}"
+    has_others = any(map(crew.is_supervised, state.agents))
+    step = start_command_for(state, (name,)) if has_others else up_command_for(state, name)
+    return AgentStatus.OFFLINE, f"it holds {holds}, and no supervisor runs: {step}"
 
 
 def _stopped_reason(paths: Paths, name: str) -> str | None:

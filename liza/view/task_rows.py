@@ -14,7 +14,7 @@ from liza.model.errors import LizaError, NotRegularFile, UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import branch_of
 from liza.model.paths import check_task_id as checked_id
-from liza.model.statuses import TaskWord, find_statuses
+from liza.model.statuses import STATUS_SYNONYMS, TaskWord, find_statuses
 from liza.model.value_classes import Value
 from liza.model.value_classes import asdict as fields_of
 from liza.tasks import archive, draft_specs
@@ -100,7 +100,9 @@ def _parse_status(word: str) -> frozenset[Status]:
     try:
         return frozenset({Status(word.upper().replace("-", "_"))})
     except ValueError:
-        expected = f"one of {', '.join([*TaskWord, *Status])}{did_you_mean(word, [*TaskWord, *Status])}"
+        expected = (
+            f"one of {', '.join([*TaskWord, *Status])}{did_you_mean(word, [*TaskWord, *Status], STATUS_SYNONYMS)}"
+        )
         raise UsageError(f"{word!r} is not a status; expected {expected}", "liza task list") from None
 
 

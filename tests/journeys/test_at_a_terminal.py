@@ -167,7 +167,7 @@ def test_a_mistyped_word_or_id_suggests_the_right_one(crew: Crew, tmp_path: Path
     crew.add("invoice-model")
     crew.liza("claim", "invoice-model", "--agent", "coder-1")
     assert crew.liza("statsu", code=2).endswith("'statsu'; did you mean status?\n  next: liza status --help\n")
-    assert "Did you mean 'show'?" in crew.liza("task", "shwo", code=2)
+    assert crew.liza("task", "shwo", code=2).endswith("; did you mean show?\n  next: liza task show --help\n")
     assert "; did you mean invoice-model?" in crew.liza("task", "show", "invoise-model", code=1)
     assert "; did you mean coder-1?" in crew.liza("logs", "coder-2", code=1)
     nowhere = tmp_path / "nowhere"

@@ -60,6 +60,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "validate": ("validate", READS),
     "guard test": ("guard test ls", READS),
     "explain": ("explain", READS),
+    "help": ("help --all", READS),
     "claim": ("claim task-2 --agent coder-8", REFUSED),
     "note": ("note --to coder-1 hello", REFUSED),
     "pause": ("pause", REFUSED),

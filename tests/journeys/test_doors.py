@@ -606,18 +606,26 @@ def test_a_program_that_is_not_installed_stops_up_at_once(crew: Path) -> None:
     assert board(crew) == before
 
 
-def test_help_has_headings_and_an_example_for_each_command(tmp_path: Path) -> None:
-    text = ok(["--help"], tmp_path)
-    for heading in ("Start:", "Look:", "Steer:", "Agents' own:", "The board:"):
-        assert heading in text
-    assert ok([], tmp_path) == text
-    assert "Example:" in ok(["claim", "--help"], tmp_path)
-    assert ok(["--version"], tmp_path).startswith("liza ")
-
-
-def test_the_words_of_commands_are_completed(tmp_path: Path) -> None:
-    said = say([], tmp_path, _LIZA_COMPLETE="complete_bash", COMP_WORDS="liza va", COMP_CWORD="1")
-    assert said.stdout.split() == ["validate"]
+def test_help_lists_twelve_commands_and_help_all_lists_all(tmp_path: Path) -> None:
+    short = ok([], tmp_path)
+    assert ok(["--help"], tmp_path) == ok(["help"], tmp_path) == short
+    listed = re.findall(r"(?m)^  (\w+(?: \w+)?) {2,}\S", short)
+    assert listed == [
+        *("demo", "doctor", "init", "start", "up", "status", "answer", "diff", "logs", "land", "down", "task add")
+    ]
+    assert "liza help --all" in short.splitlines()[-1]
+    text = ok(["help", "--all"], tmp_path)
+    rows = json.loads(ok(["help", "--json"], tmp_path))["commands"]
+    assert {row["command"] for row in rows} > {*listed, "claim", "queue move"}
+    for row in rows:
+        assert re.search(rf"(?m)^  {row['command']} {{2,}}{re.escape(row['help'])}$", text), row
+        assert f"\n{row['group']}:\n" in text
+    assert all(len(line) <= 80 for line in text.splitlines() + short.splitlines())
+    assert ok(["help", "claim"], tmp_path) == ok(["claim", "--help"], tmp_path)
+    assert "Example:" in ok(["help", "task", "add"], tmp_path)
+    version = ok(["--version"], tmp_path)
+    assert version.startswith("liza ")
+    assert ok(["version"], tmp_path) == ok(["-V"], tmp_path) == version
 
 
 def test_the_reference_matches_the_commands() -> None:

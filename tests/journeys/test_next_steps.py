@@ -324,7 +324,7 @@ LANDING_SITUATIONS = {
     "sync on integration": Situation(merged("git switch -q integration"), SYNC),
     "sync of a branch that is not there": Situation(merged(), f"{SYNC} nothing", shows="* main"),
     "sync untested": Situation(merged(AHEAD), "liza sync"),
-    "sync of the branch of a task": Situation(worked(), "liza sync task/a", shows="CLAIMED"),
+    "sync of the branch of a task": Situation(worked(), "liza sync task/a", shows="working"),
     "sync with a conflict": Situation(merged(*OWN), SYNC, by_hand=resolve_merge),
     "sync of a branch with a conflict": Situation(
         merged("git switch -q -c mine", *OWN, "git switch -q main"), f"{SYNC} mine", by_hand=resolve_merge

@@ -133,7 +133,7 @@ def test_a_finished_crew_shows_how_far_integration_is_ahead(
     with log.open("wb") as out:
         child = subprocess.Popen(words, cwd=crew.root, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     crew.children.append(child)
-    ahead = "the goal is COMPLETED; integration is 2 commits ahead of main: liza land --merge"
+    ahead = "the goal is completed; integration is 2 commits ahead of main: liza land --merge"
     crew.wait(lambda _: "Ctrl+C stops it" in log.read_text(), "the word that it may be stopped")
     clock = r"(?m)^\d\d:\d\d:\d\d  "
     assert re.search(clock + f"liza {{12}}{ahead}$", log.read_text())

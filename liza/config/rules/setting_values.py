@@ -11,9 +11,10 @@ import msgspec
 from liza.config.rules import settings
 from liza.model.configuration import Config
 from liza.model.errors import Refused, UsageError
-from liza.model.invariants import check_entry
+from liza.model.invariants import MERGE_CLEAN_VALUES, check_entry
 from liza.model.model import State
-from liza.model.type_errors import find_problem
+from liza.model.setting_limits import VALUES
+from liza.model.type_errors import allowed_words, find_problem
 from liza.model.value_classes import Value, decodable, replace
 from liza.text.formats import did_you_mean
 
@@ -40,6 +41,12 @@ def setting_names() -> tuple[str, ...]:
         kind = settings.NESTED_SETTINGS.get(key)
         names += [key] if kind is None else [f"{key}.{name}" for name in kind.__struct_fields__]
     return tuple(names)
+
+
+def setting_choices(name: str) -> tuple[str, ...]:
+    """Return the words that a setting can be set to; empty if its values are no words of a list."""
+    checked: dict[str, tuple[str, ...]] = {"merge_clean": MERGE_CLEAN_VALUES, "permissions": (*VALUES, "null")}
+    return checked.get(name) or allowed_words(Config, name)
 
 
 def list_settings(in_effect: Config, written: Config) -> tuple[SettingValue, ...]:

@@ -11,7 +11,7 @@ from liza.model.derived import held_tasks, is_incomplete, tasks_with
 from liza.model.history_events import HistoryEvent, first_line, last_failure
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import role_of, split_run
-from liza.model.statuses import AgentStatus, GoalStatus, task_word
+from liza.model.statuses import AgentStatus, GoalStatus, goal_word, task_word
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import work_record
@@ -96,7 +96,7 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
     if busy:
         return NoTask(f"{agent} is busy with {busy}")
     if state.goal.status != GoalStatus.IN_PROGRESS:
-        return NoTask(f"the goal is {state.goal.status}")
+        return NoTask(f"the goal is {goal_word(state.goal.status)}")
     reasons: list[str] = []
     kept: list[float] = []
     claimable = [task for task in state.tasks if task.status in CLAIMABLE_STATUSES]

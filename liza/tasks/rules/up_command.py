@@ -46,6 +46,14 @@ def restart_command_for(state: State, agents: Collection[str]) -> str:
     return _format_for(state, {role: _highest_number(role, agents) for role in ROLES})
 
 
+def start_command_for(state: State, agents: Collection[str]) -> str:
+    """Return the command that starts the supervisors of these agents by their names, with the programs they ran."""
+    named = {name: state.agents[name] for name in agents if name in state.agents}
+    programs = {name: agent.program for name, agent in named.items() if agent.program}
+    has_terminal = any(agent.tmux for agent in named.values())
+    return format_up_command({}, _shorten_programs(programs), terminal=has_terminal, names=agents)
+
+
 def _format_for(state: State, counts: Mapping[str, int], counted: Iterable[str] = ()) -> str:
     """Return the command for these counts. An agent in ``counted`` that never had a supervisor gets the program of the
     last agent of its role: without ``--program`` it would run the default one."""
@@ -77,11 +85,16 @@ def next_coder(state: State) -> str:
     return f"coder-{number}"
 
 
-def format_up_command(counts: Mapping[str, int], programs: Mapping[str, str], *, terminal: bool = False) -> str:
-    """Return `liza up` for that many agents of each role. Keys of ``programs``: an agent, a role, or ``""`` for all."""
-    words = ["liza", "up"]
+def format_up_command(
+    counts: Mapping[str, int], programs: Mapping[str, str], *, terminal: bool = False, names: Collection[str] = ()
+) -> str:
+    """Return `liza up` for that many agents of each role, or for the agents of these ``names``.
+
+    Keys of ``programs``: an agent, a role, or ``""`` for all.
+    """
+    words = ["liza", "up", *names]
     for role, option in _OPTIONS.items():
-        if counts.get(role, 1) != 1:
+        if not names and counts.get(role, 1) != 1:
             words += [option, str(counts[role])]
     for who, program in programs.items():
         words += ["--program", f"{who}={program}" if who else program]

@@ -371,7 +371,7 @@ def test_the_end_shows_how_far_integration_is_ahead_and_next() -> None:
     def end(ahead: CommitsAhead) -> str:
         return draw(goal=goal, ahead=ahead).splitlines()[1]
 
-    assert end(ahead) == "the goal is COMPLETED; integration is 3 commits ahead of main: liza land --merge"
+    assert end(ahead) == "the goal is completed; integration is 3 commits ahead of main: liza land --merge"
     own = end(replace(ahead, own=2))
     assert own.endswith("integration is 3 commits ahead of main: liza sync && liza land --merge")
     url = "https://forge.example/shop/pull/7"

@@ -75,7 +75,7 @@ def test_planners_decision_and_the_end_of_the_goal_are_news() -> None:
     after = replace(before, goal=replace(before.goal, status="COMPLETED", alignment_history=(note,)))
     assert told(before, after) == [
         ("planner-1", "decided: enough"),
-        ("planner-1", "the goal is COMPLETED: liza land --merge brings it into your branch"),
+        ("planner-1", "the goal is completed: liza land --merge brings it into your branch"),
     ]
 
 
@@ -108,7 +108,7 @@ def test_edit_of_goal_is_a_persons_and_ends_no_goal() -> None:
     notes = (decided, *edited.alignment_history)
     done = replace(edited, status="COMPLETED", alignment_history=notes)
     assert told(replace(before, goal=replace(edited, alignment_history=notes)), replace(before, goal=done)) == [
-        ("planner-1", "the goal is COMPLETED: liza land --merge brings it into your branch")
+        ("planner-1", "the goal is completed: liza land --merge brings it into your branch")
     ]
 
 
@@ -232,7 +232,7 @@ def test_news_are_sorted_by_time_and_then_by_task() -> None:
     assert [text for _, text in told(before, after)] == [
         "a answered",
         "b answered",
-        "b stopped; it is kept for the same coder",
+        "b stopped; its work is kept",
     ]
 
 
@@ -262,4 +262,4 @@ def test_an_ended_session_is_news_unless_its_run_handed_over() -> None:
 def test_a_goal_that_is_open_again_names_no_command() -> None:
     before = board()
     done = replace(before, goal=replace(before.goal, status="COMPLETED"))
-    assert told(done, before) == [("", "the goal is IN_PROGRESS")]
+    assert told(done, before) == [("", "the goal is in progress")]
