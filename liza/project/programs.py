@@ -202,7 +202,7 @@ def describe_way(preset: Preset) -> SessionWay:
 def list_abilities(preset: Preset) -> tuple[Ability, ...]:
     """Return all abilities, in order."""
     hooks = "a hook" if command_line.has_hooks(preset) else None
-    again, usage = preset.resume, preset.usage
+    usage = preset.usage
     counted = usage.input or usage.output or usage.cost or usage.pattern
     return (
         Ability(1, "start", f"{_start(preset.headless)}; at a terminal {_start(preset.interactive)}"),
@@ -212,10 +212,8 @@ def list_abilities(preset: Preset) -> tuple[Ability, ...]:
         Ability(1, "state", "liza verbs it calls, its output, its processor time"),
         Ability(2, "context", hooks or _file(preset)),
         Ability(2, "context at a session's start", hooks),
-        Ability(2, "resume a session", _join_argv(again.id)),
-        Ability(2, "resume the last session", _join_argv(again.latest)),
+        Ability(2, "resume a session", _join_argv(preset.resume.id)),
         Ability(2, "session id", _session(preset)),
-        Ability(3, "fork a session", _join_argv(again.fork)),
         Ability(3, "run without a terminal", _join_argv((preset.command or preset.name, *preset.headless.args))),
         Ability(3, "run over ACP", _over_acp(preset)),
         Ability(3, "usage", (usage.file or f"its output, {usage.form}") if counted else None),

@@ -136,15 +136,13 @@ def build_command(
     return ProgramCommand((preset.command, *argv), prompt if how.prompt == "stdin" else None, env_values)
 
 
-def build_resume_args(preset: Preset, session: str | None = None, *, fork: bool = False) -> tuple[str, ...]:
-    """Return the arguments that resume conversation ``session``, or the last one of the directory. Raises
-    UsageError."""
-    words = preset.resume.latest if session is None else preset.resume.fork if fork else preset.resume.id
-    if preset.resume.style == "none" or not words:
+def build_resume_args(preset: Preset, session: str) -> tuple[str, ...]:
+    """Return the arguments that resume conversation ``session``. Raises UsageError if the row has none."""
+    if preset.resume.style == "none" or not preset.resume.id:
         raise UsageError(
             f"{preset.name} cannot go on with an earlier conversation", f"liza programs show {preset.name}"
         )
-    return tuple(word.replace("{id}", session or "") for word in words)
+    return tuple(word.replace("{id}", session) for word in preset.resume.id)
 
 
 def substitute(text: str, values: Mapping[str, str]) -> str:

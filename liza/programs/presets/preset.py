@@ -112,14 +112,11 @@ class Permissions(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 class ResumeStyle(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """How the program resumes an earlier conversation: by a ``flag``, by a ``subcommand``, or not at all.
 
-    The arguments follow all options and precede ``before_prompt``. ``id`` resumes a conversation by id, ``latest`` the
-    last one of this directory; ``fork`` starts a new conversation with the history of the given one.
+    The arguments follow all options and precede ``before_prompt``. ``id`` resumes the conversation ``{id}``.
     """
 
     style: Literal["flag", "subcommand", "none"] = "none"
     id: tuple[str, ...] = ()
-    latest: tuple[str, ...] = ()
-    fork: tuple[str, ...] = ()
 
 
 class HookSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -116,17 +116,13 @@ def test_no_line_of_a_program_has_an_unfilled_placeholder(project: Project) -> N
 
 def test_the_row_gives_arguments_to_continue_a_conversation(project: Project) -> None:
     table = project.load()
-    codex, claude = table.resolve("codex"), table.resolve("claude")
+    codex = table.resolve("codex")
     assert command_line.build_resume_args(codex, "7") == ("resume", "7")
-    assert command_line.build_resume_args(codex) == ("resume", "--last")
-    assert command_line.build_resume_args(claude, "7", fork=True) == ("--resume", "7", "--fork-session")
     again = command_line.build_resume_args(codex, "7")
     made = command_line.build_command(codex, codex.headless, "more", ground("bypass"), again)
     assert made.argv[-4:] == ("resume", "7", "--", "more")
     with pytest.raises(UsageError, match="cannot go on"):
         command_line.build_resume_args(table.resolve("script:./agent.sh"), "7")
-    with pytest.raises(UsageError, match="cannot go on"):
-        command_line.build_resume_args(table.resolve("gemini"), "7", fork=True)
 
 
 def test_the_rows_that_come_with_liza_have_no_error() -> None:
@@ -407,9 +403,8 @@ def test_the_abilities_of_a_program_follow_from_its_row(project: Project) -> Non
     script = able["script"]
     assert all(one.by for one in list_abilities(table.rows["script"]) if one.tier == 1)
     assert (script["context"], script["resume a session"], script["usage"]) == ("a block in AGENTS.md", None, None)
-    assert (able["pi"]["resume the last session"], able["script"]["resume the last session"]) == ("--continue", None)
-    assert (able["copilot"]["usage"], able["copilot"]["fork a session"]) == (None, None)
-    assert (able["pi"]["usage"], able["pi"]["fork a session"]) == ("its output, json-lines", "--fork {id}")
+    assert able["pi"]["resume a session"] == "--session {id}"
+    assert (able["copilot"]["usage"], able["pi"]["usage"]) == (None, "its output, json-lines")
 
 
 WAYS = {
