@@ -1,7 +1,8 @@
 """hook: record an event from an agent program's hook, and reply with the messages that wait for its run.
 
-Programs call it at the start and end of every turn and before every tool, so it uses neither git nor the board. An
-error never stops a program: it is logged in ``hooks.log`` in the run directory, and the reply is empty.
+Programs call it at the start and end of every turn and before every tool, so it uses neither git nor the board. A tool
+that cannot be judged is refused. Any other error never stops a program: it is logged in ``hooks.log`` in the run
+directory, and the reply is empty.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from liza.briefs import inbox, prompt_stream
 from liza.briefs.rules.message_rules import AT_TURN_END, DURING_TURN, PRIORITIES, MessageChannel, PromptPriority
 from liza.guards.rules.tool_calls import RAW_INPUT
 from liza.guards.session_guards import AuthorizeRequest, judge_request
-from liza.model.errors import LizaError, LockTimeout
+from liza.model.errors import LizaError, LockTimeout, UsageError
 from liza.model.paths import Paths
 from liza.programs.hooks import hook_events
 from liza.programs.hooks.hook_events import NO_REPLY, HookMeaning, HookReply, HookTemplate, ReceivedEvent, load_template
@@ -30,6 +31,8 @@ from liza.usage.rules.loop_detection import digest, summarize_call
 MOST_CALLS = 4 << 20  # size in bytes at which the list of calls is truncated
 SIZE_AFTER_CUT = 1 << 20  # size in bytes of the list of calls after it was truncated: some 7,000 calls
 HOOK_EVIDENCE = "hook {event}"
+EXIT_UNKNOWN = 1
+"""Exit code if it is not known what an event means. The installed command then refuses a tool, and ignores the rest."""
 
 
 class Hook:
@@ -42,6 +45,8 @@ class Hook:
         self.messages: tuple[str, ...] = ()
         self.has_brief = False
         """Whether the reply has the brief after a compaction."""
+        self._is_decided = False
+        """Whether the event is no tool, or the tool is judged: an error afterwards does not stop the program."""
 
     def reply(self) -> HookReply:
         """Return the text to print and the exit code. Raises nothing."""
@@ -52,23 +57,25 @@ class Hook:
         except Exception as error:  # noqa: BLE001 - an error here must not stop the program
             self.log_error(error)
             self._drop_reply()
-            return NO_REPLY
+            unknown = HookReply(err=f"[liza] the hook {self.event} failed: {error}\n", code=EXIT_UNKNOWN)
+            return NO_REPLY if self._is_decided else unknown
 
     def _drop_reply(self) -> None:
         """Forget what the reply would have delivered: it is not printed."""
         self.messages, self.has_brief = (), False
 
     def _reply(self, run_dir: RunDir) -> HookReply:
-        if not run_dir.exists():
-            return NO_REPLY
         template = load_template(self.provider)
         event = hook_events.parse_event(template, self.event, self._decode_payload())
         if event is None:
-            return NO_REPLY
+            raise UsageError(f"the hooks of {self.provider} have no event {self.event!r}", "liza programs list")
         if event.meaning is HookMeaning.TOOL:
-            answer = judge_request(run_dir, _tool_request(run_dir, event), self.environ, event.directory)
-            if not answer.allowed:
-                return hook_events.refusal_reply(event, answer.reason or "")
+            reason = self._find_refusal(run_dir, event)
+            if reason is not None:
+                return hook_events.refusal_reply(event, reason)
+        self._is_decided = True
+        if not run_dir.exists():
+            return NO_REPLY
         if run_dir.has_sidecar():
             # A hook file that an earlier session left in the worktree: the sidecar reports turns, calls and messages.
             return NO_REPLY
@@ -85,6 +92,13 @@ class Hook:
         # A push that is not counted could be repeated without an end.
         self._drop_reply()
         return NO_REPLY
+
+    def _find_refusal(self, run_dir: RunDir, event: ReceivedEvent) -> str | None:
+        """Return why a tool must not run; None if it may."""
+        if not run_dir.exists():
+            return f"[liza] not run: the records of {run_dir.run} are gone, so this session is over. End here"
+        answer = judge_request(run_dir, _tool_request(run_dir, event), self.environ, event.directory)
+        return None if answer.allowed else answer.reason or ""
 
     def _is_recorded(self, run_dir: RunDir, event: ReceivedEvent, now: datetime, *, is_pushed: bool) -> bool:
         """Record the event; return whether that was possible. A process that keeps the lock is logged."""

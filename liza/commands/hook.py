@@ -1,4 +1,4 @@
-"""``liza hook``: a program waits for it at each step, so it raises nothing, and its exit code is 0."""
+"""``liza hook``: a program waits for it at each step, so it raises nothing."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ def hook(
 
     The answer is as the program expects it, also with --json.
 
-    The exit code is 0, also after an error. It is 2 if the hook refuses a tool call and the program expects this code.
+    The exit code is 2 if the hook refuses a tool call and the program expects this code, and 1 if the event is unknown:
+    the installed hook then refuses a tool call, and ignores any other event. Otherwise it is 0, also after an error.
     """
     raise typer.Exit(run_hook([program, event]))
 
 
 def run_hook(words: Sequence[str]) -> int:
-    """Answer one event of a program; return the exit code, 0 unless a tool call is refused. Raises nothing."""
+    """Answer one event of a program; return the exit code. Raises nothing."""
     words = [word for word in words if word != "--json"]
     if len(words) != 2 or not _is_outermost_run():
         return 0

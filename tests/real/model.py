@@ -32,9 +32,10 @@ NO_KEYS = re.compile(r"authorization|api-key|x-goog", re.I)
 
 @dataclass(frozen=True)
 class Shell:
-    """The model wants this command run."""
+    """The model wants this command run. Gemini's form says that the request had ``used`` tokens."""
 
     command: str
+    used: int = INPUT
 
 
 @dataclass(frozen=True)
@@ -466,12 +467,13 @@ class _Gemini:
         part: dict[str, Any] = {"text": _said(turn, asked)}
         if call is not None:
             part = {"functionCall": {"name": call[0], "args": call[1]}}
+        used = turn.used if isinstance(turn, Shell) else INPUT
         usage = {
-            "promptTokenCount": INPUT,
+            "promptTokenCount": used,
             "cachedContentTokenCount": CACHED,
             "candidatesTokenCount": OUTPUT - THOUGHT,
             "thoughtsTokenCount": THOUGHT,
-            "totalTokenCount": INPUT + OUTPUT,
+            "totalTokenCount": used + OUTPUT,
         }
         content = {"role": "model", "parts": [part]}
         whole = {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "usageMetadata": usage}

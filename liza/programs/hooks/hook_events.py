@@ -209,9 +209,9 @@ class HookTemplate(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     In arguments and texts ``{dir}`` is the run's hooks directory, ``{event}`` and ``{command}`` an event and the
     command for it, ``{quoted}`` that command in double quotes, ``{words}`` the argv to which an event is appended,
-    ``{seconds}`` the time limit of an event, ``{snake}`` the event in lower case with underscores, ``{digest}`` the
-    sha256 of the object ``digest_of``, as JSON without blanks and with sorted keys: a program may use it to identify
-    what a person has trusted.
+    ``{unjudged}`` what refuses a tool if that argv gives no verdict, ``{seconds}`` the time limit of an event,
+    ``{snake}`` the event in lower case with underscores, ``{digest}`` the sha256 of the object ``digest_of``, as JSON
+    without blanks and with sorted keys: a program may use it to identify what a person has trusted.
 
     ``args`` follow the program's own, and ``{each}`` in one of them is ``each`` for all events, joined by commas;
     ``each_args`` follow once per event; ``env`` is text; ``env_json`` are objects that are merged into those in the

@@ -20,8 +20,11 @@ import msgspec
 
 from liza.model.value_classes import FrozenStruct, Value, field
 from liza.programs.hooks.hook_events import (
+    REFUSED_CODE,
     TEMPLATES,
+    HookEvent,
     HookFile,
+    HookMeaning,
     HookTemplate,
     fill_form,
     list_providers,
@@ -32,6 +35,23 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, read_struct
 from liza.system import atomic, crash_points
 from liza.text.brief_marks import begin_mark, end_mark, strip_blocks
+
+JUDGE_LIMIT = 15
+"""Seconds for the judgment of a tool. Programs wait 20 seconds for a hook, and let the tool run afterwards."""
+UNJUDGED = (
+    "[liza] not run: Liza cannot judge this tool, because its command is missing, failed or did not answer. "
+    "Try once more. If it is refused again, stop here: a person has to run liza doctor"
+)
+"""What the model reads if ``liza hook`` gives no verdict. It needs no quoting in a shell."""
+# A program runs a command in a shell of its choice, so all of this is one word for /bin/sh. Outside of a session it
+# does nothing: a person may use a worktree with hooks that a killed supervisor left.
+_IN_SESSION = '[ -n "$LIZA_RUN" ] || exit 0; '
+_LIMITED = f'command -v timeout >/dev/null && set -- timeout -k 2 {JUDGE_LIMIT} "$@"; '
+_INFORM = f'{_IN_SESSION}"$@" || exit 0'
+_REFUSE = f'[ $? -eq {REFUSED_CODE} ] || echo "{UNJUDGED}" >&2; exit {REFUSED_CODE}'
+_JUDGE_BY_CODE = f'{_IN_SESSION}{_LIMITED}"$@" || {{ {_REFUSE}; }}'
+_PRINT = '[ -z "$reply" ] || printf "%s\\n" "$reply"'
+_JUDGE_BY_REPLY = f'{_IN_SESSION}refusal=$1; shift; {_LIMITED}reply=$("$@") || reply=$refusal; {_PRINT}'
 
 
 class InstalledHooks(Value):
@@ -110,7 +130,7 @@ def list_created_files(run_dir: RunDir) -> tuple[str, ...]:
 def _render_file(file: HookFile, template: HookTemplate, argv: list[str], directory: Path) -> str:
     if file.script:
         script = (TEMPLATES / file.script).read_text(encoding="utf-8")
-        return str(fill_form(script, words=json.dumps(argv)))
+        return str(fill_form(script, words=json.dumps(argv), unjudged=json.dumps(UNJUDGED)))
     if file.each:
         return "".join(_fill_for_event(file.each, template, argv, event) for event in template.events)
     if file.whole is None:
@@ -128,7 +148,7 @@ def _render_file(file: HookFile, template: HookTemplate, argv: list[str], direct
 
 
 def _fill_for_event(form: Any, template: HookTemplate, argv: list[str], event: str) -> Any:
-    command = shlex.join([*argv, event])
+    command = _compose_command(template.events[event], [*argv, event])
     values: dict[str, Any] = {
         "event": event,
         "snake": re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower(),
@@ -142,6 +162,20 @@ def _fill_for_event(form: Any, template: HookTemplate, argv: list[str], event: s
         )
         values["digest"] = hashlib.sha256(canonical.encode()).hexdigest()
     return fill_form(form, **values)
+
+
+def _compose_command(event: HookEvent, argv: list[str]) -> str:
+    """Return the shell command of an event.
+
+    A tool runs only if ``argv`` allows it: a missing, failed or late command refuses it in the program's own way. Other
+    events never stop the program.
+    """
+    if event.means is not HookMeaning.TOOL:
+        return shlex.join(["/bin/sh", "-c", _INFORM, "liza", *argv])
+    if event.refuse is None:
+        return shlex.join(["/bin/sh", "-c", _JUDGE_BY_CODE, "liza", *argv])
+    refusal = json.dumps(fill_form(event.refuse, text=UNJUDGED))
+    return shlex.join(["/bin/sh", "-c", _JUDGE_BY_REPLY, "liza", refusal, *argv])
 
 
 def _read_inherited(file: HookFile) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def test_a_command_from_a_box_runs_outside_as_its_run(either: Boxes) -> None:
         echo half | liza heartbeat --extend 15m --reason "the tests take long" || exit 1
         liza task show one --json > task.json || exit 2
         liza nonsense; test $? = 2 || exit 3
-        printf '{}' | liza hook nothing start || exit 4
+        printf '{}' | liza hook claude SessionStart || exit 4
         liza submit || exit 5
         """
     )
@@ -377,12 +377,12 @@ def test_without_a_socket_a_command_fails_as_with_a_lock(boxes: Boxes) -> None:
         f"""
         export {VARIABLE}=$PWD/none
         {BIN}/python -c "{call}" heartbeat --json; echo "code $?"
-        {BIN}/python -c "{call}" hook x y; echo "hook $?"
+        {BIN}/python -c "{call}" hook x y; echo "tool $?"
         """
     )
     assert '"code": "lock-timeout"' in session.output
     assert "did not answer within" in session.output
-    assert {"code 75", "hook 0"} <= set(session.output.splitlines())
+    assert {"code 75", "tool 75"} <= set(session.output.splitlines())
 
 
 @pytest.mark.campaign

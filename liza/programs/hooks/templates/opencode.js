@@ -1,20 +1,22 @@
-// Liza's hooks for this run: each event is sent to `liza hook`, and its reply is returned. An error or a timeout of
-// the hook never stops the program.
+// Liza's hooks for this run: each event is sent to `liza hook`, and its reply is returned. After an error or a timeout
+// of the hook, a tool is refused. Other events never stop the program.
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 
 const WORDS = {words};
+const UNJUDGED = {unjudged};
+const FAILED = { refuse: UNJUDGED };
 
 function ask(event, said) {
   return new Promise((answer) => {
-    const child = execFile(WORDS[0], [...WORDS.slice(1), event], { timeout: 20000 }, (_error, out) => {
+    const child = execFile(WORDS[0], [...WORDS.slice(1), event], { timeout: 15000, killSignal: "SIGKILL" }, (error, out) => {
       try {
-        answer(JSON.parse(out || "{}"));
+        answer(error ? FAILED : JSON.parse(out || "{}"));
       } catch {
-        answer({});
+        answer(FAILED);
       }
     });
-    child.on("error", () => answer({}));
+    child.on("error", () => answer(FAILED));
     child.stdin.on("error", () => {});
     child.stdin.end(JSON.stringify(said));
   });

@@ -1,18 +1,20 @@
-// Liza's hooks for this run: each event is sent to `liza hook`, and its reply is returned. An error or a timeout of
-// the hook never stops the program.
+// Liza's hooks for this run: each event is sent to `liza hook`, and its reply is returned. After an error or a timeout
+// of the hook, a tool is refused. Other events never stop the program.
 //
 // The calls are synchronous: at the end of a turn or the session, the program continues as soon as a handler yields.
 import { spawnSync } from "node:child_process";
 
 const WORDS = {words};
+const UNJUDGED = {unjudged};
+const FAILED = { refuse: UNJUDGED };
 
 function ask(event, ctx, said = {}) {
   const input = JSON.stringify({ session_id: ctx?.sessionManager?.getSessionId?.(), ...said });
   try {
-    const done = spawnSync(WORDS[0], [...WORDS.slice(1), event], { input, timeout: 20000, encoding: "utf8" });
-    return JSON.parse(done.stdout || "{}");
+    const done = spawnSync(WORDS[0], [...WORDS.slice(1), event], { input, timeout: 15000, killSignal: "SIGKILL", encoding: "utf8" });
+    return done.status === 0 ? JSON.parse(done.stdout || "{}") : FAILED;
   } catch {
-    return {};
+    return FAILED;
   }
 }
 
