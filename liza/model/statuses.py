@@ -53,6 +53,7 @@ class WakeTrigger(StrEnum):
     HYPOTHESIS_EXHAUSTION = "HYPOTHESIS_EXHAUSTION"
     BLOCKED_TASKS = "BLOCKED_TASKS"
     INTEGRATION_FAILED = "INTEGRATION_FAILED"
+    OPEN_DRAFTS = "OPEN_DRAFTS"
     SPRINT_COMPLETE = "SPRINT_COMPLETE"
 
 
@@ -217,6 +218,8 @@ def agent_word(status: str, state: str | None, *, is_asking: bool, is_halted: bo
     return STATE_WORDS[AgentState(state)]
 
 
+SESSION_FAILED: Final = "session_failed"
+"""Kind of anomaly that Liza adds when a session ends with a failure of its own."""
 ANOMALY_TYPES = (
     "retry_loop",
     "trade_off",
@@ -232,6 +235,7 @@ ANOMALY_TYPES = (
     "review_deadlock",
     "system_ambiguity",
     "tests_weakened",
+    SESSION_FAILED,
 )
 _NEEDED_DETAILS = {
     "retry_loop": ("count", "error_pattern"),

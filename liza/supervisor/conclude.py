@@ -8,14 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.box import support
+from liza.breaker.rules import board_reports
 from liza.crew.crew import Crew
 from liza.git import boxed_git
 from liza.model.errors import LizaError, Refused
-from liza.model.model import Clock, FailedCheck, State, Status
+from liza.model.model import Anomaly, Clock, FailedCheck, State, Status
 from liza.model.paths import Paths
 from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.model.setting_limits import BYPASS
-from liza.model.statuses import StartupCheck, WorkKind
+from liza.model.statuses import SESSION_FAILED, StartupCheck, WorkKind
 from liza.model.value_classes import replace
 from liza.programs import liveness
 from liza.programs.presets import preset_table
@@ -38,6 +39,7 @@ from liza.supervisor.session_files import remove_worktree_files
 from liza.system import crash_points
 from liza.tasks import task_branches
 from liza.tasks.handoff import find_sprint_end
+from liza.tasks.pause import is_at_own_checkpoint
 from liza.tasks.rules import claims, coding, planning, reviews
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
@@ -47,6 +49,7 @@ from liza.view import session_log
 
 SCREEN_HISTORY_LINES = 2000  # lines of scroll-back that are saved besides the screen
 LAST_LINES = 200  # lines of the output and of the conversation log in which the last words are searched
+MAX_FAILURE = 500  # bytes of the reason of a failed session, on the board
 OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much text after the reason of their end
 _UNWRITTEN_COMMIT = "fatal: failed to write commit object"
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
@@ -265,6 +268,7 @@ def _record_end(crew: Crew, record: RunRecord, result: SessionEnd) -> None:
     failed = _find_failed_start(crew, record, result)
     with crew.change(record.agent, OUTCOME_RULES[result.outcome].event, record.task) as tx:
         noted = tx.state if failed is None else coding.note_failed_check(tx.state, record.task, failed)
+        noted = _report_failure(crew, noted, record, result)
         tx.state = (
             _record_work_end(crew, noted, record, result)
             if result.outcome is not SessionOutcome.STOPPED
@@ -285,6 +289,20 @@ def _find_failed_start(crew: Crew, record: RunRecord, result: SessionEnd) -> Fai
     )
 
 
+def _report_failure(crew: Crew, state: State, record: RunRecord, result: SessionEnd) -> State:
+    """Return the board with an anomaly for a session that says itself that it failed. Once for each cause.
+
+    A session that was killed or stopped has none: its end says nothing about the work.
+    """
+    if not result.is_own_failure:
+        return state
+    text = quote_line(result.reason, MAX_FAILURE)
+    failed = Anomaly(
+        timestamp=crew.clock.now(), task=record.task, reporter=record.run, type=SESSION_FAILED, details={"text": text}
+    )
+    return board_reports.add_failed_session(state, failed)
+
+
 def _is_uncounted(outcome: SessionOutcome) -> bool:
     """Return whether the end counts against nothing: neither the session nor a person caused it."""
     return OUTCOME_RULES[outcome].fault is Fault.NONE and outcome is not SessionOutcome.STOPPED
@@ -297,7 +315,13 @@ def _record_planning_end(crew: Crew, record: RunRecord, result: SessionEnd) -> N
         if is_uncounted:
             tx.state = planning.undo_planning_claim(tx.state, record.run)
         else:
-            tx.state = planning.end_planning(tx.state, record.run, end)
+            reported = _report_failure(crew, tx.state, record, result)
+            is_asking = is_at_own_checkpoint(crew, record.agent)
+            tx.state = (
+                planning.end_at_checkpoint(reported, record.run)
+                if is_asking
+                else planning.end_planning(reported, record.run, end)
+            )
 
 
 def _record_work_end(crew: Crew, state: State, record: RunRecord, result: SessionEnd) -> State:
@@ -330,4 +354,5 @@ def _record_review_end(crew: Crew, record: RunRecord, result: SessionEnd) -> Non
             why = f"{result.outcome}: {result.reason}"
             tx.state = reviews.release_review(tx.state, record.task, record.run, now, why)
         else:
-            tx.state = reviews.end_review_without_verdict(tx.state, record.task, record.run, now, result.reason)
+            reported = _report_failure(crew, tx.state, record, result)
+            tx.state = reviews.end_review_without_verdict(reported, record.task, record.run, now, result.reason)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from liza.breaker.rules.breaker_patterns import are_similar
 from liza.model.errors import Refused, UnknownId, UsageError
-from liza.model.model import URGENCIES, Anomaly, Discovery, Resolution, State, Urgency
+from liza.model.model import FINAL_STATUSES, URGENCIES, Anomaly, Discovery, Resolution, State, Urgency
 from liza.model.paths import is_person
-from liza.model.statuses import check_anomaly
+from liza.model.statuses import SESSION_FAILED, check_anomaly
 from liza.model.value_classes import replace
 
 DISCOVERY = "discovery"
@@ -82,6 +83,18 @@ def add_anomaly(state: State, anomaly: Anomaly) -> State:
     return replace(state, anomalies=(*state.anomalies, anomaly))
 
 
+def add_failed_session(state: State, failed: Anomaly) -> State:
+    """Add a session's failure, unless an open anomaly of this kind has a similar text: retries have the same cause."""
+    texts = [_text_of(entry) for entry in open_anomalies(state).values() if entry.type == SESSION_FAILED]
+    if any(are_similar((text, _text_of(failed)), state.config.breaker.similarity) for text in texts):
+        return state
+    return replace(state, anomalies=(*state.anomalies, failed))
+
+
+def _text_of(anomaly: Anomaly) -> str:
+    return str(anomaly.details.get(_TEXT, ""))
+
+
 def make_details(text: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the details of an anomaly: its text, and the given ones. Raises UsageError for a detail ``text``."""
     if _TEXT in given:
@@ -115,8 +128,20 @@ def open_discoveries(state: State) -> tuple[Discovery, ...]:
 
 
 def open_anomalies(state: State) -> dict[str, Anomaly]:
-    """Return the anomalies that are not resolved, by id."""
-    return {anomaly_id(index): anomaly for index, anomaly in enumerate(state.anomalies) if anomaly.resolved is None}
+    """Return the anomalies that are not resolved, by id. A failed session of a closed task needs no resolution."""
+    return {
+        anomaly_id(index): anomaly
+        for index, anomaly in enumerate(state.anomalies)
+        if anomaly.resolved is None and not _is_past(state, anomaly)
+    }
+
+
+def _is_past(state: State, anomaly: Anomaly) -> bool:
+    """Return whether a failed session concerns a task that is closed, or in the archive."""
+    if anomaly.type != SESSION_FAILED or anomaly.task is None:
+        return False
+    task = state.task(anomaly.task)
+    return task is None or task.status in FINAL_STATUSES
 
 
 def anomaly_id(index: int) -> str:

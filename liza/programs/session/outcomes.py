@@ -19,7 +19,8 @@ class SessionEnd(Value):
 
     ``reason`` is a sentence for people; empty: the program's last output says more. ``retry_at``: when a usage limit
     ends, if known. ``needs_person``: a person has to start the program once, to answer it or to log in.
-    ``login_refused``: the model refused the login of the session's account.
+    ``login_refused``: the model refused the login of the session's account. ``is_own_failure``: the program, or the run
+    itself by its closing code, says that it failed.
     """
 
     outcome: SessionOutcome
@@ -27,6 +28,7 @@ class SessionEnd(Value):
     retry_at: datetime | None = None
     needs_person: bool = False
     login_refused: bool = False
+    is_own_failure: bool = False
 
 
 def classify_end(
@@ -98,4 +100,6 @@ def _end_of_failure(failure: ModelFailure) -> SessionEnd:
 def _end_of_code(code: str, reason: str) -> SessionEnd:
     if code == "0":
         return SessionEnd(SessionOutcome.FINISHED)
-    return SessionEnd(SessionOutcome.HANDED_OFF) if code == "42" else SessionEnd(SessionOutcome.CRASHED, reason)
+    if code == "42":
+        return SessionEnd(SessionOutcome.HANDED_OFF)
+    return SessionEnd(SessionOutcome.CRASHED, reason, is_own_failure=True)

@@ -9,8 +9,8 @@ from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
 from liza.board.outside_edits import merge_edit
 from liza.breaker.rules import board_reports
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
-from liza.model.model import Anomaly, Discovery, Resolution, State
-from liza.model.statuses import ANOMALY_TYPES
+from liza.model.model import Anomaly, Discovery, Resolution, State, Status
+from liza.model.statuses import ANOMALY_TYPES, SESSION_FAILED
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog, planning
 from liza.tasks.rules.backlog import RequestContext, TaskFields
@@ -172,3 +172,31 @@ def test_runs_but_not_persons_have_a_limit_of_reports() -> None:
         state, _ = board_reports.add_discovery(state, replace(ENTRY, by="human:ann"), {"urgency": "deferred"})
         state = board_reports.add_anomaly(state, anomaly)
     assert len(state.discovered) == 20 + 1 + 1 + 21
+
+
+def failed(text: str, task_id: str | None = "task-1") -> Anomaly:
+    return Anomaly(timestamp=NOW, task=task_id, reporter="coder-1.1", type=SESSION_FAILED, details={"text": text})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "count"),
+    [
+        ("exit code 1. cannot find cargo", "exit code 1. cannot find cargo", 1),
+        ("exit code 1. 12 tests failed in 3.41 s at 0fe12ab9", "exit code 1. 12 tests failed in 9.02 s at 7cc01d2e", 1),
+        ("exit code 1. cannot find cargo", "exit code 1. the disk quota of this user is exceeded", 2),
+    ],
+)
+def test_a_failed_session_is_reported_once_for_each_cause(first: str, second: str, count: int) -> None:
+    state = board(task(), task("task-2"))
+    for text, task_id in ((first, "task-1"), (second, "task-2"), (first, None)):
+        state = board_reports.add_failed_session(state, failed(text, task_id))
+    assert len(state.anomalies) == count
+    again = board_reports.resolve_report(state, "a-1", WHY)
+    assert len(board_reports.add_failed_session(again, failed(first)).anomalies) == count + 1, "it came back"
+
+
+@pytest.mark.parametrize(("status", "is_open"), [("UNCLAIMED", True), ("BLOCKED", True), ("MERGED", False)])
+def test_a_failed_session_is_open_until_its_task_is_closed(status: str, is_open: bool) -> None:
+    state = board_reports.add_failed_session(board(task(status=Status(status))), failed("exit code 1"))
+    assert bool(board_reports.open_anomalies(state)) == is_open
+    assert board_reports.open_anomalies(replace(state, tasks=())) == {}, "archived"

@@ -31,6 +31,11 @@ def code(number: int) -> EndedSession:
     return EndedSession(time=NOW, code=number)
 
 
+def failed(reason: str) -> SessionEnd:
+    """The end of a session that says itself that it failed."""
+    return SessionEnd(SessionOutcome.CRASHED, reason, is_own_failure=True)
+
+
 FINISHED, HANDED_OFF = SessionEnd(SessionOutcome.FINISHED), SessionEnd(SessionOutcome.HANDED_OFF)
 ENDS = [
     # end                          word  codes        moved  stopped   what it means
@@ -38,18 +43,18 @@ ENDS = [
     (code(0), None, {}, False, None, FINISHED),
     (code(42), None, {}, True, None, HANDED_OFF),
     (code(42), None, {}, False, None, HANDED_OFF),
-    (code(1), None, {}, True, None, SessionEnd(SessionOutcome.CRASHED, "exit 1")),
-    (code(130), None, {}, True, None, SessionEnd(SessionOutcome.CRASHED, "exit 130")),
+    (code(1), None, {}, True, None, failed("exit 1")),
+    (code(130), None, {}, True, None, failed("exit 130")),
     (EndedSession(time=NOW, signal=9), None, {}, True, None, SessionEnd(SessionOutcome.CRASHED, "ended by SIGKILL")),
     (EndedSession(time=NOW, signal=64), None, {}, True, None, SessionEnd(SessionOutcome.CRASHED, "ended by SIGRTMAX")),
     (code(1), "0", {}, False, None, FINISHED),
     (code(0), "42", {}, False, None, HANDED_OFF),
-    (code(0), "1", {}, True, None, SessionEnd(SessionOutcome.CRASHED, "closing code 1")),
+    (code(0), "1", {}, True, None, failed("closing code 1")),
     (EndedSession(time=NOW, signal=15), "0", {}, False, None, FINISHED),
     (EndedSession(time=NOW, signal=15), "42", {}, False, StopReason.OVER, HANDED_OFF),
     (EndedSession(time=NOW, signal=15), None, {}, False, StopReason.HUNG, SessionEnd(SessionOutcome.CRASHED, "hung")),
     (code(0), None, {}, True, StopReason.STOP, SessionEnd(SessionOutcome.STOPPED, "stop")),
-    (code(42), None, {"42": "1"}, True, None, SessionEnd(SessionOutcome.CRASHED, "exit 42")),
+    (code(42), None, {"42": "1"}, True, None, failed("exit 42")),
     (code(55), None, {"55": "0"}, True, None, FINISHED),
     (
         EndedSession(time=NOW, error="x: No such file"),
