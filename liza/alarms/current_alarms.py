@@ -90,6 +90,7 @@ def _gather_facts(crew: Crew, state: State, evidence: Evidence) -> AlarmFacts:
         signals=signal_times,
         budget_pause=budget_pause,
         budget_step=_budget_step(crew.paths, state) if budget_pause else "",
+        planners_checkpoint=_read_checkpoint(crew.paths, state) if "CHECKPOINT" in signal_times else None,
         unknown_config=crew.board.unknown_config(),
         written=written.config,
         unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, written),
@@ -324,6 +325,12 @@ def _read_budget_pause(paths: Paths, state: State) -> str:
     """Return the reason of a PAUSE that a supervisor set: only a used-up budget makes it do so. Empty for others."""
     is_budget = signals.read_author(paths, "PAUSE") in state.agents
     return redact(signals.read_reason(paths, "PAUSE")) if is_budget else ""
+
+
+def _read_checkpoint(paths: Paths, state: State) -> tuple[str, str] | None:
+    """Return the planner that set CHECKPOINT, and its reason; None if a person or the circuit breaker did."""
+    author = signals.read_author(paths, "CHECKPOINT")
+    return (author, redact(signals.read_reason(paths, "CHECKPOINT"))) if author in state.agents else None
 
 
 def _budget_step(paths: Paths, state: State) -> str:

@@ -57,6 +57,7 @@ from liza.model.value_classes import WorkerAnswer, WorkerRequest
 from liza.programs.rules.lifecycle_rules import HealthStatus
 from liza.tasks.claim import heartbeat
 from liza.tasks.handoff import end_run, handoff
+from liza.tasks.pause import checkpoint
 from liza.tasks.questions import block
 from liza.tasks.submit import submit
 from liza.tasks.verdict import judge
@@ -213,6 +214,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _declare_verb("block", block),
     # An agent must not approve its own work, so it has to be known whose process gives a verdict.
     _declare_verb("verdict", judge, needs_peer=True),
+    _declare_verb("checkpoint", checkpoint),
     _declare_verb("heartbeat", heartbeat),
     _declare_verb("report", report),
     _declare_verb("exit", end_run),

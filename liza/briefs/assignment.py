@@ -12,6 +12,7 @@ from liza.briefs.brief_context import (
     describe_sprint,
     root_cause_demand,
 )
+from liza.model.derived import describe_lack
 from liza.model.model import SpecChange, Task
 from liza.model.paths import Paths
 from liza.model.statuses import WakeTrigger
@@ -54,6 +55,10 @@ checkpoint stops the crew until then. If only a person can remove the cause, say
     WakeTrigger.IMMEDIATE_DISCOVERY: """\
 An agent reports something that cannot wait. Make it a task: `{liza} task add --from-discovery ID --id …`. Or say why it
 can wait: `{liza} report resolve ID "why"`. Until one of the two is done, it is open.""",
+    WakeTrigger.OPEN_DRAFTS: """\
+These tasks lack something, so no coder can claim them. Complete them from the goal and its spec:
+`{liza} task edit ID --done "…" --scope "…"`. Instead of a document that does not exist, name one that does, or leave
+the task to the person who has to commit it. Drop what the goal does not need. What you leave waits for a person.""",
     WakeTrigger.SPRINT_COMPLETE: """\
 Every task is settled. Compare what was merged with the goal and its spec. Add what is missing; ending with --done while
 nothing is left to do completes the goal.""",
@@ -210,7 +215,9 @@ def _instructions(context: BriefContext, what: str) -> str:
 def _blocked_task(task: Task) -> str:
     questions = "\n".join(f"asks: {question}" for question in task.blocked_questions)
     failed = f"failed: {', '.join(task.failed_by)}" if task.failed_by else ""
-    body = "\n".join(text for text in (task.blocked_reason or "", questions, failed, task.description) if text)
+    lack = describe_lack(task)
+    reason = f"lacks: {lack}" if lack else task.blocked_reason or ""
+    body = "\n".join(text for text in (reason, questions, failed, task.description) if text)
     return _field(f"TASK {task.id}, {task.status}", body)
 
 

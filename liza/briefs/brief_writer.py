@@ -21,6 +21,7 @@ from liza.briefs.brief_context import (
 )
 from liza.briefs.rules.context_rules import SectionType, TextSection
 from liza.briefs.rules.message_rules import Message
+from liza.model.derived import describe_lack
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Task
 from liza.model.paths import branch_of
@@ -313,6 +314,7 @@ def _planner_sections(context: BriefContext) -> list[TextSection]:
             if context.wake_trigger == WakeTrigger.SPRINT_COMPLETE
             else []
         ),
+        f'  {liza} pause --checkpoint "why"     nothing new starts until the person has looked; then END',
         f'END: {liza} handoff "what you decided and why, what the goal still lacks" --done , then stop.',
         "Changing nothing is an answer; say why. The next planner and the person read it.",
     )
@@ -342,13 +344,15 @@ def _open_trip_lines(context: BriefContext) -> list[str]:
 
 
 def _open_questions(context: BriefContext) -> list[str]:
-    """Return the questions of the first three tasks that woke a planner, and who failed at them; the assignment has
-    all."""
+    """Return the questions, or what is missing, of the first three tasks that woke a planner, and who failed at them;
+    the assignment has all."""
     lines = []
     for task in [task for task in map(context.state.task, context.wake_ids) if task is not None][:3]:
         questions = "; ".join(task.blocked_questions)
         failed = f"  FAILED {', '.join(task.failed_by)}" if task.failed_by else ""
-        lines.append(f"  {task.id} {task.status}: {quote_line(task.blocked_reason or '', 200)}{failed}")
+        lack = describe_lack(task)
+        reason = f"lacks {lack}" if lack else task.blocked_reason or ""
+        lines.append(f"  {task.id} {task.status}: {quote_line(reason, 200)}{failed}")
         lines += [f"    asks: {quote_line(questions, 400)}"] if questions else []
     return lines
 

@@ -117,6 +117,12 @@ class AlarmKind(_Kind):
     )
     PLANNING_STALLED = "planning_stalled", STEP, "{reason}", "{step}"
     PLANNING_ROUNDS = "planning_rounds", STEP, "{reason}", "liza resume"
+    PLANNERS_CHECKPOINT = (
+        "planners_checkpoint",
+        ANSWER,
+        "{agent} asks you to look before anything new starts: {reason}",
+        "liza resume",
+    )
     IMMEDIATE_DISCOVERY = (
         "immediate_discovery",
         ANSWER,

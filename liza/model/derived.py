@@ -141,10 +141,21 @@ def is_incomplete(task: Task) -> bool:
 
     A draft that was requested has no missing parts recorded. It stays a draft until it is edited.
     """
+    return find_lack(task) is not None
+
+
+def find_lack(task: Task) -> Event | None:
+    """Return the event by which an incomplete DRAFT was last added or edited; None for any other task."""
     if task.status is not Status.DRAFT:
-        return False
+        return None
     shaped = next((event for event in reversed(task.history) if event.event in _SHAPED), None)
-    return shaped is not None and shaped.detail is not None
+    return shaped if shaped is not None and shaped.detail is not None else None
+
+
+def describe_lack(task: Task) -> str | None:
+    """Return what an incomplete DRAFT lacked when it was last added or edited; None for any other task."""
+    lack = find_lack(task)
+    return lack.detail if lack is not None else None
 
 
 Span = tuple[datetime, datetime]

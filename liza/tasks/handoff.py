@@ -17,6 +17,7 @@ from liza.model.transitions import has_done
 from liza.model.value_classes import Line, Lines, Text, WorkerRequest, replace
 from liza.programs.session.run_directory import RunDir
 from liza.tasks import task_branches
+from liza.tasks.pause import is_at_own_checkpoint
 from liza.tasks.rules import claims, coding, planning, reviews
 from liza.tasks.rules.planning import SprintEnd
 from liza.usage import costs
@@ -113,12 +114,19 @@ def _hand_off_planning(crew: Crew, caller: RunCaller, request: HandoffRequest) -
         summaries = [entry.summary for entry in tx.state.goal.alignment_history if entry.event == caller.run]
         if not summaries or tx.state.planning.run == caller.run:
             require_planner(tx.state, caller.run)
-            ended = planning.end_planning(tx.state, caller.run, end) if request.done else tx.state
+            ended = _end_planning(crew, tx.state, caller, end) if request.done else tx.state
             entry = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=request.summary)
             notes = (*ended.goal.alignment_history, *(() if request.summary in summaries else (entry,)))
             tx.state = replace(ended, goal=replace(ended.goal, alignment_history=notes))
     record_run_result(crew, caller.run, "0" if request.done else "42")
     return make_result(tx.before, tx.state, None, "stop now" if request.done else RESTART_STEP)
+
+
+def _end_planning(crew: Crew, state: State, caller: RunCaller, end: SprintEnd | None) -> State:
+    """Return the board after the decision of a planner. At its own checkpoint the goal stays in progress."""
+    if is_at_own_checkpoint(crew, caller.agent):
+        return planning.end_at_checkpoint(state, caller.run)
+    return planning.end_planning(planning.leave_drafts(state, caller.run), caller.run, end)
 
 
 class ExitCode(StrEnum):

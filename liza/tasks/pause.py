@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
+
 from liza.board import signals
 from liza.board.store import Board
 from liza.breaker import breaker
@@ -10,11 +14,15 @@ from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.model.errors import Refused
-from liza.model.paths import Paths
+from liza.model.errors import Refused, UsageError
+from liza.model.paths import Paths, is_person
+from liza.model.value_classes import Line, WorkerRequest
 from liza.tasks import next_steps
 from liza.text.formats import count_noun, format_time
 from liza.usage import costs
+
+END_PLANNING = 'liza handoff "what a person has to look at" --done'
+"""What a planner does after it has set a checkpoint."""
 
 
 def pause(crew: Crew, why: str = "") -> Result:
@@ -22,27 +30,47 @@ def pause(crew: Crew, why: str = "") -> Result:
     return _raise(crew, "PAUSE", why)
 
 
-def checkpoint(crew: Crew, why: str = "") -> Result:
-    """Set CHECKPOINT: a person is to check the sprint. Raises Refused inside a session."""
-    return _raise(crew, "CHECKPOINT", why)
+class CheckpointRequest(WorkerRequest, frozen=True, kw_only=True):
+    """Start nothing new until a person has looked. For planners."""
+
+    why: Annotated[Line, msgspec.Meta(min_length=1)]
 
 
-def _raise(crew: Crew, name: str, why: str) -> Result:
-    by = require_person(crew, planner=False)
+def checkpoint(crew: Crew, request: CheckpointRequest) -> Result:
+    """Set CHECKPOINT: a person is to check the sprint. For people, and for the planner that plans now.
+
+    Raises Refused inside another session, NotOwner, UsageError for a planner without a reason.
+    """
+    return _raise(crew, "CHECKPOINT", request.why, planner=True)
+
+
+def _raise(crew: Crew, name: str, why: str, *, planner: bool = False) -> Result:
+    by = require_person(crew, planner=planner)
+    if not (why.strip() or is_person(by)):
+        raise UsageError("a planner's checkpoint needs its reason", 'liza pause --checkpoint "why"')
     crew.board.read()
     with signals.lock_signals(crew.paths, is_stop=True):
-        current = signals.read_signal_text(crew.paths, name)
-        # A person's signal outlives the resolution of a trip, and keeps planners from starting.
-        is_persons = signals.read_author(crew.paths, name) != BREAKER_AUTHOR
-        is_new = current is None or not is_persons or bool(why and f"\n{why}\n" not in current)
+        current, author = signals.read_signal_text(crew.paths, name), signals.read_author(crew.paths, name)
+        has_reason = current is not None and (not why or f"\n{why}\n" in current)
+        # A person's signal outlives the resolution of a trip, and keeps planners from starting. A planner replaces no
+        # signal but its own.
+        is_replaced = author == BREAKER_AUTHOR or not has_reason
+        is_own_anew = author == by and not has_reason
+        is_new = current is None or (is_replaced if is_person(by) else is_own_anew)
         if is_new:
             signals.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
-    return _signal_result(crew.paths, "changed" if is_new else "unchanged", name)
+    step = "liza resume" if is_person(by) else END_PLANNING
+    return _signal_result(crew.paths, "changed" if is_new else "unchanged", name, step)
 
 
-def _signal_result(paths: Paths, result: str, name: str) -> Result:
+def _signal_result(paths: Paths, result: str, name: str, step: str) -> Result:
     message = f"{name} is set: sessions continue, and nothing new is started"
-    return Result(result, None, None, "liza resume", {"signals": list(signals.active_signals(paths))}, message)
+    return Result(result, None, None, step, {"signals": list(signals.active_signals(paths))}, message)
+
+
+def is_at_own_checkpoint(crew: Crew, planner: str) -> bool:
+    """Return whether a planner has set CHECKPOINT. It can have done so only in the session that plans now."""
+    return signals.read_author(crew.paths, "CHECKPOINT") == planner
 
 
 def asks_root_cause(board: Board) -> str | None:

@@ -76,6 +76,40 @@ def test_the_next_up_frees_a_draft_and_status_stays_true(crew: Crew) -> None:
     crew.liza("down", "--now")
 
 
+COMPLETE = """\
+echo "$LIZA_RUN" >> "$NOTES/runs"
+liza ready >> "$NOTES/brief"
+if [ "$(cat "$NOTES/what")" = complete ]; then
+    liza task edit t1 --done "t1.txt is there" --scope t1.txt
+    liza handoff "t1 is complete" --done
+else
+    liza handoff "a person has to say what t2 is" --done
+fi
+"""
+
+
+def test_an_incomplete_task_of_a_person_is_completed_by_a_planner(crew: Crew) -> None:
+    (crew.notes / "what").write_text("complete\n")
+    crew.liza("task", "add", "--id", "t1", "--desc", "Write t1", "--spec", "README.md")
+    planner = crew.agent("planner-1", crew.script("agent", COMPLETE, ready=False))
+    crew.wait_status("t1", "UNCLAIMED")
+    brief = (crew.notes / "brief").read_text()
+    assert "OPEN_DRAFTS" in brief
+    assert "t1 DRAFT: lacks " in brief
+    assert "done" in brief.partition("t1 DRAFT: lacks ")[2].partition("\n")[0]
+
+    (crew.notes / "what").write_text("leave\n")
+    crew.liza("task", "add", "--id", "t2", "--desc", "Write t2", "--spec", "README.md")
+    crew.wait(lambda state: "a person has to say" in str(state.goal.alignment_history), "the planner's decision")
+    crew.wait(lambda state: state.planning.run is None, "the end of planning")
+    planner.wait_said("! t2 is a draft and waits for you")
+    crew.liza("note", "a word for everyone")
+    assert "nothing to plan" in crew.liza("agents", "planner-1")
+    assert planner.stop() == 0
+    assert (crew.notes / "runs").read_text().split() == ["planner-1.1", "planner-1.2"], "t2 woke it once"
+    assert crew.status("t2") == "DRAFT"
+
+
 def _commit_on_integration(crew: Crew) -> None:
     """As somebody does who works on integration without Liza, in a checkout of their own."""
     there = crew.notes / "elsewhere"

@@ -56,6 +56,7 @@ _OWN_ALARMS = (
     WakeTrigger.BLOCKED_TASKS,
     WakeTrigger.HYPOTHESIS_EXHAUSTION,
     WakeTrigger.IMMEDIATE_DISCOVERY,
+    WakeTrigger.OPEN_DRAFTS,
 )
 """Planning triggers that have their own alarm with its own command."""
 
@@ -82,6 +83,8 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The reason of a PAUSE that a supervisor set because a budget is used up."""
     budget_step: str = "liza resume"
     """The command by which the crew continues after it."""
+    planners_checkpoint: tuple[str, str] | None = None
+    """The planner that set CHECKPOINT, and its reason."""
     unknown_config: tuple[str, ...] = ()
     written: Config = Config()
     """The settings as they are on the board, also those that are not in effect."""
@@ -399,8 +402,13 @@ def _signals(state: State, seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
     if seen.budget_pause:
         # At once: unlike with a pause of their own, the person does not know of it.
         yield AlarmKind.BUDGET_USED.alarm("PAUSE", reason=_short(seen.budget_pause, 300), step=seen.budget_step)
+    explained = {"PAUSE"} if seen.budget_pause else set()
+    if seen.planners_checkpoint is not None and planning.checkpoint_reason(state) is None:
+        agent, reason = seen.planners_checkpoint
+        explained.add("CHECKPOINT")
+        yield AlarmKind.PLANNERS_CHECKPOINT.alarm("CHECKPOINT", agent=agent, reason=_short(reason, 300))
     for name, since in seen.signals.items():
-        if since is not None and now - since >= STALE_SIGNAL and not (name == "PAUSE" and seen.budget_pause):
+        if since is not None and now - since >= STALE_SIGNAL and name not in explained:
             minutes = int((now - since).total_seconds() // 60)
             yield AlarmKind[f"STALE_{name}"].alarm(name, minutes=minutes, step=breaker_trips.signal_hint(state))
 
@@ -521,6 +529,7 @@ _WAITING_KINDS = frozenset(
         AlarmKind.NEEDS_ANOTHER_CODER,
         AlarmKind.NEEDS_VERDICT,
         AlarmKind.NEVER_CLAIMABLE,
+        AlarmKind.PLANNERS_CHECKPOINT,
         AlarmKind.PLANNING_ROUNDS,
         AlarmKind.PLANNING_STALLED,
         AlarmKind.WAITING_FOR_FILES,

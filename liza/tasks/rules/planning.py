@@ -8,11 +8,11 @@ from datetime import datetime
 
 from liza.breaker.rules.breaker_trips import HALT, describe_trip, open_trips
 from liza.model import targets
-from liza.model.derived import find_current_work, goal_seconds, tasks_with
+from liza.model.derived import describe_lack, find_current_work, find_lack, goal_seconds, is_incomplete, tasks_with
 from liza.model.errors import Refused
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.paths import role_of
+from liza.model.paths import agent_of, role_of
 from liza.model.setting_limits import lease_expiry
 from liza.model.statuses import GoalStatus, SprintStatus, WakeTrigger, WorkKind
 from liza.model.transitions import TRANSITIONS
@@ -32,6 +32,7 @@ WAKE_REASONS: dict[str, str] = {
     WakeTrigger.HYPOTHESIS_EXHAUSTION: "two coders failed at a task",
     WakeTrigger.BLOCKED_TASKS: "a task asks something",
     WakeTrigger.INTEGRATION_FAILED: "a merge failed that no coder may fix any more",
+    WakeTrigger.OPEN_DRAFTS: "a draft lacks something",
     WakeTrigger.SPRINT_COMPLETE: "every task is settled",
 }
 """Trigger name → text for people."""
@@ -78,7 +79,7 @@ def find_triggers(state: State, evidence: Evidence = _NO_EVIDENCE) -> tuple[Trig
         triggers.append(_blocked_trigger(WakeTrigger.HYPOTHESIS_EXHAUSTION, exhausted))
     if blocked:
         triggers.append(_blocked_trigger(WakeTrigger.BLOCKED_TASKS, blocked))
-    triggers += _unmergeable(state, evidence) + _sprint_complete(state)
+    triggers += _unmergeable(state, evidence) + _open_drafts(state) + _sprint_complete(state)
     return tuple(triggers)
 
 
@@ -125,6 +126,35 @@ def _unfixable_reason(state: State, task: Task, evidence: Evidence) -> str:
         return ""
     why = "is off" if author in state.agents else "is not on the board any more"
     return f"its author {author} {why}, and no other coder may take it"
+
+
+def _open_drafts(state: State) -> list[Trigger]:
+    """Return a trigger for the drafts that lack something, without those that a planner has left as they are."""
+    left = set(state.planning.exhausted)
+    lacks = {task.id: lack for task in state.tasks if (lack := describe_lack(task)) and _left_mark(task.id) not in left}
+    if not lacks:
+        return []
+    facts = "; ".join(f"{name}: {lack}" for name, lack in lacks.items())
+    return [Trigger(WakeTrigger.OPEN_DRAFTS, tuple(lacks), facts)]
+
+
+def _left_mark(task_id: str) -> str:
+    """Return how ``exhausted`` names a draft that a planner has left: as the fingerprint of a trigger for it alone."""
+    return Trigger(WakeTrigger.OPEN_DRAFTS, (task_id,), "").fingerprint
+
+
+def leave_drafts(state: State, run: str) -> State:
+    """Return the board after the decision of a planner: the incomplete drafts that it knows wake no planner again.
+
+    It knows those that woke it, and those that it has added or edited itself.
+    """
+    plan, planner = state.planning, agent_of(run)
+    lacks = ((task.id, find_lack(task)) for task in state.tasks)
+    names = [name for name, lack in lacks if lack is not None and (name in plan.ids or lack.agent == planner)]
+    if plan.run != run or not names:
+        return state
+    exhausted = tuple(sorted({*plan.exhausted, *map(_left_mark, names)}))
+    return replace(state, planning=replace(plan, exhausted=exhausted))
 
 
 def _sprint_complete(state: State) -> list[Trigger]:
@@ -208,6 +238,7 @@ def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence =
     state, run = allocate_run(_count_round(state), agent)
     previous = state.planning
     present = {other.fingerprint for other in find_triggers(state, evidence)} - {trigger.fingerprint}
+    present |= {_left_mark(task.id) for task in state.tasks if is_incomplete(task)}
     planning = replace(
         previous,
         exhausted=tuple(sorted(_exhausted_fingerprints(state) & present)),
@@ -230,6 +261,17 @@ def end_planning(state: State, run: str, end: SprintEnd | None = None) -> State:
         return state
     over = replace(_count_round(state).planning, run=None, trigger=None, ids=(), lease_expires=None)
     return _close_goal(replace(state, planning=over), state.planning.trigger, end)
+
+
+def end_at_checkpoint(state: State, run: str) -> State:
+    """End the planning session of ``run``, which asked for a person; unchanged if ``run`` does not hold it.
+
+    The goal stays in progress. Once the person has resumed the crew, the same trigger wakes a planner as if anew.
+    """
+    if state.planning.run != run:
+        return state
+    over = replace(_count_round(state).planning, run=None, trigger=None, ids=(), lease_expires=None)
+    return replace(state, planning=replace(over, fingerprint=None, count=0))
 
 
 def undo_planning_claim(state: State, run: str) -> State:

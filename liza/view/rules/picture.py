@@ -146,8 +146,9 @@ def _find_news(facts: CrewFacts) -> Iterator[Alarm]:
 def _has_reason_alarm(facts: CrewFacts, signal: str) -> bool:
     """Return whether a waiting alarm says why the signal is set, and what removes it."""
     reason = facts.signals[signal]
+    kinds = (AlarmKind.BUDGET_USED, AlarmKind.PLANNERS_CHECKPOINT, f"stale_{signal.lower()}")
     return any(
-        (alarm.about == signal and alarm.kind in (AlarmKind.BUDGET_USED, f"stale_{signal.lower()}"))
+        (alarm.about == signal and alarm.kind in kinds)
         or (alarm.kind == AlarmKind.BREAKER_TRIPPED and alarm.message in reason)
         for alarm in facts.waiting
     )

@@ -612,6 +612,8 @@ class ReferenceModel:
         blocked = [len(task["failed"]) for task in self.tasks.values() if task["status"] == "BLOCKED"]
         reasons = {"HYPOTHESIS_EXHAUSTION" if failures >= 2 else "BLOCKED_TASKS" for failures in blocked}
         reasons |= {"IMMEDIATE_DISCOVERY"} if self.urgent else set()
+        drafts = [task for task in self.tasks.values() if task["status"] == "DRAFT" and not task["requested"]]
+        reasons |= {"OPEN_DRAFTS"} if drafts else set()
         reasons |= {"SPRINT_COMPLETE"} if self.is_done() else set()
         reasons |= {"BREAKER_TRIPPED"} if self.trips and "halt" not in self.trips else set()
         failed = [task for task in self.tasks.values() if task["status"] == "INTEGRATION_FAILED"]

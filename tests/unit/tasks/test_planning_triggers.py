@@ -15,8 +15,10 @@ from liza.tasks.rules.planning import (
     Trigger,
     checkpoint_reason,
     claim_planning,
+    end_at_checkpoint,
     end_planning,
     find_triggers,
+    leave_drafts,
     next_trigger,
     undo_planning_claim,
 )
@@ -204,3 +206,67 @@ def test_a_planning_checkpoint_hides_no_other_reason_to_plan() -> None:
         state = plan_round(state)
     found = replace(state, discovered=(Discovery(id="d", urgency="immediate"),))
     assert decide(situation(found, "planner-1")) == ClaimPlanning(WakeTrigger.IMMEDIATE_DISCOVERY)
+
+
+def draft(name: str, lacks: str | None = "done_when is missing") -> Task:
+    """A draft that was added without something; None: it was requested."""
+    return task(name, Status.DRAFT, history=(Event(time=NOW, event="add", detail=lacks),))
+
+
+def drafts(*tasks: Task) -> State:
+    return board(*tasks, agents=agents("planner-1"))
+
+
+def plan_drafts(state: State, *, is_decided: bool) -> State:
+    """A planner is woken and changes nothing. Without a decision its session ended by itself."""
+    state, run = claim_planning(state, "planner-1", NOW)
+    return end_planning(leave_drafts(state, run) if is_decided else state, run)
+
+
+def test_only_drafts_that_lack_something_wake_a_planner() -> None:
+    assert find_triggers(drafts(draft("asked", None), task("ready"))) == ()
+    (trigger,) = find_triggers(drafts(draft("asked", None), draft("a"), draft("b", "scope is missing")))
+    assert (trigger.name, trigger.ids) == ("OPEN_DRAFTS", ("a", "b"))
+    assert trigger.facts == "a: done_when is missing; b: scope is missing"
+
+
+def test_drafts_that_a_planner_leaves_wake_none_again() -> None:
+    state = plan_drafts(drafts(draft("a"), draft("b")), is_decided=True)
+    assert next_trigger(state) == "nothing to plan"
+    fewer = replace(state, tasks=(draft("b", "scope is missing"),))
+    assert next_trigger(fewer) == "nothing to plan", "edited, and still incomplete"
+    more = replace(state, tasks=(*state.tasks, draft("c")))
+    assert getattr(next_trigger(more), "ids", ()) == ("c",)
+    assert next_trigger(plan_drafts(more, is_decided=True)) == "nothing to plan"
+
+
+@pytest.mark.parametrize(("author", "is_known"), [("planner-1", True), ("human:ann", False)])
+def test_a_planner_knows_the_drafts_that_it_added_itself(author: str, is_known: bool) -> None:
+    """A person may add a draft while a planner plans something else: it has not seen it."""
+    state, run = claim_planning(drafts(blocked()), "planner-1", NOW)
+    added = task("a", Status.DRAFT, history=(Event(time=NOW, event="add", agent=author, detail="scope is missing"),))
+    ended = end_planning(leave_drafts(replace(state, tasks=(*state.tasks, added)), run), run)
+    assert ("OPEN_DRAFTS" not in [trigger.name for trigger in find_triggers(ended)]) == is_known
+    assert leave_drafts(ended, "planner-1.99") is ended
+
+
+def test_a_planner_that_fails_at_drafts_is_woken_twice() -> None:
+    state, woken = drafts(draft("a")), 0
+    while isinstance(next_trigger(state), Trigger):
+        state, woken = plan_drafts(state, is_decided=False), woken + 1
+    assert woken == 2
+    assert "a draft lacks something (a)" in str(next_trigger(state))
+
+
+def test_drafts_wait_while_something_more_urgent_is_planned() -> None:
+    state = drafts(draft("a"), blocked())
+    assert [trigger.name for trigger in find_triggers(state)] == ["BLOCKED_TASKS", "OPEN_DRAFTS"]
+
+
+def test_a_planner_that_asks_for_a_person_completes_no_goal() -> None:
+    state, run = claim_planning(SETTLED, "planner-1", NOW)
+    assert end_planning(state, run).goal.status == "COMPLETED"
+    asked = end_at_checkpoint(state, run)
+    assert (asked.goal.status, asked.planning.run) == ("IN_PROGRESS", None)
+    assert getattr(next_trigger(asked), "name", "") == "SPRINT_COMPLETE", "once the person has resumed the crew"
+    assert end_at_checkpoint(state, "planner-1.99") is state
