@@ -13,23 +13,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from liza.alarms.rules import troubleshooting
 from liza.board.text.document import load_state
 from liza.briefs.rules.message_rules import PRIORITIES
 from liza.cli.app import list_parts
 from liza.config.rules.setting_meanings import MEANINGS, WRITTEN_BY_LIZA
 from liza.config.rules.setting_values import setting_choices, setting_names
 from liza.crew.crew import find_root
+from liza.crew.layout import find_texts
 from liza.git.slots_directory import read_record
 from liza.model.errors import LizaError
 from liza.model.model import FINAL_STATUSES, URGENCIES, State, Status
 from liza.model.paths import ROLES, Paths, role_of, sort_agents
 from liza.model.setting_limits import VALUES as PERMISSIONS
+from liza.model.spending import USAGE_GROUPS
 from liza.model.statuses import ANOMALY_TYPES, TaskWord, task_word
 from liza.programs.presets.preset import Transport
 from liza.programs.presets.preset_table import load_presets
 from liza.tasks.rules.up_command import next_coder
-from liza.view.explain import read_entries
-from liza.view.metrics import USAGE_GROUPS
 
 
 class Typed(NamedTuple):
@@ -136,7 +137,9 @@ def alarms(typed: Typed) -> Iterable[Completion]:
     """Return the names that `liza explain` explains."""
     if not typed.before:
         with suppress(LizaError, OSError):
-            yield from (Completion(entry.name, entry.meaning) for entry in read_entries() if " " not in entry.name)
+            page = (find_texts("specs") / troubleshooting.PAGE).read_text(encoding="utf-8")
+            entries = troubleshooting.parse_entries(page)
+            yield from (Completion(entry.name, entry.meaning) for entry in entries if " " not in entry.name)
 
 
 def settings(typed: Typed) -> Iterable[Completion]:

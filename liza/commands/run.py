@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.crew.crew import find_crew
+from liza.crew.crew import Crew, find_crew
+from liza.model.errors import UsageError
 from liza.printing import printing
 from liza.supervisor.program_run import RunRequest, run_program
 
@@ -34,5 +36,17 @@ def run(
     the task stays yours when it ends. Elsewhere it gets the general context of the crew in its instructions file, which
     git does not see, and which is as before when the program ends. The exit status is that of the program.
     """
+    crew = find_crew()
+    _refuse_work(crew, program)
     request = RunRequest(program, tuple(args or ()), os.environ, Path.cwd())
-    return run_program(find_crew(), request, printing.print_notice)
+    return run_program(crew, request, printing.print_notice)
+
+
+def _refuse_work(crew: Crew, word: str) -> None:
+    """Raise UsageError if the word is a task, or a sentence that is to become one."""
+    if ":" not in word and " " in word.strip() and "/" not in word:
+        raise UsageError(
+            f"{word!r} is no program; `liza start` makes a task of it", shlex.join(["liza", "start", word])
+        )
+    if crew.board.read().task(word) is not None:
+        raise UsageError(f"{word} is a task, not a program; the crew works on it", "liza up")

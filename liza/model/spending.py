@@ -13,6 +13,9 @@ from liza.model.session_ends import SessionOutcome
 from liza.model.value_classes import AwareDatetime, FrozenStruct, Value, asdict
 from liza.text.formats import count_noun
 
+USAGE_GROUPS = ("task", "agent", "program", "account", "model", "tool", "outcome", "day")
+"""Groups in which usage is summed. Days are in UTC."""
+
 
 class TokenUsage(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens and cost of a session. ``cost`` is in US dollars, None if the program does not report it.

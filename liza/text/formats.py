@@ -59,13 +59,18 @@ def closest_match(word: str, candidates: Iterable[str]) -> str | None:
     return by_lower[matches[0]] if matches else None
 
 
+def find_synonym(word: str, synonyms: Mapping[str, str]) -> str | None:
+    """Return what a word means, in any case, with ``_`` or spaces for hyphens; None if it is no synonym."""
+    return synonyms.get(word.lower().replace("_", "-").replace(" ", "-"))
+
+
 def did_you_mean(word: str, candidates: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
     """Return the end of a message, such as ``; did you mean show?``; empty if no candidate is similar.
 
     ``synonyms``: candidates by words, in small letters with hyphens, that mean them and are not similar.
     """
     names = tuple(candidates)
-    synonym = (synonyms or {}).get(word.lower().replace("_", "-").replace(" ", "-"))
+    synonym = find_synonym(word, synonyms or {})
     match = synonym if synonym in names else closest_match(word, names)
     return f"; did you mean {match}?" if match else ""
 

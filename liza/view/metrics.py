@@ -12,6 +12,7 @@ from liza.crew.crew import Crew
 from liza.model import derived, history_events
 from liza.model.errors import UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
+from liza.model.spending import USAGE_GROUPS
 from liza.model.tested import is_untested
 from liza.model.value_classes import Value, asdict
 from liza.tasks import archive
@@ -21,10 +22,6 @@ from liza.usage.costs import UsageBreakdown
 
 MIN_VERDICTS = 5  # with fewer verdicts the approval rate says nothing
 MAX_APPROVAL_RATE = 0.95  # above this rate reviewers may not look at the work
-
-
-USAGE_GROUPS = ("task", "agent", "program", "account", "model", "tool", "outcome", "day")
-"""Groups in which usage is summed. Days are in UTC."""
 
 
 class UsageReport(Value):

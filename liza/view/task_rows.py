@@ -14,14 +14,14 @@ from liza.model.errors import LizaError, NotRegularFile, UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import branch_of
 from liza.model.paths import check_task_id as checked_id
-from liza.model.statuses import STATUS_SYNONYMS, TaskWord, find_statuses
+from liza.model.statuses import STATUS_SYNONYMS, TaskWord, find_statuses, task_word
 from liza.model.value_classes import Value
 from liza.model.value_classes import asdict as fields_of
 from liza.tasks import archive, draft_specs
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import claims, conversations, picking
-from liza.text.formats import did_you_mean
+from liza.text.formats import did_you_mean, find_synonym
 from liza.view import activity
 from liza.view.rules.picture import task_rows
 from liza.view.rules.structs import TaskRow
@@ -100,10 +100,11 @@ def _parse_status(word: str) -> frozenset[Status]:
     try:
         return frozenset({Status(word.upper().replace("-", "_"))})
     except ValueError:
-        expected = (
-            f"one of {', '.join([*TaskWord, *Status])}{did_you_mean(word, [*TaskWord, *Status], STATUS_SYNONYMS)}"
-        )
-        raise UsageError(f"{word!r} is not a status; expected {expected}", "liza task list") from None
+        names = [*TaskWord, *Status]
+        expected = f"one of {', '.join(names)}{did_you_mean(word, names, STATUS_SYNONYMS)}"
+        status = find_synonym(word, STATUS_SYNONYMS)
+        step = f"liza task list --status {task_word(status).replace(' ', '-')}" if status else "liza task list"
+        raise UsageError(f"{word!r} is not a status; expected {expected}", step) from None
 
 
 _MERGE_FAILURE_STATUSES = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLOCKED)

@@ -79,6 +79,7 @@ def test_ctrl_z_stops_only_the_display(crew: Crew) -> None:
     subprocess.run(found["up_stopped"]["next"], shell=True, check=True)
     log = crew.notes / "up.log"
     crew.wait(lambda _: "t1 in review" in log.read_text(), "the lines that waited")
+    crew.wait(lambda _: "meanwhile: t1 is in review: liza history" in " ".join(log.read_text().split()), "the summary")
     # A second time, too.
     process.send_signal(signal.SIGTSTP)
     crew.wait(lambda _: log.read_text().count("stopped by Ctrl+Z") == 2 and is_stopped(process.pid), "the second stop")

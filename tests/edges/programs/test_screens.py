@@ -83,6 +83,7 @@ def test_an_event_is_dated_by_its_day(crew: Crew) -> None:
     assert first[1].endswith("…")
     assert events.format([item]).splitlines()[0] == "yesterday"
     assert events.format([item]).startswith("  12:00:30  ann ")
+    assert EventList(now, COLUMNS, colour=False, reader="human:ann").format([item]).splitlines()[1].split()[1] == "you"
 
 
 def test_metrics_are_sentences_and_two_short_tables(crew: Crew) -> None:

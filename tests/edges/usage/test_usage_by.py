@@ -11,7 +11,7 @@ import pytest
 from liza.crew.crew import Crew
 from liza.model.errors import UsageError
 from liza.model.paths import Paths
-from liza.model.spending import LedgerEntry, TokenUsage, ToolTotal
+from liza.model.spending import USAGE_GROUPS, LedgerEntry, TokenUsage, ToolTotal
 from liza.printing.render_metrics import format_usage
 from liza.programs.liveness import RunningSession
 from liza.programs.session.run_directory import Gauge, RunRecord
@@ -21,7 +21,7 @@ from liza.usage.costs import ToolUsage
 from liza.usage.rules.telemetry_rules import ReportedCall, TelemetryEvent, TurnUsage
 from liza.usage.run_account import RunAccount, write_run_account
 from liza.usage.telemetry_log import TelemetryLog
-from liza.view.metrics import USAGE_GROUPS, usage_by
+from liza.view.metrics import usage_by
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 

@@ -44,6 +44,7 @@ from tests.unit.house.test_typed_commands import complaint
         ("up 3", "liza up --coders 3"),
         ("up coder-1 --coders 2", "liza up coder-1"),
         ("down coder-1 --purge", "liza down coder-1"),
+        ("revert a", 'liza undo a --because "…"'),
         ("frobnicate", "liza help --all"),
         ("statsu", "liza status --help"),
     ],
