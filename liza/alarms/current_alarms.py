@@ -240,6 +240,12 @@ def _repository(crew: Crew, state: State) -> RepositoryDrift:
         return RepositoryDrift()
 
 
+def find_refused_model(crew: Crew, agents: Iterable[str]) -> str:
+    """Return which program of these agents does not have the model that was named; empty if none is known."""
+    exits = (read_supervisor_exit(crew, agent) for agent in agents)
+    return next((left.model for left in exits if left is not None and left.model), "")
+
+
 def find_missing_login(crew: Crew, agents: Iterable[str]) -> str:
     """Return which program of these agents is not logged in, and how a person logs in; empty if none is known."""
     exits = (read_supervisor_exit(crew, agent) for agent in agents)

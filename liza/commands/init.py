@@ -24,7 +24,7 @@ from liza.project.programs import find_crew_faults
 app = create_app()
 ProgramOption = Annotated[
     str | None,
-    typer.Option("--program", help="The program of the agents: a NAME, or script:COMMAND; default: as configured."),
+    typer.Option("--program", help="The program of the agents: NAME, NAME@MODEL, or script:COMMAND."),
 ]
 _PERMISSIONS_QUESTION = """\
   {program} runs unattended: nobody answers its permission prompts.

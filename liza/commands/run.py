@@ -21,7 +21,7 @@ app = create_app()
 @declare_command(
     app,
     "run",
-    "liza run claude\nliza run codex -- --model gpt-5.2-codex\nliza run script:./agent.sh",
+    "liza run claude\nliza run codex@gpt-5.2-codex\nliza run script:./agent.sh",
     process=Process.DIRECT,
     position=Position(Heading.START, 12),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,11 @@ def start(
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="What is to be done, in one sentence.")],
     program: Annotated[
         list[str] | None,
-        typer.Option("--program", metavar="[WHO=]PROGRAM", help="As in `liza up`; default: as configured."),
+        typer.Option("--program", metavar="[WHO=]PROGRAM", help="As in `liza up`; default: the last choice."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="MODEL", help="The model of the coder and the reviewer: as PROGRAM@MODEL."),
     ] = None,
     terminal: Annotated[
         bool, typer.Option("--tmux", help="Run each session in a terminal, for `liza attach`.")
@@ -55,16 +60,23 @@ def start(
     """Do one task from one sentence: `liza init` if there is no crew, add the task, then one coder and one reviewer.
 
     The command ends when the task is closed and no other one goes on without you. Its document is in .liza/specs.
-    Repeated with the same sentence, it continues the open task. If the crew runs already, only the task is added.
+    Repeated with the same sentence, it continues the open task. If the crew runs already, only the task is added, and
+    its programs stay as they are.
     """
     sentence = check_sentence(sentence)
     default_program, programs = crews.parse_programs(program or [])
     crew = find_crew_or_none()
+    options = crews.UpOptions(
+        planners=0, program=default_program, programs=programs, terminal=terminal, verbose=verbose
+    )
+    typed = f"liza start {shlex.quote(sentence)} --program"
+    if model is not None:
+        options = crews.add_model(crew, options, model, typed)
     if crew is None:
         new_crew = InitOptions(
             goal=sentence,
             permissions="bypass" if yes else None,
-            program=default_program,
+            program=options.program,
             copied_files=tuple(copy or ()),
         )
         say = print_nothing if as_json else print_fact
@@ -74,11 +86,11 @@ def start(
             print_program_faults(crew)
     else:
         refuse_new_copies(crew, copy or ())
-    options = crews.UpOptions(
-        planners=0, program=default_program, programs=programs, terminal=terminal, verbose=verbose
-    )
     require_person(crew, planner=False)
-    crews.check_programs(crew, options)  # First: a mistyped program must leave no task.
+    is_running = crews.runs_coder(crew)
+    has_choice = options.program is not None or bool(options.programs)
+    if has_choice or not is_running:
+        crews.check_programs(crew, options, typed)  # First: a mistyped program must leave no task.
     added = add_sentence_task(crew, sentence)
     task = crew.board.read().task(str(added.task))
     # An earlier coder may have failed the task: it is not given to that one again.
@@ -87,7 +99,9 @@ def start(
     steps = Steps(as_json)
     steps("", added.message, crew.clock.now())
     printing.print_remarks(added)
-    if all(map(crew.is_supervised, options.agents())):
-        steps("", "the crew runs already: liza status", crew.clock.now())
+    if crew.is_supervised(f"coder-{coders}") or (coders == 1 and is_running):
+        crews.remember(crew, options)
+        later = "the program is for its next start; " if has_choice else ""
+        steps("", f"{later}the crew runs already: liza status", crew.clock.now())
         return 0
     return crews.up(crew, options, steps)

@@ -25,7 +25,7 @@ _CONTINUES = "the crew continues: liza status, or liza down to stop it"
 @declare_command(
     app,
     "up",
-    "liza up --coders 2 --program coder=script:./agent.sh\nliza up coder-2",
+    "liza up --coders 2 --program coder=claude@sonnet\nliza up coder-2",
     process=Process.DIRECT,
     position=Position(Heading.START, 4),
 )
@@ -42,7 +42,7 @@ def up(
         typer.Option(
             "--program",
             metavar="[WHO=]PROGRAM",
-            help="A NAME, or script:COMMAND; with WHO, only for this role or agent; default: as configured.",
+            help="NAME, NAME@MODEL or script:COMMAND; with WHO, only for this role or agent; default: the last choice.",
         ),
     ] = None,
     terminal: Annotated[
@@ -58,6 +58,7 @@ def up(
     """Start the crew: one planner, one coder and one reviewer by default. Ctrl+C stops it.
 
     With AGENT, start single agents, of a crew that runs or not. `liza down AGENT` stops them.
+    What --program names is remembered: `liza config get programs`.
 
     A second Ctrl+C stops it at once. A third one kills all its processes. Each line starts with the time of day. If the
     reader of the output exits (`| head`), the output ends and the crew continues.

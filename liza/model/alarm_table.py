@@ -72,6 +72,7 @@ class AlarmKind(_Kind):
     OVERWRITTEN = "overwritten", NEWS, "{reason}", "liza history -p"
     EXTERNAL_EDIT = "external_edit", NEWS, "{reason}", "liza history -p"
     SUPERVISOR_LEFT = "supervisor_left", STEP, "the supervisor of {about} left at {time}: {reason}", "{step}"
+    MODEL_REFUSED = "model_refused", STEP, "{reason}; {agents} cannot work", "{step}"
     SUPERVISOR_GONE = (
         "supervisor_gone",
         STEP,

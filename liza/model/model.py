@@ -245,7 +245,8 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are derived, for display only.
 
-    ``program`` and ``tmux``: what its last supervisor was started with. ``tmux``: its sessions have a terminal in tmux.
+    ``program``, ``model`` and ``tmux``: what its last supervisor was started with. ``model`` is None if the program's
+    own configuration chooses it. ``tmux``: its sessions have a terminal in tmux.
     """
 
     role: str
@@ -256,6 +257,7 @@ class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     heartbeat: datetime | None = None
     terminal: str | None = None
     program: str | None = None
+    model: str | None = None
     tmux: bool = False
     iterations_total: int = 0
     context_percent: int = 0
@@ -565,7 +567,7 @@ class SupervisorExit(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
 
     ``by_hand`` is the command by which a person starts the program, if the program waits for an answer or a login.
     ``next`` is the command that shows or resolves another cause, if no log of a session has it. ``login`` says that the
-    program is not logged in, and how a person logs in.
+    program is not logged in, and how a person logs in; ``model`` which model the program does not have.
     """
 
     time: datetime
@@ -573,6 +575,7 @@ class SupervisorExit(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
     by_hand: str = ""
     next: str = ""
     login: str = ""
+    model: str = ""
 
 
 class Violation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -106,6 +106,8 @@ class StopReason(StrEnum):
     PERSON_NEEDED = "person needed"
     """Its program waits for a person, and so would the next session."""
     LOGIN_REFUSED = "login refused"
+    MODEL_REFUSED = "model refused"
+    """The program has no such model."""
     USAGE_LIMIT = "usage limit"
     NO_ANSWER = "no answer"
     """Its model gives no usable answer."""
@@ -150,6 +152,7 @@ STOP_RULES = {
     StopReason.HUNG: StopRule(SessionOutcome.CRASHED, "hung"),
     StopReason.PERSON_NEEDED: StopRule(SessionOutcome.UNUSABLE, "its program waits for a person"),
     StopReason.LOGIN_REFUSED: StopRule(SessionOutcome.UNUSABLE, "the model refuses the program's login", final=True),
+    StopReason.MODEL_REFUSED: StopRule(SessionOutcome.UNUSABLE, "it has no such model", final=True),
     StopReason.USAGE_LIMIT: StopRule(SessionOutcome.QUOTA, "a usage limit is reached", final=True),
     StopReason.NO_ANSWER: StopRule(SessionOutcome.UNANSWERED, "no answer from its model", final=True),
     StopReason.CONTEXT_FULL: StopRule(SessionOutcome.CONTEXT_FULL, "its context window is nearly full", final=True),
@@ -158,16 +161,21 @@ STOP_RULES = {
 
 
 class SilenceKind(StrEnum):
-    """Why a model gives no answer. Presets name the first four in their failure patterns."""
+    """Why a model gives no answer. Presets name all but the last in their failure patterns."""
 
     LOGIN = "login"
+    MODEL = "model"
     QUOTA = "quota"
     SERVER = "server"
     BROKEN = "broken"
     SILENT = "silent"
 
 
-_REASON_OF_SILENCE = {SilenceKind.LOGIN: StopReason.LOGIN_REFUSED, SilenceKind.QUOTA: StopReason.USAGE_LIMIT}
+_REASON_OF_SILENCE = {
+    SilenceKind.LOGIN: StopReason.LOGIN_REFUSED,
+    SilenceKind.MODEL: StopReason.MODEL_REFUSED,
+    SilenceKind.QUOTA: StopReason.USAGE_LIMIT,
+}
 
 
 def stop_reason_of(silence: SilenceKind) -> StopReason:

@@ -88,7 +88,7 @@ def estimate_usage(calls: int, size: int) -> TokenUsage:
 
 
 class LedgerEntry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """One session in the ledger.
+    """One session in the ledger. ``model``: the one that a person named; None: as the program is configured.
 
     ``outcome`` is a SessionOutcome, or ``living``. ``used`` is None if its program reported nothing. ``seconds`` is
     wall time. ``account``: the account of its program, if the person has listed some; ``accounts``: the parts of the
@@ -102,6 +102,7 @@ class LedgerEntry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     program: str
     outcome: str
     seconds: float
+    model: str | None = None
     task: str | None = None
     sprint: str | None = None
     used: TokenUsage | None = None

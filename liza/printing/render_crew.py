@@ -261,17 +261,15 @@ def _violation(violation: Row) -> str:
 
 
 def format_programs(result: Row) -> str:
-    """Return one line per program: name, version, how it is driven, an install hint, and the results of a trial."""
+    """Return one line per program: name, version, what can be chosen, an install hint, and the results of a trial."""
     rows = []
     for row in result["programs"]:
-        rows.append([str(row["name"]), _version(row), _way(row), _program_hint(row)])
+        rows.append([str(row["name"]), _version(row), _describe_choices(row), _program_hint(row)])
         rows += [
             ["", f"{'ok' if proof['ok'] else 'NO'}  {proof['what']}", "", proof["said"]]
             for proof in row.get("proofs", ())
         ]
-    no_programs = (
-        "no program is installed: liza programs list says how; your own: liza programs check script:./agent.sh"
-    )
+    no_programs = "no program is installed: liza programs list says how"
     return "\n".join([align_columns(rows) or no_programs, *result["notices"]])
 
 
@@ -303,8 +301,25 @@ _PRINTED_FIELDS: Final = (
     "confines",
     "installed",
     "install",
+    "chosen_model",
+    "is_run",
+    "takes_model",
     "way",
 )
+
+
+def _describe_choices(row: Row) -> str:
+    """Return what a person can choose besides the name, and what is not as with the other programs."""
+    name = row["name"]
+    if not row["command"]:
+        return f"your own: {name}:COMMAND"
+    texts = [
+        f"model: {name}@MODEL" if row["takes_model"] else "no choice of a model",
+        *(f"over ACP: {other}" for other in row["way"]["others"]),
+        *(["log not readable"] if row["logs"] == "not read" else []),
+        *([] if row["is_run"] else ["not run"]),
+    ]
+    return ", ".join(texts)
 
 
 def _way(row: Row) -> str:

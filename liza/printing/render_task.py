@@ -153,6 +153,7 @@ _AGENT_LABELS: Final = {
     "current_task": "task",
     "lease_expires": "lease until",
     "program": "program",
+    "model": "model",
     "why": "why",
     "runs": "runs",
     "iterations_total": "tries",

@@ -15,6 +15,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.model.errors import Refused
 from liza.model.value_classes import Value
+from liza.programs.presets import preset_table
 from liza.text.redaction import describe_secrets
 
 
@@ -40,6 +41,8 @@ def set_setting(crew: Crew, name: str, text: str | None) -> Result:
     by = require_person(crew, planner=False)
     setting_values.check_name(name)
     outer, _, inner = name.partition(".")
+    if outer == "programs" and inner and text is not None:
+        preset_table.load_presets(crew.paths).resolve(text, f"liza config set {name}")
     if inner:
         _refuse_unconfirmed(crew, outer)
     with crew.change(by, f"config {name}") as tx:

@@ -25,7 +25,7 @@ from liza.model.configuration import Config
 from liza.model.errors import Finding, GitFailed
 from liza.model.paths import Paths, session_committer
 from liza.model.value_classes import Value
-from liza.programs.presets import command_line, preset_table
+from liza.programs.presets import command_line, preset_table, program_choice
 from liza.system.installation import liza_path
 
 _COMMIT_HOOKS = (
@@ -129,10 +129,7 @@ def inspect_signing(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     if not is_signing(git):
         return
     table = preset_table.load_presets(paths)
-    chosen = config.programs.get("coder") or config.programs.get("default", "")
-    # A program whose command a person gives later, such as `script`, cannot be chosen yet, but it has a row.
-    row = table.rows.get(chosen.partition(":")[0])
-    preset = row or preset_table.choose_program(None, {}, "coder", config, table).preset
+    preset = program_choice.choose_program(None, {}, "coder", config, table).preset
     name, email = git.identity()
     session = command_line.compose_environment(
         preset,

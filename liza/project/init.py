@@ -45,10 +45,13 @@ from liza.git.survey import (
 from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import targets
 from liza.model.configuration import FULL_CHECKOUT, Config, Confinement
-from liza.model.errors import LizaError, LockTimeout, Missing, Refused, UsageError
+from liza.model.errors import LizaError, LockTimeout, Missing, ProgramMissing, Refused, UsageError
 from liza.model.paths import HISTORY_REF, Paths, branch_of
 from liza.model.value_classes import replace
-from liza.programs.presets import preset_table
+from liza.programs.presets import preset_table, program_choice
+from liza.programs.presets.command_line import started_program
+from liza.programs.presets.preset_table import Presets
+from liza.programs.presets.program_choice import ProgramChoice
 from liza.project import commands, hook_files, project_report
 from liza.project.baseline import Baseline, InitOptions, ReportFact, run_baseline
 from liza.project.project_report import suggest_directory
@@ -119,9 +122,8 @@ def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | No
     """Return the options with the person's answer. The question comes before the lock: an answer can take long."""
     if ask is None or options.permissions is not None or support.choose_box_program(options.settings.confinement):
         return options
-    program = _program(crew.paths, options)
-    preset = preset_table.load_presets(crew.paths).resolve(program)
-    return options if preset.permissions.none else replace(options, permissions=ask(program))
+    choice = _program(crew.paths, options)
+    return options if choice.preset.permissions.none else replace(options, permissions=ask(choice.preset.name))
 
 
 def _refuse_second(paths: Paths) -> None:
@@ -146,7 +148,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, r
         undo_init(crew if slots_record is None else _with_slots(crew, slots_record.directory), surveyed)
         say("left", "files of an init that was killed; removed")
     table = preset_table.load_presets(crew.paths)
-    program = _program(crew.paths, options)  # Before the tests: a mistyped name must not cost them.
+    choice = _program(crew.paths, options)  # Before the tests: a mistyped name must not cost them.
     _refuse_foreign(crew)
     layout.refuse_survivors(crew.paths)
     goal, spec = _goal(crew.git, options)
@@ -169,14 +171,14 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, r
             (crew.paths.root / spec).write_text(layout.default_goal_text(goal))
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
         options = _with_included_files(crew.git, options, say)
-        presets = (table.rows[program.partition(":")[0].strip()], *table.rows.values())
+        presets = (table.rows[choice.preset.name], *table.rows.values())
         before = git_config.describe_setup(crew.git)
         worktrees = crew.worktrees_onto(branch, options.settings.confinement)
         baseline = run_baseline(crew, worktrees, options, presets, tip, say)
         for message in sorted(git_config.describe_setup(crew.git) - before):
             say("changed", f"{message}: by the set-up or the tests, in your checkout too")
-        say("programs", f"{program} for all roles, permissions {support.session_permissions(options.settings)}")
-        config = Config(programs={"default": program}, environment=baseline.environment)
+        say("programs", _describe_program(choice, table, support.session_permissions(options.settings)))
+        config = Config(programs={"default": choice.spec}, environment=baseline.environment)
         box = () if options.confinement is Confinement.OFF else project_report.inspect_box(options.settings)
         for finding in (*box, *hook_files.inspect_signing(crew.paths, crew.git, config)):
             say(finding.about, f"{finding.text}: {finding.hint}" if finding.hint else finding.text)
@@ -328,12 +330,24 @@ def _join_errors(errors: Sequence[LizaError], root: Path, options: InitOptions) 
     return error
 
 
-def _program(paths: Paths, options: InitOptions) -> str:
-    """Return the program that the crew will run; a preset without a command is allowed here. Raises UsageError."""
+def _program(paths: Paths, options: InitOptions) -> ProgramChoice:
+    """Return the program that the crew will run. Raises UsageError, and ProgramMissing if the person has named one that
+    is not installed."""
     table = preset_table.load_presets(paths)
-    if options.program in table.rows:
-        return str(options.program)
-    return preset_table.choose_program(options.program, os.environ, "coder", Config(), table).spec
+    choice = program_choice.choose_program(options.program, os.environ, "coder", Config(), table)
+    if options.program is not None:
+        program_choice.require_choice(choice, started_program(choice.preset), table, f"{INIT} --program")
+    return choice
+
+
+def _describe_program(choice: ProgramChoice, table: Presets, permissions: str) -> str:
+    """Return which program will run, or how a person gets one."""
+    try:
+        program_choice.require_choice(choice, started_program(choice.preset), table)
+    except ProgramMissing as error:
+        return f"{error.message}: {error.hint}"
+    source = f" ({choice.source})" if choice.source == program_choice.ONLY_INSTALLED else ""
+    return f"{choice.spec} for all roles{source}, permissions {permissions}"
 
 
 def _refuse_foreign(crew: Crew) -> None:

@@ -20,10 +20,11 @@ from liza.model.errors import Finding, LizaError, NoCrew
 from liza.model.paths import ROLES, Paths
 from liza.model.setting_limits import PROMPTS
 from liza.model.value_classes import Value
-from liza.programs.presets import command_line, preset_table
+from liza.programs.presets import command_line, preset_table, program_choice
 from liza.programs.presets.command_line import started_program
-from liza.programs.presets.preset import UNCONFINED_WARNING, LaunchMode, Preset, Transport
+from liza.programs.presets.preset import UNCONFINED_WARNING, LaunchMode, Preset
 from liza.programs.presets.preset_table import Presets
+from liza.programs.rules.program_spec import Transport
 from liza.programs.session.program_faults import FaultKind, ProgramFault, find_faults
 from liza.usage import account_files
 
@@ -54,7 +55,8 @@ RunTrial = Callable[[Preset, Config], Trial]
 
 def list_programs() -> dict[str, Any]:
     """Return every preset: ``name``, ``installed``, ``version``, ``command``, how to install it, in ``logs`` whether
-    `liza logs` knows its output, and in ``way`` how its sessions are driven and why."""
+    `liza logs` knows its output, in ``way`` how its sessions are driven and why, in ``takes_model`` whether a model can
+    be named, and in ``is_run`` whether its row was tried with the program and a model."""
     table = _table()
     with ThreadPoolExecutor(MAX_PARALLEL) as pool:
         rows = list(pool.map(_row, table.rows.values()))
@@ -154,6 +156,10 @@ def _table() -> Presets:
         return preset_table.load_presets(Paths(Path.cwd()))
 
 
+_NOT_RUN = "not run"
+"""Words of ``verified`` in the row of a program that was never tried with a model."""
+
+
 def _row(preset: Preset) -> dict[str, Any]:
     version = preset_table.read_version(preset) if preset.command else None
     way = describe_way(preset)
@@ -165,6 +171,8 @@ def _row(preset: Preset) -> dict[str, Any]:
         "confines": preset.has_prompts,
         "install": preset.install,
         "logs": "read" if preset.events else "not read",
+        "takes_model": preset_table.takes_model(preset),
+        "is_run": _NOT_RUN not in preset.verified,
         "way": {"name": way.name, "reason": way.reason, "others": list(way.others)},
     }
 
@@ -300,7 +308,7 @@ def list_findings(
 def find_crew_faults(crew: Crew) -> list[Finding]:
     """Return the findings about the programs that the crew would run."""
     table, config = preset_table.load_presets(crew.paths), crew.board.read().config
-    choices = (preset_table.choose_program(None, os.environ, role, config, table) for role in ROLES)
+    choices = (program_choice.choose_program(None, os.environ, role, config, table) for role in ROLES)
     presets = {choice.spec: started_program(choice.preset) for choice in choices}
     rows = list({preset.name: preset for preset in presets.values() if preset.command}.values())
     return list_findings(find_all_faults(rows, read_versions(rows), config), [row.name for row in rows])

@@ -24,7 +24,8 @@ from liza.model.model import State
 from liza.model.paths import ROLES, Paths
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
-from liza.programs.presets import command_line, preset_table
+from liza.programs.presets import command_line, preset_table, program_choice
+from liza.programs.rules.program_spec import parse_spec
 from liza.project import programs, project_report
 from liza.project.baseline import InitOptions
 from liza.project.init import check_repository, find_obstacles
@@ -245,10 +246,10 @@ def _programs(
     findings += [Finding("accounts", check.text, check.ok, check.hint) for check in check_accounts(table)]
     defaults: set[str] = set()
     if not used_programs:
-        chosen = [preset_table.choose_program(None, {}, role, config, table) for role in ROLES]
+        chosen = [program_choice.choose_program(None, {}, role, config, table) for role in ROLES]
         used = {choice.spec: "is what the crew would run" for choice in chosen}
-        defaults = {choice.spec for choice in chosen if before and choice.source == table.built_in.source}
-    names = {spec.partition(":")[0] for spec in used}
+        defaults = {choice.spec for choice in chosen if before and choice.is_default}
+    names = {parse_spec(spec).name for spec in used}
     # Before there is a crew, another program can be chosen; then the answers of all are worth their time.
     tried = [row for row in rows if row.name in names] if names & versions.keys() or not before else rows
     faults = programs.find_all_faults(tried, versions, config)
@@ -261,8 +262,9 @@ def _programs(
 
 def _suggest_another(finding: Finding, findings: Sequence[Finding]) -> Finding:
     """Turn the finding that the default program is missing into a hint: before there is a crew, that is no error."""
-    name = next((other.about for other in findings if other.about != "programs"), "script:./agent.sh")
-    return replace(finding, ok=True, hint=f'{finding.hint}; or another: liza init "…" --program {name}')
+    name = next((other.about for other in findings if other.about != "programs"), None)
+    another = "" if name is None else f'; or another: liza init "…" --program {name}'
+    return replace(finding, ok=True, hint=finding.hint + another)
 
 
 def _find_missing_program(table: preset_table.Presets, spec: str, used: str) -> Finding | None:
@@ -273,7 +275,7 @@ def _find_missing_program(table: preset_table.Presets, spec: str, used: str) -> 
         return Finding("programs", f"{spec} {used}: {error.message}", False, error.hint)
     if preset_table.find_executable(preset) is not None:
         return None
-    hint = preset.install or f"liza up --program {preset.name}:./agent.sh"
+    hint = preset.install or "liza programs list"
     return Finding(preset.name, f"{used}, and {preset.command!r} is not installed", False, hint)
 
 

@@ -290,7 +290,9 @@ class ActionRunner:
             case RestKind.NO_ANSWER:
                 self._report_no_answer(run, result.reason)
             case RestKind.UNTIL_PERSON_ACTS:
-                self.memory.unusable = UnusableProgram(result.reason, result.needs_person, result.login_refused)
+                self.memory.unusable = UnusableProgram(
+                    result.reason, result.needs_person, result.login_refused, result.model_refused
+                )
         is_in_history = work is not None and work.kind == WorkKind.WORK
         if rule.reported and not is_in_history and find_current_work(self.crew.board.read(), self.agent) is None:
             self.notify(f"{run} {result.outcome}: {result.reason}")

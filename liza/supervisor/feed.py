@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from liza.alarms.current_alarms import find_missing_login
+from liza.alarms.current_alarms import find_missing_login, find_refused_model
 from liza.alarms.rules.alarm_checks import waiting_alarms
 from liza.crew import layout
 from liza.crew.crew import Crew
@@ -28,6 +28,7 @@ from liza.supervisor.crew_options import UpOptions
 from liza.supervisor.rules.decide import EXIT_UNUSABLE
 from liza.tasks import draft_specs
 from liza.tasks.rules.planning import is_crew_done, is_task_over
+from liza.tasks.rules.up_command import another_model_command
 from liza.text.formats import format_duration
 
 MAX_WAITING_LINES = 10_000
@@ -133,7 +134,8 @@ class WaitingLines:
             for alarm in waiting_alarms(state, self._crew.clock.now(), lacks, roles)
             if not (alarm.kind == AlarmKind.NEEDS_ANOTHER_CODER and _has_able_coder(state, alarm.about, agents))
         ]
-        if find_missing_login(self._crew, state.agents.keys() - agents):
+        gone = state.agents.keys() - agents
+        if find_missing_login(self._crew, gone) or find_refused_model(self._crew, gone):
             # The supervisor that left has said why, and so does the last line of `up`.
             alarms = [alarm for alarm in alarms if alarm.kind not in (AlarmKind.NO_TASKS, AlarmKind.NO_AGENT)]
         return tuple(f"the crew waits for you: {alarm.message}; next: {alarm.next}" for alarm in alarms)
@@ -194,6 +196,11 @@ def describe_stop(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     login = find_missing_login(crew, options.agents()) if EXIT_UNUSABLE in codes else ""
     if login:
         return f"all stopped. {login}; then: {options.restart_command()}"
+    state = crew.board.read()
+    refused = [agent for agent in options.agents() if agent in state.agents and find_refused_model(crew, [agent])]
+    if EXIT_UNUSABLE in codes and refused:
+        model = find_refused_model(crew, refused)
+        return f"all stopped. {model}; next: {another_model_command(state, refused)}"
     return f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {options.restart_command()}"
 
 

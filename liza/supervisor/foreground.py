@@ -144,7 +144,10 @@ def _stay(
     def when_continued(since: datetime) -> None:
         feed("", describe_pause(crew, since))
 
-    calls = UpCallbacks(feed, is_there, when_done, is_stuck, heal, when_left, when_continued)
+    def is_model_refused(agent: str) -> bool:
+        return bool(current_alarms.find_refused_model(crew, [agent]))
+
+    calls = UpCallbacks(feed, is_there, when_done, is_stuck, heal, when_left, when_continued, is_model_refused)
     was_asked = SupervisorWait(children, programs, calls).wait(up_events)
     keeper.close()
     request_poll.stop()
@@ -488,6 +491,7 @@ class UpCallbacks(NamedTuple):
     goal is reached; true if the crew is to stop then. ``is_stuck``: true if the crew is to stop because the agents that
     are running can do nothing more. ``heal``: start supervisors that died again, or tell which to start later.
     ``when_left``: report that an agent left on request. ``when_continued``: report what happened since Ctrl+Z.
+    ``is_model_refused``: whether the supervisor of an agent left because its program does not have the named model.
     """
 
     tell: Callable[[str, str], None]
@@ -497,6 +501,7 @@ class UpCallbacks(NamedTuple):
     heal: Callable[[Collection[str]], Look] = lambda running: Look()
     when_left: Callable[[str], None] = lambda agent: None
     when_continued: Callable[[datetime], None] = lambda since: None
+    is_model_refused: Callable[[str], bool] = lambda agent: False
 
 
 class SupervisorWait:
@@ -579,11 +584,15 @@ class SupervisorWait:
         """Stop the supervisors of the same program: they would fail in the same way, one after the other."""
         if self._requests:
             return
-        command = self._programs[agent].command
         for name in self._running - {agent}:
-            if self._programs[name].command == command:
+            if self._is_alike(self._programs[agent], self._programs[name], agent):
                 self._leaving.add(name)
                 self._children[name].send_signal(signal.SIGTERM)
+
+    def _is_alike(self, unusable: Preset, other: Preset, agent: str) -> bool:
+        """Whether the other program fails as that of ``agent``: one without the refused model goes on."""
+        has_same_model = other.chosen_model == unusable.chosen_model
+        return other.command == unusable.command and (has_same_model or not self._calls.is_model_refused(agent))
 
     def _stop_all(self) -> None:
         self._requests += 1

@@ -31,6 +31,7 @@ from liza.programs.conversation_log import find_conversation
 from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.command_line import SidecarOrder, TextCarrier
 from liza.programs.presets.preset import AcpSettings, Preset
+from liza.programs.rules.program_spec import parse_spec
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import SessionVerbs, describe_verbs
@@ -359,7 +360,7 @@ class Launcher:
         agent = agent_of(work.run)
         # The program spec with which the supervisor signed on, unless it names another program than this one.
         signed_on = state.agents[agent].program if agent in state.agents else None
-        spec = signed_on if signed_on is not None and signed_on.partition(":")[0].strip() == self.preset.name else None
+        spec = signed_on if signed_on is not None and parse_spec(signed_on).name == self.preset.name else None
         return RunRecord(
             agent=agent,
             run=work.run,
@@ -368,6 +369,7 @@ class Launcher:
             task=work.task,
             program=self.preset.name,
             spec=spec,
+            model=self.preset.chosen_model or None,
             worktree=str(worktree),
             commit=self.crew.worktrees.head_commit(worktree.name),
             session_id_env=self.preset.session_id_env,

@@ -28,6 +28,7 @@ from liza.model.model import State
 from liza.model.narration import LIZA, Detail, find_news
 from liza.model.value_classes import Value
 from liza.programs.presets.preset import Preset
+from liza.programs.rules import model_silence
 from liza.programs.session import run_directory, session_process
 from liza.recovery.run_cleanup import end_orphan_sessions
 from liza.supervisor.action_runner import ActionRunner
@@ -39,6 +40,7 @@ from liza.supervisor.rules.decide import decide
 from liza.supervisor.situation import gather_situation
 from liza.system import file_growth
 from liza.tasks import claim, task_branches
+from liza.tasks.rules.up_command import another_model_command
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
 from liza.usage import costs
@@ -142,6 +144,13 @@ class Supervisor:
             return ""
         return f"{self.preset.name} is not logged in: {step}"
 
+    def refused_model(self) -> str:
+        """Return which model the program does not have, as a clause; empty if that is not the cause."""
+        if self.memory.unusable is None or not self.memory.unusable.model_refused:
+            return ""
+        words = self.memory.unusable.reason.removeprefix(f"{model_silence.NO_MODEL}: ")
+        return redact(f"{self.preset.name} has no model {self.preset.chosen_model or 'of this name'}: {words}")
+
     def cause_command(self) -> str:
         """Return the command that shows or resolves why the set-up failed; empty if it did not."""
         failed = self.memory.failed_set_up
@@ -163,6 +172,8 @@ class Supervisor:
                         action.why + (BY_HAND_HINT if manual_command else ""),
                         restart_hint(self.last_state, self.agent, manual_command or self.cause_command()),
                     )
+                    if self.refused_model():
+                        why, hint = self.refused_model(), another_model_command(self.last_state, [self.agent])
                     line = f"supervisor_left  the supervisor of {self.agent} exited: {why}. Next: {hint}"
                     self.crew.append_alert_log([line])
                 return action

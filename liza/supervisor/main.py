@@ -23,11 +23,12 @@ from liza.model.configuration import Config
 from liza.model.errors import LizaError, LockTimeout, Refused
 from liza.model.model import SupervisorExit
 from liza.model.narration import Detail
-from liza.model.paths import Paths, parse_agent_id, role_of
+from liza.model.paths import Paths, parse_agent_id
 from liza.model.statuses import AgentStatus
 from liza.model.value_classes import Value, replace
-from liza.programs.presets import command_line, preset_table
+from liza.programs.presets import command_line, preset_table, program_choice
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
+from liza.programs.presets.program_choice import ProgramChoice
 from liza.programs.session import log_file, run_directory
 from liza.programs.terminal import tmux
 from liza.recovery.recover import recover_crew
@@ -38,6 +39,7 @@ from liza.system import crash_points, file_growth
 from liza.system.locks import Lock
 from liza.system.processes import Repeats
 from liza.tasks.rules import claims
+from liza.tasks.rules.up_command import another_model_command
 from liza.text.redaction import redact
 
 LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
@@ -83,12 +85,11 @@ def _supervise(
     state = crew.board.read()
     layout.refuse_damaged(crew.paths, state, (agent,))
     config = state.config
-    choice = preset_table.choose_program(
-        program, os.environ, role_of(agent), config, preset_table.load_presets(crew.paths)
-    )
+    table = preset_table.load_presets(crew.paths)
+    choice = program_choice.choose_program(program, os.environ, agent, config, table)
     terminal = options.terminal
     preset = command_line.shape_preset(choice.preset, terminal=terminal)
-    preset_table.require_executable(command_line.started_program(preset, terminal=terminal))
+    program_choice.require_choice(choice, command_line.started_program(preset, terminal=terminal), table)
     if terminal:
         tmux.require_tmux()
     notify = _ignore_output_errors(notify)
@@ -109,9 +110,9 @@ def _supervise(
     if options.keeps_server:
         keeper.start()
     try:
-        exit_action = _run_to_exit(crew, supervisor, choice.spec, terminal=terminal)
+        exit_action = _run_to_exit(crew, supervisor, choice, terminal=terminal)
         tmux.close_agent_panes(crew.paths.root, agent)
-        _set_status(crew, agent, AgentStatus.OFFLINE, choice.spec, tmux=terminal)
+        _set_status(crew, agent, AgentStatus.OFFLINE, choice, tmux=terminal)
         record_at_exit(crew, agent)
     finally:
         keeper.close()
@@ -121,6 +122,8 @@ def _supervise(
             file_growth.wake_watchers(crew.paths, agent)
     manual_command = supervisor.manual_start_command()
     line = f"{exit_action.why}{BY_HAND_HINT}: {manual_command}" if manual_command else exit_action.why
+    if supervisor.refused_model():
+        line = f"{supervisor.refused_model()}; next: {another_model_command(crew.board.read(), [agent])}"
     notify(line if exit_action.code else Detail(line))
     return exit_action.code
 
@@ -136,7 +139,7 @@ def _print_program_warnings(
         notify(f"{preset.name}: {UNCONFINED_WARNING}")
 
 
-def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str, *, terminal: bool) -> Exit:
+def _run_to_exit(crew: Crew, supervisor: Supervisor, program: ProgramChoice, *, terminal: bool) -> Exit:
     """Sign on, recover what crashed processes left, run the loop; write an exit note unless the exit was requested.
 
     The agent is STARTING until the recovery is done: until then no task is kept for it.
@@ -157,14 +160,21 @@ def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str, *, terminal: 
         raise
     if exit_action.code != 0:
         by_hand, cause = supervisor.manual_start_command(), supervisor.cause_command()
-        _write_exit_note(crew, agent, exit_action.why, by_hand, cause, supervisor.login_step())
+        model = supervisor.refused_model()
+        if model:
+            cause = another_model_command(crew.board.read(), [agent])
+        _write_exit_note(crew, agent, model or exit_action.why, by_hand, cause, supervisor.login_step(), model)
     return exit_action
 
 
-def _write_exit_note(crew: Crew, agent: str, why: str, by_hand: str = "", cause: str = "", login: str = "") -> None:
+def _write_exit_note(
+    crew: Crew, agent: str, why: str, by_hand: str = "", cause: str = "", login: str = "", model: str = ""
+) -> None:
     """Record for `status` why the supervisor exited. Write errors are ignored: the caller prints the reason too."""
     with suppress(OSError, LizaError):
-        exit_note = SupervisorExit(time=crew.clock.now(), reason=redact(why), by_hand=by_hand, next=cause, login=login)
+        exit_note = SupervisorExit(
+            time=crew.clock.now(), reason=redact(why), by_hand=by_hand, next=cause, login=login, model=model
+        )
         run_directory.write_supervisor_exit(crew.paths, agent, exit_note)
 
 
@@ -187,7 +197,7 @@ def _lock_agent(paths: Paths, agent: str) -> Lock:
     return lock
 
 
-def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str, *, tmux: bool) -> None:
+def _set_status(crew: Crew, agent: str, status: AgentStatus, program: ProgramChoice, *, tmux: bool) -> None:
     """Write the agent's status (STARTING or OFFLINE) to the board."""
     with crew.change(agent, "start" if status == AgentStatus.STARTING else "leave") as tx:
         state = claims.ensure_agent(tx.state, agent)
@@ -196,7 +206,8 @@ def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str, *, tm
         after = replace(
             state.agents[agent],
             status=status,
-            program=program,
+            program=program.spec,
+            model=program.model,
             tmux=tmux,
             terminal=_terminal_name(),
             heartbeat=now,

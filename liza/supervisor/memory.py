@@ -41,12 +41,13 @@ class UnusableProgram(Value):
     """Why no session of the program can work until a person acts.
 
     ``needs_person``: a person has to start the program once, to answer it or to log in. ``login_refused``: its model
-    refused its login.
+    refused its login. ``model_refused``: it has no such model.
     """
 
     reason: str
     needs_person: bool = False
     login_refused: bool = False
+    model_refused: bool = False
 
 
 class FailedSetUp(Value):

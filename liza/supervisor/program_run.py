@@ -39,8 +39,9 @@ from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value
 from liza.programs import liveness
 from liza.programs.liveness import EndedSession, RunningSession
-from liza.programs.presets import preset_table
-from liza.programs.presets.preset import Preset, Transport
+from liza.programs.presets import command_line, preset_table
+from liza.programs.presets.preset import Preset
+from liza.programs.rules.program_spec import Transport
 from liza.programs.session import run_directory
 from liza.programs.session.run_directory import ReadyEvidence, RunDir
 from liza.project import init
@@ -87,8 +88,8 @@ def run_program(crew: Crew, request: RunRequest, notify: Callable[[str], None]) 
 def _resolve(paths: Paths, request: RunRequest) -> Preset:
     preset = preset_table.load_presets(paths).resolve(request.program, _TYPED, request.cwd)
     if preset.via is Transport.ACP:
-        name = preset.name
-        raise UsageError(f"{request.program} has no terminal: it is driven over ACP", f"{_TYPED} {name}")
+        model = f"@{preset.chosen_model}" if preset.chosen_model else ""
+        raise UsageError(f"{request.program} has no terminal: it is driven over ACP", f"{_TYPED} {preset.name}{model}")
     return preset
 
 
@@ -135,9 +136,9 @@ def _tell_next(board: Board, task: str | None, agent: str, notify: Callable[[str
 
 def _run_in_checkout(crew: Crew, preset: Preset, request: RunRequest, notify: Callable[[str], None]) -> int:
     """Run it as the person's own program: its own options and permissions, and the context in its instructions file."""
-    env = {**request.environ, **preset.env}
+    env = {**request.environ, **preset.env, **command_line.model_env(preset)}
     env["PATH"] = f"{liza_path().parent}:{env['PATH']}" if env.get("PATH") else os.defpath
-    argv = (str(preset_table.require_executable(preset)), *preset.args, *request.args)
+    argv = (str(preset_table.require_executable(preset)), *preset.args, *command_line.model_args(preset), *request.args)
     with checkout_brief.written(crew, preset, notify) as brief:
         if brief.placement.file is None:
             notify(f"{preset.name} starts without Liza's context: {brief.placement.reason}")
@@ -399,7 +400,8 @@ def trial(preset: Preset, config: Config, limit: float = TRIAL_LIMIT) -> Trial:
     started = time.monotonic()
     try:
         crew = _crew(root, preset, config)
-        with _run_supervisor(crew) as (child, log):
+        model = f"@{preset.chosen_model}" if preset.chosen_model else ""
+        with _run_supervisor(crew, TRIAL_PROGRAM + model) as (child, log):
             in_time = _wait(crew, child, started + limit)
         return _judge_trial(crew, preset.name, log.read_text(errors="replace"), in_time, time.monotonic() - started)
     finally:
@@ -431,19 +433,20 @@ def _crew(root: Path, preset: Preset, config: Config) -> Crew:
 def format_preset(preset: Preset) -> str:
     """Format a preset as the text of programs.toml, under the name TRIAL_PROGRAM."""
     fields = msgspec.to_builtins(preset)
-    del fields["name"]
+    for key in ("name", "chosen_model"):
+        fields.pop(key, None)
     return f"[programs]\n{TRIAL_PROGRAM} = {formats.format_value(fields)}\n"
 
 
 @contextmanager
-def _run_supervisor(crew: Crew) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def _run_supervisor(crew: Crew, program: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """Run a supervisor during the block; yield its process and its log.
 
     The supervisor and its session are ended at the end of the block. If this process is killed, the supervisor exits at
     the end of its stdin (``--until-eof``).
     """
     log = crew.paths.liza / "trial.log"
-    argv = [str(liza_path().with_name("liza-agent")), TRIAL_AGENT, "--program", TRIAL_PROGRAM, "--until-eof"]
+    argv = [str(liza_path().with_name("liza-agent")), TRIAL_AGENT, "--program", program, "--until-eof"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("LIZA_")}
     with log.open("wb") as out:
         child = subprocess.Popen(

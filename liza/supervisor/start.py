@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import queue
+import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,14 @@ from liza.git import integration_tip
 from liza.model.configuration import Config
 from liza.model.errors import LizaError, Refused, UsageError, read_last_message
 from liza.model.narration import LIZA
-from liza.model.paths import role_of
-from liza.model.value_classes import Value
-from liza.programs.presets import command_line, preset_table
+from liza.model.paths import Paths, role_of, sort_agents
+from liza.model.value_classes import Value, replace
+from liza.programs.presets import command_line, preset_table, program_choice
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
+from liza.programs.presets.preset_table import UP_PROGRAM
+from liza.programs.presets.program_choice import ProgramChoice
+from liza.programs.rules import program_spec
+from liza.programs.rules.program_spec import parse_spec
 from liza.programs.terminal import tmux
 from liza.supervisor import foreground
 from liza.supervisor.crew_options import UpOptions, parse_names, parse_programs, start_supervisor, supervisor_log
@@ -37,6 +42,7 @@ from liza.tasks import draft_specs
 from liza.tasks.rules.planning import is_crew_done
 
 __all__ = ["UpOptions", "check_programs", "parse_names", "parse_programs", "up"]
+ROLE_NAMES = {"planner": "planner", "coder": "coder", "code-reviewer": "reviewer"}
 START_LIMIT = 60.0  # seconds for a detached supervisor to be ready
 PRINT_LIMIT = 2.0  # seconds to print the last lines
 
@@ -52,7 +58,7 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
     if options.terminal:
         tmux.require_tmux()
     layout.refuse_damaged(crew.paths, crew.board.read(), options.agents())
-    programs = check_programs(crew, options)
+    choices = check_programs(crew, options)
     wanted = [agent for agent in options.agents() if not crew.is_supervised(agent)]
     if not wanted:
         raise Refused(f"already running: {', '.join(options.agents())}", "liza status")
@@ -62,9 +68,13 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
         )
     if options.exit_when_done and is_crew_done(crew.board.read(), options.planners > 0):
         return _report_already_done(crew, say)
+    remember(crew, options)
+    programs = {agent: choice.preset for agent, choice in choices.items()}
     free = (programs[agent] for agent in wanted)
     feed = Feed(say, crew.clock.now)
     try:
+        for line in describe_choices({agent: choices[agent] for agent in wanted}):
+            feed("", line)
         for freed in draft_specs.release_drafts(crew):
             feed(LIZA, freed)
         _start_server(crew, feed, verbose=options.verbose)
@@ -102,9 +112,76 @@ def _warn_unconfined(config: Config, programs: Iterable[Preset], say: PrintLine)
         say("", f"{name}: {UNCONFINED_WARNING}")
 
 
-def check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
+def add_model(crew: Crew | None, options: UpOptions, model: str, typed: str) -> UpOptions:
+    """Return the options with this model for the coder and the reviewer, whatever program they run.
+
+    ``crew`` is None before there is one. ``typed`` is the command before a program's name, for hints. Raises UsageError
+    if an option names a model already.
+    """
+    paths = crew.paths if crew is not None else Paths(Path.cwd())
+    table, config = preset_table.load_presets(paths), crew.board.read().config if crew is not None else Config()
+    for spec in filter(None, (options.program, *options.programs.values())):
+        if parse_spec(spec).model:
+            raise UsageError(f"--program {spec} names a model, and so does --model", f"{typed} {shlex.quote(spec)}")
+    if crew is None and not options.programs:
+        choice = program_choice.choose_program(options.program, os.environ, "coder", config, table)
+        return replace(options, program=program_spec.add_model(choice.spec, model))
+    programs = {who: program_spec.add_model(spec, model) for who, spec in options.programs.items()}
+    for role in ("coder", "code-reviewer"):
+        choice = program_choice.choose_program(
+            options.programs.get(role) or options.program, os.environ, role, config, table
+        )
+        programs[role] = program_spec.add_model(choice.spec, model)
+    return replace(options, program=None, programs=programs)
+
+
+def runs_coder(crew: Crew) -> bool:
+    """Return whether the supervisor of a coder runs: such a crew takes new tasks by itself."""
+    return any(role_of(agent) == "coder" and crew.is_supervised(agent) for agent in crew.board.read().agents)
+
+
+def remember(crew: Crew, options: UpOptions) -> None:
+    """Write the programs that a person has chosen to the board: the next bare `liza up` runs them, too."""
+    if options.program is None and not options.programs:
+        return
+    before = crew.board.read().config.programs
+    after = program_choice.remember_programs(before, options.program, options.programs)
+    if after == before:
+        return
+    with crew.change(require_person(crew, planner=False), "config programs") as tx:
+        config = tx.state.config
+        after = program_choice.remember_programs(config.programs, options.program, options.programs)
+        tx.state = replace(tx.state, config=replace(config, programs=after))
+
+
+def describe_choices(choices: Mapping[str, ProgramChoice]) -> list[str]:
+    """Return which program and model each role runs, a line for each choice, and its source if somebody chose it."""
+    agents_of: dict[tuple[str, str], list[str]] = {}
+    for agent in sort_agents(choices):
+        choice = choices[agent]
+        agents_of.setdefault((choice.spec, "" if choice.is_default else choice.source), []).append(agent)
+    lines = []
+    for (spec, source), agents in agents_of.items():
+        parts = parse_spec(spec)
+        model = f", model {parts.model}" if parts.model else ""
+        where = f" ({source})" if source else ""
+        lines.append(f"{_describe_agents(agents, choices)}: {replace(parts, model='')}{model}{where}")
+    return lines
+
+
+def _describe_agents(agents: Sequence[str], choices: Mapping[str, ProgramChoice]) -> str:
+    """Return the roles of the agents, and their ids where a role has other agents, too."""
+    names = []
+    for agent in agents:
+        role = role_of(agent)
+        has_all = all(other in agents for other in choices if role_of(other) == role)
+        names.append(ROLE_NAMES[role] if has_all else agent)
+    return ", ".join(dict.fromkeys(names))
+
+
+def check_programs(crew: Crew, options: UpOptions, typed: str = UP_PROGRAM) -> dict[str, ProgramChoice]:
     """Return the program of each agent. Raises Missing here, not in a supervisor's log, if a program or integration is
-    missing."""
+    missing. ``typed`` is the command before a program's name, for hints."""
     table = preset_table.load_presets(crew.paths)
     state = crew.board.read()
     integration_tip.require_integration(crew.git, state)
@@ -117,11 +194,10 @@ def check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
             )
     programs = {}
     for agent in options.agents():
-        chosen = preset_table.choose_program(
-            options.program_of(agent), os.environ, role_of(agent), config, table
-        ).preset
-        preset_table.require_executable(command_line.started_program(chosen, terminal=options.terminal))
-        programs[agent] = chosen
+        choice = program_choice.choose_program(options.program_of(agent), os.environ, agent, config, table)
+        started = command_line.started_program(choice.preset, terminal=options.terminal)
+        program_choice.require_choice(choice, started, table, typed)
+        programs[agent] = choice
     return programs
 
 

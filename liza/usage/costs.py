@@ -122,6 +122,7 @@ def _living_entries(crew: Crew, state: State) -> tuple[LedgerEntry, ...]:
             time=crew.clock.now(),
             kind=work.kind if work else "",
             program=row.program or "",
+            model=row.model,
             outcome="living",
             seconds=0.0,
             task=work.task if work else None,
@@ -235,9 +236,14 @@ def usage_breakdown(crew: Crew, state: State) -> UsageBreakdown:
         by_account=_part_totals(entries, lambda entry: entry.accounts or _whole_account(entry)),
         by_outcome=_group_totals(entries, lambda entry: entry.outcome),
         by_day=_group_totals(entries, lambda entry: entry.time.date().isoformat()),
-        by_model=_part_totals(entries, lambda entry: entry.models),
+        by_model=_part_totals(entries, lambda entry: entry.models or _named_model(entry)),
         by_tool=_tool_totals(entries),
     )
+
+
+def _named_model(entry: LedgerEntry) -> dict[str, TokenUsage | None]:
+    """Return the whole usage by the model that a person named, for a program that does not report its model."""
+    return {entry.model: entry.used} if entry.model else {}
 
 
 def _whole_account(entry: LedgerEntry) -> dict[str, TokenUsage | None]:
@@ -323,6 +329,7 @@ def record_usage(
         time=ended,
         kind=record.kind,
         program=record.spec or record.program,
+        model=record.model,
         outcome=outcome,
         seconds=max(0.0, (ended - record.started).total_seconds()),
         task=record.task,

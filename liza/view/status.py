@@ -26,6 +26,7 @@ from liza.model.statuses import AgentStatus, AgentWord, WorkKind
 from liza.model.targets import CommitsAhead
 from liza.programs import liveness
 from liza.programs.rules import model_silence
+from liza.programs.rules.program_spec import parse_spec
 from liza.programs.session import run_directory
 from liza.programs.terminal import tmux
 from liza.recovery.stopped_processes import find_stopped
@@ -149,6 +150,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         current_task=agent.current_task if holds else None,
         lease_expires=agent.lease_expires,
         program=agent.program,
+        model=agent.model,
         why=why,
         **_state_row(crew, state, name, signal_names),
         doing=None if current is None else current.label,
@@ -225,7 +227,7 @@ def _model_silence_reason(crew: Crew, state: State, name: str) -> str | None:
     except LizaError:
         return None
     if note is not None:
-        now, program = crew.clock.now(), (agent.program or "its program").partition(":")[0]
+        now, program = crew.clock.now(), parse_spec(agent.program or "its program").name
         since, seconds_left = (now - note.since).total_seconds(), (note.ends - now).total_seconds()
         model = model_silence.ModelSilence(note.kind, since, quote_line(note.words, 200), retried=note.retried)
         return redact(model_silence.describe_status(model, seconds_left, program))

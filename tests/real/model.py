@@ -70,6 +70,7 @@ class Fault:
     retry_after: int | None = None
     message: str = "the scripted model does not want to"
     breaks: Breaks | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -233,8 +234,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self.model.over.wait()
 
     def _refuse(self, fault: Fault) -> None:
-        kinds = {401: "authentication_error", 429: "rate_limit_error"}
-        error = {"message": fault.message, "type": kinds.get(fault.status, "server_error"), "code": fault.status}
+        kinds = {
+            400: "invalid_request_error",
+            401: "authentication_error",
+            404: "not_found_error",
+            429: "rate_limit_error",
+        }
+        kind = kinds.get(fault.status, "server_error")
+        error = {"message": fault.message, "type": kind, "code": fault.code or fault.status}
         extra = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
         self._send(fault.status, json.dumps({"error": error}).encode(), extra=extra)
 

@@ -121,7 +121,10 @@ _OPENCODE = {
             "npm": "@ai-sdk/openai-compatible",
             "name": "scripted",
             "options": {"baseURL": "http://127.0.0.1:PORT/v1", "apiKey": KEY},
-            "models": {"scripted-model": {"name": "Scripted", "limit": {"context": 100000, "output": 8000}}},
+            "models": {
+                name: {"name": name, "limit": {"context": 100000, "output": 8000}}
+                for name in ("scripted-model", "other-model")
+            },
         }
     },
 }
@@ -141,7 +144,7 @@ _PI = {
             "baseUrl": "http://127.0.0.1:PORT/v1",
             "api": "openai-completions",
             "apiKey": KEY,
-            "models": [{"id": "scripted-model"}],
+            "models": [{"id": "scripted-model"}, {"id": "other-model"}],
         }
     }
 }
@@ -161,6 +164,10 @@ backend = "generic"
 name = "scripted-model"
 provider = "scripted"
 alias = "scripted"
+[[models]]
+name = "other-model"
+provider = "scripted"
+alias = "other"
 """
 
 RIGS = {

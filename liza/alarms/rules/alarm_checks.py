@@ -34,7 +34,7 @@ from liza.tasks.rules.picking import (
     waits_for_coder_text,
 )
 from liza.tasks.rules.planning import can_continue, find_missing_roles, is_crew_done
-from liza.tasks.rules.up_command import next_coder, up_command_for
+from liza.tasks.rules.up_command import another_model_command, next_coder, up_command_for
 from liza.text.formats import count_noun
 
 S = Status
@@ -171,7 +171,10 @@ def _unlink_command(task: Task, dependency: str) -> str:
 
 def _agents(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     """Yield alarms about supervisors, sessions and their guards."""
+    yield from _refused_models(state, seen.exits)
     for agent, left in seen.exits.items():
+        if left.model:
+            continue
         reason = _short(left.reason, 300) + (BY_HAND_HINT if left.by_hand else "")
         time, step = f"{left.time:%Y-%m-%d %H:%MZ}", left.by_hand or left.next
         yield AlarmKind.SUPERVISOR_LEFT.alarm(agent, time=time, reason=reason, step=step, starts=(agent,))
@@ -191,6 +194,17 @@ def _agents(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
         for rule, (count, last) in by_rule.items():
             if count >= DENIALS_ALARM:
                 yield AlarmKind.GUARD_DENIALS.alarm(agent, rule=rule, count=count, last=_short(last))
+
+
+def _refused_models(state: State, exits: Mapping[str, SupervisorExit]) -> Iterator[Alarm]:
+    """Yield an alarm for each program that does not have the model that a person named, for all agents that ran it."""
+    agents_of: dict[str, list[str]] = {}
+    for agent, left in exits.items():
+        if left.model:
+            agents_of.setdefault(state.agents[agent].program or "", []).append(agent)
+    for spec, agents in agents_of.items():
+        reason, step = _short(exits[agents[0]].model, 300), another_model_command(state, agents)
+        yield AlarmKind.MODEL_REFUSED.alarm(spec, reason=reason, agents=", ".join(agents), step=step)
 
 
 def restart_hint(state: State, agent: str, first: str) -> str:

@@ -260,7 +260,12 @@ def compose_outcome(option: str | None) -> dict[str, Any]:
 AUTHENTICATION_REQUIRED = -32000
 """Error code of the protocol: the program is not logged in."""
 MAX_MESSAGE = 400
+_NO_MODEL = (
+    r"model[_ ]not[_ ]found|(?:unknown|invalid|no such) model"
+    r"|\bmodels?\b.{0,80}(?:does not exist|not found|not supported)"
+)
 _KINDS = (
+    (SilenceKind.MODEL, re.compile(_NO_MODEL, re.IGNORECASE)),
     (SilenceKind.QUOTA, re.compile(r"\b429\b|rate.?limit|quota|usage limit|too many requests", re.IGNORECASE)),
     (
         SilenceKind.LOGIN,

@@ -386,16 +386,21 @@ INITIALIZE = {
 
 
 class CallFailed(Exception):
-    """The program answered a request with an error."""
+    """The program answered a request with an error. ``sets_model``: the request was to use a model."""
 
-    def __init__(self, method: str, error: Any) -> None:
+    def __init__(self, method: str, error: Any, *, sets_model: bool = False) -> None:
         super().__init__(f"{method}: {error}")
-        self.method, self.error = method, error
+        self.method, self.error, self.sets_model = method, error, sets_model
 
     def failure(self) -> TurnFailure:
         """Return what the error means."""
         failure = classify_error(self.error)
-        return TurnFailure(failure.kind, f"{self.method}: {failure.message}")
+        kind = SilenceKind.MODEL if self.sets_model else failure.kind
+        return TurnFailure(kind, f"{self.method}: {failure.message}")
+
+
+_MODEL_OPTION = "model"
+"""Id of the option of a session that is its model: the same in all programs that were tried."""
 
 
 class SetUpCalls(Value):
@@ -425,11 +430,19 @@ def open_session(order: SidecarOrder, calls: SetUpCalls) -> OpenedSession:
         calls.call("session/set_mode", {"sessionId": session.id, "modeId": order.acp.mode})
     for name, value in order.acp.options.items():
         values = {"sessionId": session.id, "configId": name, "value": value}
-        calls.call("session/set_config_option", values)
+        _set_value(calls, "session/set_config_option", values, sets_model=name == _MODEL_OPTION)
     if order.acp.model:
-        calls.call("session/set_model", {"sessionId": session.id, "modelId": order.acp.model})
+        values = {"sessionId": session.id, "modelId": order.acp.model}
+        _set_value(calls, "session/set_model", values, sets_model=True)
     crash_points.point("acp", "mode")
     return session
+
+
+def _set_value(calls: SetUpCalls, method: str, values: dict[str, Any], *, sets_model: bool) -> None:
+    try:
+        calls.call(method, values)
+    except CallFailed as failed:
+        raise CallFailed(failed.method, failed.error, sets_model=sets_model) from failed
 
 
 def _new_session(order: SidecarOrder, calls: SetUpCalls) -> OpenedSession:

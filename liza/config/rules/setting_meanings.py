@@ -63,7 +63,7 @@ MEANINGS: Final = {
     "proof.boxed": Meaning("", "the proof ran in a box"),
     "proof_runs": Meaning("", "most runs of the tests with failing sources in a proof"),
     "unproved_commands": Meaning("", "parts of the test command that you accept although they cannot fail"),
-    "programs": Meaning("", "program of each role or agent"),
+    "programs": Meaning("", "last choice for an agent or a role"),
     "permissions": Meaning("", "prompts, or bypass: never ask"),
     "confinement": Meaning("", "whether what agents write runs in a box: auto, required or off"),
     "network": Meaning("", "on, or off: the set-up and the tests have only a loopback interface, if in a box"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -20,6 +22,7 @@ from liza.text.formats import did_you_mean
 
 LIST_COMMAND: Final = "liza config get"
 _NO_VALUE: Final = ("null", "none")
+_PROGRAM_KEY: Final = re.compile(r"default|reviewer|(?:planner|coder|code-reviewer)(?:-[1-9]\d*)?")
 _MAPPINGS: Final = ("programs",)
 """Settings that are mappings with free keys: ``programs.coder`` is one value of them."""
 
@@ -66,6 +69,11 @@ def get_setting(in_effect: Config, written: Config, name: str) -> SettingValue:
 def check_name(name: str) -> None:
     """Raise UsageError if no setting has this name."""
     outer, dot, rest = name.partition(".")
+    if outer == "programs" and rest and not _PROGRAM_KEY.fullmatch(rest):
+        raise UsageError(
+            f"config.{name}: {rest!r} is no role and no agent, such as coder, reviewer, coder-2, or default",
+            f"{LIST_COMMAND} programs",
+        )
     if name in Config.__struct_fields__ or (outer in _MAPPINGS and rest):
         return
     kind = settings.NESTED_SETTINGS.get(outer)
@@ -117,7 +125,8 @@ def _with_text(config: Config, name: str, text: str) -> Config:
         except msgspec.ValidationError as error:
             problem = find_problem(error, Config)
             failure = failure or (f"expected {problem.expected}" if problem.path == name else str(problem))
-    raise UsageError(f"config.{name} cannot be {text!r}: {failure}", f"{LIST_COMMAND} {name}")
+    hint = f"liza config set {name}.default {shlex.quote(text)}" if name in _MAPPINGS else f"{LIST_COMMAND} {name}"
+    raise UsageError(f"config.{name} cannot be {text!r}: {failure}", hint)
 
 
 def _readings(text: str) -> Iterator[Any]:

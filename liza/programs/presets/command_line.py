@@ -30,9 +30,9 @@ from liza.programs.presets.preset import (
     LaunchMode,
     Preset,
     PromptStyle,
-    Transport,
     UsageFormat,
 )
+from liza.programs.rules.program_spec import MODEL, Transport
 from liza.programs.session.run_directory import SIDECAR_FILE, read_struct
 from liza.system import atomic
 
@@ -118,7 +118,7 @@ def build_command(
     command.
     """
     if not preset.command:
-        raise UsageError(f"{preset.name!r} needs a command", f"liza up --program {preset.name}:./agent.sh")
+        raise UsageError(f"{preset.name!r} needs a command: {preset.name}:COMMAND", "liza programs list")
     allowed, env = _permission_args(preset, ground.permissions)
     tests, liza = ground.test_command, str(ground.liza_path)
     values = {"{liza}": liza, "{tests}": tests, "{cwd}": str(ground.cwd), "{run}": str(ground.run_dir)}
@@ -128,12 +128,42 @@ def build_command(
         argv += [
             word.replace("{dir}", str(directory)) for directory in ground.writable_dirs for word in preset.add_dirs
         ]
-    argv += again
+    argv += [*model_args(preset), *again]
     if how.prompt == "arg":
         argv += [*how.before_prompt, prompt]
     # Without a test command its entry in a variable's list becomes liza's path: a duplicate, but a valid list.
     env_values = {name: _substitute_json(value, {**values, "{tests}": tests or liza}) for name, value in env.items()}
+    env_values |= model_env(preset)
     return ProgramCommand((preset.command, *argv), prompt if how.prompt == "stdin" else None, env_values)
+
+
+def model_args(preset: Preset) -> tuple[str, ...]:
+    """Return the arguments that pass the chosen model; none if the program's own configuration chooses it."""
+    return _with_model(preset.model, preset.chosen_model)
+
+
+def model_env(preset: Preset) -> dict[str, str]:
+    """Return the variables that pass the chosen model, as ``model_args``."""
+    chosen = preset.chosen_model
+    return {name: _substitute_json(value, {MODEL: chosen}) for name, value in preset.model_env.items() if chosen}
+
+
+def pass_model_over_acp(acp: AcpSettings, model: str) -> AcpSettings:
+    """Return the settings of a session over ACP with its model; without one, without what passes it."""
+    values = {MODEL: model}
+    passed = {name: _substitute_json(value, values) for name, value in acp.model_env.items() if model}
+    options = {name: text for name, text in acp.options.items() if model or MODEL not in text}
+    return msgspec.structs.replace(
+        acp,
+        args=(*acp.args, *_with_model(acp.model_args, model)),
+        env={**acp.env, **passed},
+        model=substitute(acp.model, values) if model or MODEL not in acp.model else "",
+        options={name: substitute(text, values) for name, text in options.items()},
+    )
+
+
+def _with_model(words: Sequence[str], model: str) -> tuple[str, ...]:
+    return tuple(substitute(word, {MODEL: model}) for word in words) if model else ()
 
 
 def build_resume_args(preset: Preset, session: str) -> tuple[str, ...]:
@@ -243,7 +273,7 @@ USAGE = UsageFormat(
 ANSWERS = r'^\{"type":"(?:text|tool_call|tool_result|usage)"'
 FAILURES = tuple(
     FailurePattern(kind=kind, match=rf'^\{{"type":"failure","kind":"{kind}","message":"(?P<words>(?:[^"\\]|\\.)*)"')
-    for kind in ("login", "quota", "server", "broken")
+    for kind in ("login", "model", "quota", "server", "broken")
 )
 
 
@@ -253,8 +283,10 @@ def uses_acp(preset: Preset, *, terminal: bool) -> bool:
 
 
 def find_settings(preset: Preset, *, terminal: bool) -> AcpSettings | None:
-    """Return how a session is driven over ACP; None if it is not."""
-    return preset.acp if uses_acp(preset, terminal=terminal) else None
+    """Return how a session is driven over ACP, with its model; None if it is not."""
+    if preset.acp is None or not uses_acp(preset, terminal=terminal):
+        return None
+    return pass_model_over_acp(preset.acp, preset.chosen_model)
 
 
 def shape_preset(preset: Preset, *, terminal: bool) -> Preset:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Literal
 
 import msgspec
 
 from liza.model.value_classes import FrozenStruct
+from liza.programs.rules.program_spec import Transport
 
 EventFormat = Literal[
     "", "acp", "blocks", "chats", "contents", "effects", "executions", "items", "messages", "parts", "rollout",
@@ -16,13 +16,6 @@ EventFormat = Literal[
 """Forms of lines that `programs/event_readers` reads; empty: none."""
 PromptStyle = Literal["arg", "stdin", "none"]
 UNCONFINED_WARNING = "nothing confines it: it can do what you can"
-
-
-class Transport(StrEnum):
-    """How a session without a terminal is driven: ``via`` is the default, ``NAME:acp`` or ``NAME:headless`` selects."""
-
-    HEADLESS = "headless"
-    ACP = "acp"
 
 
 class AcpUsage(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +38,7 @@ class AcpFailurePattern(FrozenStruct, frozen=True, kw_only=True, omit_defaults=T
     """An expression for the last text of a turn, or for the text of its error: the model did not answer, because of
     ``kind``. The message for a person is the group ``words``, or the rest of the text."""
 
-    kind: Literal["login", "quota", "server", "broken"]
+    kind: Literal["login", "model", "quota", "server", "broken"]
     match: str
 
 
@@ -54,7 +47,8 @@ class AcpSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``command``: empty if the program itself speaks ACP; else its adapter, which ``install`` installs. ``mode`` is set
     with session/set_mode, ``options`` with session/set_config_option, ``model`` with session/set_model: before the
-    first prompt.
+    first prompt. ``model_args`` and ``model_env`` pass the model of ``NAME@MODEL``, as ``{model}``, at the start; an
+    entry of ``options`` or a ``model`` with ``{model}`` passes it in the session. Without ``@`` none of these is used.
     ``drain``: how long the program may take to exit after its stdin was closed. ``load_min_age``: the age of a session
     from which on its conversation is loaded: one program overwrites a younger one when it is told to load it.
     ``orphans_tools``: a cancelled turn leaves its tool running. ``command_paths`` and ``file_paths``: where a tool call
@@ -69,6 +63,8 @@ class AcpSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     lacks: str = ""
     mode: str = ""
     model: str = ""
+    model_args: tuple[str, ...] = ()
+    model_env: dict[str, str] = msgspec.field(default_factory=dict)
     options: dict[str, str] = msgspec.field(default_factory=dict)
     drain: float = 3.0
     load_min_age: float = 0.0
@@ -228,8 +224,9 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
 class FailurePattern(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A regular expression for an output line that reports why the model does not answer.
 
-    ``kind``: login (only a person can fix it), quota (it ends by itself), server (the model returns errors), broken
-    (answers are incomplete or unreadable). For quota, the groups ``days``, ``hours``, ``minutes``, ``seconds``,
+    ``kind``: login and model (the program has no such model; only a person can fix either), quota (it ends by itself),
+    server (the model returns errors), broken (answers are incomplete or unreadable).
+    For quota, the groups ``days``, ``hours``, ``minutes``, ``seconds``,
     ``milliseconds``, ``epoch`` or ``time`` give its end. ``retried``: the program retries by itself. The message for a
     person is the group ``words``, or ``says`` with groups in braces.
 
@@ -238,7 +235,7 @@ class FailurePattern(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
     this session.
     """
 
-    kind: Literal["login", "quota", "server", "broken"]
+    kind: Literal["login", "model", "quota", "server", "broken"]
     match: str
     says: str = ""
     retried: bool = False
@@ -282,6 +279,9 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     ``verified`` names the version with which the row was checked. ``first_run`` are arguments that prevent the
     questions of a first start, such as whether to trust a directory ({cwd}), without changing the person's settings.
     ``lacks`` tells a person what the program cannot do in a crew, with any arguments.
+
+    ``model`` are the arguments, and ``model_env`` the variables, with which it takes the model of ``NAME@MODEL``, as
+    ``{model}``; a program with neither takes none. ``chosen_model`` is that model: no key of a row.
 
     ``answers`` is a regular expression for a line that shows that the model has answered again; if it is empty, any
     event that is no failure shows that. ``log`` is the program's own log, which is also read for ``failures``:
@@ -336,6 +336,9 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     box_settings: dict[str, str] = msgspec.field(default_factory=dict)
     add_dirs: tuple[str, ...] = ()
     first_run: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    model_env: dict[str, str] = msgspec.field(default_factory=dict)
+    chosen_model: str = ""
     ready_prompt: str = ""
     input_line: str = ""
     input_empty: str = ""

@@ -20,18 +20,17 @@ from typing import Any
 
 import msgspec
 
-from liza.model.configuration import Config
 from liza.model.errors import Missing, ProgramMissing, UsageError
 from liza.model.paths import ROLES, Paths
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import Value, decodable, field
 from liza.programs.presets import preset
-from liza.programs.presets.preset import Preset, Transport
+from liza.programs.presets.preset import Preset
 from liza.programs.reported_figures import value_at
+from liza.programs.rules.program_spec import MODEL, ProgramSpec, Transport, parse_spec
 from liza.system import atomic, untrusted_files
 from liza.system.limited_program import run_limited
 
-TIER_VARIABLE = "LIZA_AGENT_TIER"
 UP_PROGRAM = "liza up --program"
 """The command before the name of a program, in hints."""
 
@@ -49,46 +48,37 @@ class Presets(Value):
     """Names of rows that only an untrusted file defines."""
 
     def resolve(self, spec: str, typed: str = UP_PROGRAM, directory: Path | None = None) -> Preset:
-        """Return the program of ``NAME``, of ``NAME:acp`` or ``NAME:headless``, or of ``NAME:COMMAND ARGS``.
+        """Return the program of ``NAME[@MODEL]``, also with ``:acp`` or ``:headless``, or of ``NAME:COMMAND ARGS``.
 
         The last form is for a program whose command a person gives.
 
         ``typed`` is the command before it, for a hint. ``directory``: a relative path in COMMAND starts there; default:
         the repository. Raises UsageError.
         """
-        name, colon, rest = spec.strip().partition(":")
+        parts = parse_spec(spec)
+        name, given = parts.name, parts.command
         row = self.rows.get(name)
         if row is None:
             raise self._unknown(spec.strip(), name, typed)
-        open_row = not self.built_in.rows.get(name, {"command": "its own"}).get("command")
-        if colon and rest.strip() in tuple(Transport):
-            return _select_transport(row, Transport(rest.strip()))
-        if colon and not open_row:
-            raise UsageError(f"{name!r} has its own command; {rest!r} cannot replace it", "liza programs list")
-        base = directory if colon and directory is not None else self.root
-        words = _split_command(spec, rest, typed, base) if colon else [row.command, *row.args]
+        if given is not None and self.built_in.rows.get(name, {"command": "its own"}).get("command"):
+            raise UsageError(f"{name!r} has its own command; {given!r} cannot replace it", "liza programs list")
+        base = directory if given is not None and directory is not None else self.root
+        row = _select(row, parts)
+        words = [row.command, *row.args] if given is None else _split_command(spec, given, typed, base)
         if not words[0]:
-            raise UsageError(f"{name!r} needs a command", f"{typed} {name}:./agent.sh")
-        command = _absolute(words[0], base)
-        return msgspec.structs.replace(row, command=command, args=tuple(words[1:]))
+            raise UsageError(f"{name!r} needs a command: {name}:COMMAND", "liza programs list")
+        return msgspec.structs.replace(row, command=_absolute(words[0], base), args=tuple(words[1:]))
 
     def _unknown(self, spec: str, name: str, typed: str) -> UsageError:
         if name in self.untrusted_names:
             file = self.root / "liza.toml"
             return UsageError(f"{name!r} is defined only in {file}, which is not trusted: read it first", TRUST_COMMAND)
-        if "/" in spec.partition(" ")[0]:
-            hint = f"{typed} {shlex.quote(f'script:{spec}')}"
+        if "/" in name.partition(" ")[0]:
+            exists = Path(_absolute(spec.partition(" ")[0], self.root)).is_file()
+            hint = f"{typed} {shlex.quote(f'script:{spec}')}" if exists else "liza programs list"
             return UsageError(f"{spec!r} is a path, not the name of a program", hint)
         suggestion = did_you_mean(name, self.rows.keys())
         return UsageError(f"unknown program {name!r}{suggestion}", "liza programs list")
-
-
-class ProgramChoice(Value):
-    """A program, the spec that named it, and the source of the spec: ``--program``, ``liza.toml``, ``built in``, …"""
-
-    preset: Preset
-    spec: str
-    source: str
 
 
 def load_presets(paths: Paths, home: Path | None = None) -> Presets:
@@ -115,38 +105,6 @@ def _load_layers(paths: Paths, home: Path, *, trusted: bool) -> Presets:
     return Presets(rows, built_in, user, (own, project), paths.root, notices, frozenset(project_names - rows.keys()))
 
 
-def choose_program(
-    option: str | None, env: Mapping[str, str], role: str, config: Config, presets: Presets
-) -> ProgramChoice:
-    """Choose the program for an agent of ``role`` from the first source that names one.
-
-    The sources in order: option, environment, project's role, user's role, project, user, built-in default. Raises
-    UsageError.
-    """
-    tier = env.get(TIER_VARIABLE) or None
-    roles = {CODE_REVIEWER if name == REVIEWER else name: spec for name, spec in config.programs.items()}
-    board = Layer("config.programs", roles=roles, program=config.programs.get("default"))
-    project = (board, *presets.project)
-    candidates: list[tuple[str | None, str]] = [
-        (option, "--program"),
-        (_program_of_tier(tier, role, presets), f"{TIER_VARIABLE}={tier}"),
-    ]
-    candidates += [(layer.roles.get(role), f"{layer.source}, {role}") for layer in (*project, presets.user)]
-    candidates += [(layer.program, layer.source) for layer in (*project, presets.user, presets.built_in)]
-    spec, source = next((spec, source) for spec, source in candidates if spec)
-    return ProgramChoice(presets.resolve(spec), spec, source)
-
-
-def _program_of_tier(tier: str | None, role: str, presets: Presets) -> str | None:
-    """Return the tier's program for a role; a value that is no tier is taken as a program."""
-    if tier is None:
-        return None
-    for layer in (*presets.project, presets.user, presets.built_in):
-        if tier in layer.tiers:
-            return layer.tiers[tier].get(role) or layer.tiers[tier].get("default")
-    return tier
-
-
 def trust_project(paths: Paths, home: Path | None = None) -> tuple[str, tuple[str, ...]]:
     """Trust this project's ``liza.toml`` with its present contents. Return its sha256, and the commands in it.
 
@@ -163,7 +121,7 @@ def trust_project(paths: Paths, home: Path | None = None) -> tuple[str, tuple[st
         *project.roles.values(),
         *(spec for tier in project.tiers.values() for spec in tier.values()),
     ]
-    specs = [spec for spec in named if spec and ":" in spec]
+    specs = [spec for spec in named if spec and (":" in spec or "@" in spec)]
     return trust_file(paths.root / "liza.toml", home), tuple(dict.fromkeys([*rows, *specs]))
 
 
@@ -173,13 +131,20 @@ def find_executable(preset: Preset, path: str | None = None) -> Path | None:
     return Path(executable) if executable else None
 
 
-def require_executable(preset: Preset, path: str | None = None, typed: str = UP_PROGRAM) -> Path:
-    """As ``find_executable``. Raises ProgramMissing with a hint; ``typed`` is the command before a program's name."""
+def require_executable(
+    preset: Preset, path: str | None = None, typed: str = UP_PROGRAM, others: Collection[str] = ()
+) -> Path:
+    """As ``find_executable``. Raises ProgramMissing with a hint; ``typed`` is the command before a program's name, and
+    ``others`` are installed programs."""
     executable = find_executable(preset, path)
     if executable is None:
-        own = f"{typed} script:./agent.sh"
-        hint = f"{preset.install}, or: {own}" if preset.install else _suggest_fix(preset.command, typed) or own
-        raise ProgramMissing(f"{preset.name}: {describe_missing(preset)}", hint)
+        instead = next((f"{typed} {name}" for name in others if name != preset.name), "")
+        if preset.install:
+            hint = ", or: ".join(filter(None, (preset.install, instead)))
+        else:
+            hint = _suggest_fix(preset.command, typed) or instead or "liza programs list"
+        installed = f"; installed: {', '.join(others)}" if others else ""
+        raise ProgramMissing(f"{preset.name}: {describe_missing(preset)}{installed}", hint)
     return executable
 
 
@@ -220,10 +185,35 @@ def read_version(preset: Preset, path: str | None = None) -> str | None:
     return first_line if result.returncode == 0 and first_line else "present"
 
 
+def _select(row: Preset, parts: ProgramSpec) -> Preset:
+    """Return the row with the transport and the model of a spec. Raises UsageError."""
+    row = row if parts.transport is None else _select_transport(row, parts.transport)
+    return _select_model(row, parts.model) if parts.model else row
+
+
 def _select_transport(row: Preset, via: Transport) -> Preset:
     if via is Transport.ACP and row.acp is None:
         raise UsageError(f"{row.name!r} does not speak ACP, as far as Liza knows", f"liza programs show {row.name}")
     return msgspec.structs.replace(row, via=via)
+
+
+def _select_model(row: Preset, model: str) -> Preset:
+    """Return the row with the model that its sessions use. Raises UsageError if it takes none."""
+    if not takes_model(row):
+        raise UsageError(
+            f"{row.name!r} takes no model: Liza knows no argument that passes {model!r} to it",
+            f"liza programs show {row.name}",
+        )
+    return msgspec.structs.replace(row, chosen_model=model)
+
+
+def takes_model(row: Preset) -> bool:
+    """Return whether a model can be passed to sessions that are driven as the row says."""
+    if row.via is Transport.ACP and row.acp is not None:
+        acp = row.acp
+        in_session = any(MODEL in value for value in (acp.model, *acp.options.values()))
+        return bool(acp.model_args or acp.model_env) or in_session
+    return bool(row.model or row.model_env)
 
 
 def _split_command(spec: str, command: str, typed: str, base: Path) -> list[str]:
@@ -259,7 +249,7 @@ def _keys(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     return tuple(field.encode_name for field in msgspec.structs.fields(kind))
 
 
-_ROW_KEYS = tuple(key for key in _keys(Preset) if key != "name")
+_ROW_KEYS = tuple(key for key in _keys(Preset) if key not in ("name", "chosen_model"))
 _TABLE_KEYS = {
     "interactive": _keys(preset.LaunchMode),
     "headless": _keys(preset.LaunchMode),
@@ -499,6 +489,11 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(line, str) and line and "(?P<typed>" not in line:
         yield "input_line needs a group (?P<typed>…) for the text in the line"
     yield from (f"input_empty {reason}" for reason in _expression_errors(row.get("input_empty"), may_match_empty=True))
+    for key in ("model", "model_env", "acp.model_args", "acp.model_env"):
+        value = value_at(row, key)
+        texts = list(value.values()) if isinstance(value, dict) else _as_list(value)
+        if texts and not any(isinstance(text, str) and MODEL in text for text in texts):
+            yield f"{key} has no {MODEL}, where the name of the model goes"
     codes = row.get("exit_codes")
     for code in codes if isinstance(codes, dict) else ():
         if not (code.isascii() and code.isdecimal() and int(code[:4]) <= 255):

@@ -163,7 +163,7 @@ class Health(Value):
     error: str | None = None
 
 
-_HOPELESS_SILENCE = frozenset({SilenceKind.LOGIN, SilenceKind.BROKEN})
+_HOPELESS_SILENCE = frozenset({SilenceKind.LOGIN, SilenceKind.MODEL, SilenceKind.BROKEN})
 
 
 def judge_run(facts: RunFacts) -> Health:

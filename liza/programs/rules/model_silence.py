@@ -17,7 +17,9 @@ SILENCE_REPORTED = 60.0
 ALERT_AFTER_SESSIONS = 3
 """Sessions in a row that failed because of the model, after which a person is told."""
 
+NO_MODEL = "it has no such model"
 _SENTENCES = {
+    SilenceKind.MODEL: NO_MODEL + ": {words}",
     SilenceKind.LOGIN: "the model refuses the program's login: {words}",
     SilenceKind.QUOTA: "a usage limit is reached: {words}",
     SilenceKind.SERVER: "its model answers with errors: {words}",
@@ -61,6 +63,8 @@ def describe_reason(model: ModelSilence) -> str:
 
 def seconds_to_end(model: ModelSilence, timeout: float) -> float:
     """Return the seconds until the session is ended if its model does not answer; 0 or less: now."""
+    if model.kind is SilenceKind.MODEL:
+        return 0.0
     if model.kind is SilenceKind.LOGIN:
         return 0.0 if model.failed_requests >= MAX_REFUSALS else LOGIN_PATIENCE - model.seconds
     if model.kind is not SilenceKind.SILENT and model.failed_requests >= MAX_RETRIES:
@@ -92,7 +96,7 @@ def describe_status(model: ModelSilence, left: float, program: str) -> str:
     end = f"ended in {_span(left)}" if left >= 1 else "being ended"
     if model.kind is SilenceKind.SILENT:
         return f"no answer from its model for {_span(model.seconds)}; without one the session is {end}"
-    if model.kind is SilenceKind.LOGIN or not model.retried:
+    if model.kind in (SilenceKind.LOGIN, SilenceKind.MODEL) or not model.retried:
         return f"{describe_failure(model.kind, model.message)}; the session is {end}"
     failure = describe_failure(model.kind, model.message)
     return f"{failure}; {program} tries again, and without an answer the session is {end}"

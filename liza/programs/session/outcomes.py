@@ -21,6 +21,7 @@ class SessionEnd(Value):
     ends, if known. ``needs_person``: a person has to start the program once, to answer it or to log in.
     ``login_refused``: the model refused the login of the session's account. ``is_own_failure``: the program, or the run
     itself by its closing code, says that it failed.
+    ``model_refused``: the program has no such model.
     """
 
     outcome: SessionOutcome
@@ -29,6 +30,7 @@ class SessionEnd(Value):
     needs_person: bool = False
     login_refused: bool = False
     is_own_failure: bool = False
+    model_refused: bool = False
 
 
 def classify_end(
@@ -81,8 +83,9 @@ def _end_of_stop(stop: StopNote, failure: ModelFailure | None) -> SessionEnd:
         STOP_RULES[why].outcome,
         "" if why is StopReason.IDLE else stop.reason,
         retry_at=until if why is StopReason.USAGE_LIMIT else None,
-        needs_person=STOP_RULES[why].outcome is SessionOutcome.UNUSABLE,
+        needs_person=STOP_RULES[why].outcome is SessionOutcome.UNUSABLE and why is not StopReason.MODEL_REFUSED,
         login_refused=why is StopReason.LOGIN_REFUSED,
+        model_refused=why is StopReason.MODEL_REFUSED,
     )
 
 
@@ -91,6 +94,8 @@ def _end_of_failure(failure: ModelFailure) -> SessionEnd:
     match failure.kind:
         case SilenceKind.LOGIN:
             return SessionEnd(SessionOutcome.UNUSABLE, reason, needs_person=True, login_refused=True)
+        case SilenceKind.MODEL:
+            return SessionEnd(SessionOutcome.UNUSABLE, reason, model_refused=True)
         case SilenceKind.QUOTA:
             return SessionEnd(SessionOutcome.QUOTA, reason, failure.until)
         case _:

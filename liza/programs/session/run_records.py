@@ -13,7 +13,8 @@ from liza.model.value_classes import AwareDatetime, FrozenStruct
 
 class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning;
-    ``spec`` is the program as it was requested, with its command. ``has_account``: an account was chosen for it; which
+    ``spec`` is the program as it was requested, with its command, and ``model`` the model that was.
+    ``has_account``: an account was chosen for it; which
     one is not here, because agents write this file. ``continues`` is the run whose conversation it continues;
     ``new_because`` is why it continues none, empty for the first session of a task. ``session_id_env`` is the variable
     in which the program passes the id of its conversation to its commands; empty if it has none. ``is_confined``: its
@@ -26,6 +27,7 @@ class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     task: str | None = None
     program: str = ""
     spec: str | None = None
+    model: str | None = None
     worktree: str = ""
     commit: str | None = None
     has_account: bool = False

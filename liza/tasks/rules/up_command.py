@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from liza.model.model import State
 from liza.model.paths import ROLES
 from liza.model.statuses import AgentStatus
+from liza.model.value_classes import replace
+from liza.programs.rules.program_spec import parse_spec
 from liza.tasks.rules.picking import failed_by_every_coder
 
 _OPTIONS = {"planner": "--planners", "coder": "--coders", "code-reviewer": "--reviewers"}
@@ -52,6 +54,17 @@ def start_command_for(state: State, agents: Collection[str]) -> str:
     programs = {name: agent.program for name, agent in named.items() if agent.program}
     has_terminal = any(agent.tmux for agent in named.values())
     return format_up_command({}, _shorten_programs(programs), terminal=has_terminal, names=agents)
+
+
+def another_model_command(state: State, agents: Collection[str]) -> str:
+    """Return the command that starts these agents with another model of their program: MODEL is to be replaced."""
+    refused = {spec for agent in agents if (spec := state.agents[agent].program)}
+    named = {spec: f"{parse_spec(spec).name}@MODEL" for spec in refused}
+    changed = {
+        name: replace(agent, program=named.get(agent.program or "", agent.program))
+        for name, agent in state.agents.items()
+    }
+    return up_command_for(replace(state, agents=changed), *agents)
 
 
 def _format_for(state: State, counts: Mapping[str, int], counted: Iterable[str] = ()) -> str:

@@ -31,6 +31,7 @@ class AgentRow(Value, kw_only=True):
     current_task: str | None = None
     lease_expires: datetime | None = None
     program: str | None = None
+    model: str | None = None
     why: str | None = None
     state: str | None = None
     evidence: str | None = None

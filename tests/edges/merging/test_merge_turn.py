@@ -26,7 +26,7 @@ from liza.model.backoff import ClockWatch
 from liza.model.errors import BoardInconsistent, GitFailed
 from liza.model.model import State
 from liza.model.narration import Detail
-from liza.programs.presets import preset_table
+from liza.programs.presets import preset_table, program_choice
 from liza.project.baseline import InitOptions
 from liza.project.init import init
 from liza.recovery import findings
@@ -206,7 +206,7 @@ def _alarms(crew: Crew) -> dict[str, Alarm]:
 def _runner(
     crew: Crew, memory: Memory, events: queue.Queue[Any], notify: Callable[[str], None] = lambda text: None
 ) -> ActionRunner:
-    preset = preset_table.choose_program(
+    preset = program_choice.choose_program(
         "script:/bin/true", os.environ, "coder", crew.board.read().config, preset_table.load_presets(crew.paths)
     ).preset
     launcher = Launcher(crew, preset, dict(os.environ), lambda text: None, terminal=False)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from liza.crew.crew import Crew, find_crew
 from liza.model.derived import find_current_work
-from liza.programs.presets import preset_table
+from liza.programs.presets import preset_table, program_choice
 from liza.supervisor.launch import Launcher
 from liza.tasks.claim import claim_review
 from liza.tasks.submit import submit
@@ -39,7 +39,7 @@ def test_a_review_slot_is_emptied_only_after_possible_use(
     if cause == "set-up":
         state = structs.replace(state, config=structs.replace(state.config, sandbox_setup="true"))
     presets = preset_table.load_presets(crew.paths)
-    program = preset_table.choose_program("script:/bin/true", os.environ, "code-reviewer", state.config, presets)
+    program = program_choice.choose_program("script:/bin/true", os.environ, "code-reviewer", state.config, presets)
     work = find_current_work(state, REVIEWER)
     assert work is not None
     Launcher(crew, program.preset, dict(os.environ))._prepare_worktree(state, work)

@@ -14,7 +14,7 @@ from liza.model.model import Status
 from liza.model.paths import Paths
 from liza.model.statuses import ANOMALY_TYPES
 from liza.model.transitions import OPEN_STATUSES, TRANSITIONS
-from liza.programs.presets import preset, preset_table
+from liza.programs.presets import preset, preset_table, program_choice
 from liza.programs.session import failure_patterns
 
 ROOT = Path(__file__).parents[3]
@@ -115,7 +115,7 @@ def test_the_page_about_programs_names_every_row_key() -> None:
         "acp": preset.AcpSettings,
         "login": preset.LoginSigns,
     }
-    plain = {field.encode_name for field in msgspec.structs.fields(preset.Preset)} - {"name", *inner}
+    plain = {field.encode_name for field in msgspec.structs.fields(preset.Preset)} - {"name", "chosen_model", *inner}
     nested = {f"{name}.{field.encode_name}" for name, kind in inner.items() for field in msgspec.structs.fields(kind)}
     rows = re.findall(r"^\| (`.+?`) \|", _section_about_rows(), re.M)
     named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
@@ -128,9 +128,11 @@ def test_the_example_row_of_the_page_about_programs_works(tmp_path: Path) -> Non
     (tmp_path / ".liza").mkdir()
     (tmp_path / ".liza" / "programs.toml").write_text(example)
     table = preset_table.load_presets(Paths(tmp_path), tmp_path)
-    row = preset_table.choose_program(None, {}, "coder", Config(), table).preset
+    row = program_choice.choose_program(None, {}, "coder", Config(), table).preset
     assert (row.name, row.command, row.has_prompts) == ("mybot", str(tmp_path / "tools" / "mybot"), True)
-    assert preset_table.choose_program(None, {}, "code-reviewer", Config(), table).spec == "script:./review.sh --strict"
+    assert (
+        program_choice.choose_program(None, {}, "code-reviewer", Config(), table).spec == "script:./review.sh --strict"
+    )
     now = datetime(2026, 1, 1, tzinfo=UTC)
     found = failure_patterns.find_failure(
         failure_patterns.ModelSigns(row.failures), '{"error":"limit reached, try again in 7 min"}', now

@@ -580,6 +580,8 @@ def test_a_tried_program_without_a_box_is_not_called_confined() -> None:
         "installed": True,
         "install": "",
         "logs": "read",
+        "takes_model": False,
+        "is_run": True,
         "seconds": 3.5,
     }
     row["way"] = {"name": "headless", "reason": "", "others": []}

@@ -20,8 +20,10 @@ from liza.model.errors import Missing, UsageError
 from liza.model.paths import Paths
 from liza.printing import render_crew
 from liza.programs.presets import command_line, preset_table
-from liza.programs.presets.preset import AcpSettings, Preset, Transport
-from liza.programs.presets.preset_table import Layer, Presets, choose_program
+from liza.programs.presets.preset import AcpSettings, Preset
+from liza.programs.presets.preset_table import Layer, Presets
+from liza.programs.presets.program_choice import choose_program
+from liza.programs.rules.program_spec import Transport
 from liza.programs.session import failure_patterns
 from liza.programs.session.failure_patterns import ModelSigns, find_failure
 from liza.project.programs import SessionWay, check_programs, describe_way, list_abilities
@@ -302,8 +304,9 @@ CHOICES = [
         "codex",
         ".liza/programs.toml, coder",
     ),
-    ({"own": '[roles]\ncoder = "codex"', "board": {"coder": "claude"}}, "claude", "config.programs, coder"),
-    ({"board": {"default": "codex"}}, "codex", "config.programs"),
+    ({"own": '[roles]\ncoder = "codex"', "board": {"coder": "claude"}}, "claude", "config.programs.coder"),
+    ({"own": '[roles]\ncoder = "codex"', "board": {"default": "claude"}}, "claude", "config.programs.default"),
+    ({"board": {"default": "codex"}}, "codex", "config.programs.default"),
     ({"board": {"coder": "claude"}, "tier": "codex"}, "codex", "LIZA_AGENT_TIER=codex"),
     ({"own": '[tiers.cheap]\ncoder = "codex"', "tier": "cheap"}, "codex", "LIZA_AGENT_TIER=cheap"),
     ({"own": '[tiers.cheap]\ndefault = "codex"', "tier": "cheap"}, "codex", "LIZA_AGENT_TIER=cheap"),
@@ -360,7 +363,7 @@ def test_a_persons_script_row_can_be_used_with_another_command(project: Project)
     ("spec", "says"),
     [
         ("claud", "did you mean 'claude'"),
-        ("", "unknown program"),
+        ("", "the program is empty"),
         ("script", "needs a command"),
         ("script:", "needs a command"),
         ("script:'", "No closing quotation"),
@@ -380,7 +383,7 @@ def test_installed_is_what_the_program_reports(project: Project) -> None:
     assert preset_table.read_version(row) is None
     with pytest.raises(Missing, match="not executable") as caught:
         preset_table.require_executable(row)
-    assert caught.value.hint == "make fake, or: liza up --program script:./agent.sh"
+    assert caught.value.hint == "make fake"
     program.chmod(0o755)
     assert preset_table.read_version(row) == "fake 1.2 (--version)"
     assert preset_table.require_executable(row) == program
@@ -619,10 +622,14 @@ def test_row_of_an_untrusted_table_only_is_named_with_it(project: Project) -> No
     [
         ("./good.sh", "liza up --program script:./good.sh"),
         ("bin/good.sh --fast", "liza up --program 'script:bin/good.sh --fast'"),
-        ("script", "liza up --program script:./agent.sh"),
+        ("script", "liza programs list"),
+        ("./none.sh", "liza programs list"),
     ],
 )
 def test_the_hint_about_a_bare_command_names_its_row(project: Project, spec: str, hint: str) -> None:
+    for name in ("good.sh", "bin/good.sh"):
+        (project.root / name).parent.mkdir(exist_ok=True)
+        (project.root / name).touch()
     with pytest.raises(UsageError) as caught:
         project.load().resolve(spec)
     assert caught.value.hint == hint
@@ -662,7 +669,7 @@ def test_hints_about_a_command_repeat_what_was_typed_before(project: Project, mo
         hints[name] = caught.value.hint
     with pytest.raises(UsageError) as unclosed:
         table.resolve("script:'./agent.sh", "liza run")
-    assert hints == {"./nothing": "liza run script:./agent.sh", "plain": "liza run script:./plain"}
+    assert hints == {"./nothing": "liza programs list", "plain": "liza run script:./plain"}
     assert unclosed.value.hint == "liza run 'script:./agent.sh --flag'"
 
 
@@ -701,7 +708,7 @@ def test_a_check_without_installed_programs_fails_with_a_hint(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     found = check_programs()
     assert (found["ok"], found["programs"]) == (False, [])
-    assert "liza programs check script:./agent.sh" in render_crew.format_programs(found)
+    assert "liza programs list says how" in render_crew.format_programs(found)
 
 
 def test_a_program_uses_acp_by_its_row_or_its_spec() -> None:
