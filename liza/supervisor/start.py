@@ -155,7 +155,7 @@ def remember(crew: Crew, options: UpOptions) -> None:
 
 
 def describe_choices(choices: Mapping[str, ProgramChoice]) -> list[str]:
-    """Return which program and model each role runs, a line for each choice, and its source if somebody chose it."""
+    """Return which program and model each role runs, a line for each; its source unless it is the default."""
     agents_of: dict[tuple[str, str], list[str]] = {}
     for agent in sort_agents(choices):
         choice = choices[agent]

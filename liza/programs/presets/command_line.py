@@ -184,7 +184,7 @@ def substitute(text: str, values: Mapping[str, str]) -> str:
 
 def _substitute_json(text: str, values: Mapping[str, str]) -> str:
     """As ``_substitute``; if the text is JSON, escape the values so that they stay within its quotes."""
-    if not text.startswith("{"):
+    if not text.startswith('{"'):
         return substitute(text, values)
     return substitute(text, {name: json.dumps(value, ensure_ascii=False)[1:-1] for name, value in values.items()})
 

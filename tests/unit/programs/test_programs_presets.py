@@ -549,6 +549,45 @@ SAID = [
         '"result":"API Error: Request rejected (429) · a limit. Try again in 3600s","stop_reason":"stop_sequence"}',
         ("quota", "API Error: Request rejected (429) · a limit. Try again in 3600s", 3600, False),
     ),
+    (
+        "claude",
+        '{"type":"result","subtype":"success","is_error":true,"api_error_status":404,"duration_ms":2661,'
+        '"result":"There\'s an issue with the selected model (x).","stop_reason":"stop_sequence"}',
+        ("model", "There's an issue with the selected model (x).", None, False),
+    ),
+    (
+        "gemini",
+        '{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: models/x is '
+        'not found for API version v1beta.]"},"stats":{}}',
+        ("model", "API Error: models/x is not found for API version v1beta.", None, False),
+    ),
+    (
+        "codex",
+        '{"type":"turn.failed","error":{"message":"The model `x` does not exist or you do not have access to it."}}',
+        ("model", "The model `x` does not exist or you do not have access to it.", None, False),
+    ),
+    (
+        "pi",
+        '{"type":"message_end","message":{"stopReason":"error","errorMessage":"404 The model `x` does not exist"}}',
+        ("model", "404 The model `x` does not exist", None, False),
+    ),
+    ("pi", 'Error: Model "x" not found. Use --list-models.', ("model", 'Model "x" not found', None, False)),
+    (
+        "qwen",
+        '{"type":"result","is_error":false,"result":"[API Error: 404 The model `x` does not exist]","usage":{}}',
+        ("model", "API Error: 404 The model `x` does not exist", None, False),
+    ),
+    (
+        "copilot",
+        '{"type":"session.error","data":{"errorType":"query","message":"Model \'x\' not found on provider at http://h '
+        '(HTTP 404).\\n  Check","statusCode":404}}',
+        ("model", "Model 'x' not found on provider at http://h (HTTP 404). Check", None, False),
+    ),
+    (
+        "codex",
+        '{"type":"item.completed","item":{"type":"error","message":"Model metadata for `x` not found."}}',
+        None,
+    ),
     ("claude", '{"type":"user","message":{"content":"HTTP 401 Unauthorized, Invalid API key"}}', None),
     ("codex", '{"type":"item.completed","item":{"aggregated_output":"unexpected status 401 Unauthorized"}}', None),
 ]  # fmt: skip
