@@ -64,7 +64,7 @@ def test_init_names_a_check_that_only_a_brief_turns_red(repo: Path, test: str, s
     git(repo, "add", "-A")
     git(repo, "commit", "-q", "-m", "rules")
     facts: dict[str, str] = {}
-    options = InitOptions(goal="g", test=test, program="claude", no_proof=True)
+    options = InitOptions(goal="g", test=test, no_proof=True)
     init(repo, options, lambda name, text: facts.__setitem__(name, text))
     assert facts["baseline"].startswith(f"{test}: ok")
     expected = said and f"{test} is red with a session's brief in {said}"
