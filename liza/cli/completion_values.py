@@ -28,8 +28,8 @@ from liza.model.paths import ROLES, Paths, role_of, sort_agents
 from liza.model.setting_limits import VALUES as PERMISSIONS
 from liza.model.spending import USAGE_GROUPS
 from liza.model.statuses import ANOMALY_TYPES, TaskWord, task_word
-from liza.programs.presets.preset import Transport
 from liza.programs.presets.preset_table import load_presets
+from liza.programs.rules.program_spec import Transport
 from liza.tasks.rules.up_command import next_coder
 
 

@@ -144,13 +144,17 @@ def remember(crew: Crew, options: UpOptions) -> None:
     """Write the programs that a person has chosen to the board: the next bare `liza up` runs them, too."""
     if options.program is None and not options.programs:
         return
+    for_all, chosen = options.program, dict(options.programs)
+    if options.names and for_all is not None:
+        # `up coder-2 --program …` is a choice for this agent, and not for all.
+        chosen, for_all = dict.fromkeys(options.names, for_all) | chosen, None
     before = crew.board.read().config.programs
-    after = program_choice.remember_programs(before, options.program, options.programs)
+    after = program_choice.remember_programs(before, for_all, chosen)
     if after == before:
         return
     with crew.change(require_person(crew, planner=False), "config programs") as tx:
         config = tx.state.config
-        after = program_choice.remember_programs(config.programs, options.program, options.programs)
+        after = program_choice.remember_programs(config.programs, for_all, chosen)
         tx.state = replace(tx.state, config=replace(config, programs=after))
 
 

@@ -584,6 +584,22 @@ SAID = [
         ("model", "Model 'x' not found on provider at http://h (HTTP 404). Check", None, False),
     ),
     (
+        "opencode",
+        'timestamp=t level=ERROR message=failed ref=err_1 error="ProviderModelNotFoundError: Model not found: a/x."'
+        ' cause="P"\n{"type":"error","error":{"name":"UnknownError","data":{"message":"Unexpected server error"}}}',
+        ("model", "Model not found: a/x", None, False),
+    ),
+    (
+        "aider",
+        "litellm.NotFoundError: NotFoundError: OpenAIException - The model `x` does ",
+        ("model", "The model `x` does", None, False),
+    ),
+    (
+        "vibe",
+        "Error: Client error '400 Bad Request' for url 'u'\nFor more information check: h/400: Invalid model: x",
+        ("model", "Invalid model: x", None, False),
+    ),
+    (
         "codex",
         '{"type":"item.completed","item":{"type":"error","message":"Model metadata for `x` not found."}}',
         None,
