@@ -26,6 +26,7 @@ from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.tested import is_untested
 from liza.model.value_classes import replace
 from liza.tasks.rules import picking, planning, reviews
+from liza.tasks.rules.backlog import EDITABLE_STATUSES
 from liza.tasks.rules.picking import (
     Evidence,
     MissingParts,
@@ -109,7 +110,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
         alarms += _of_task(state, task, now, seen)
         if task.id in unclaimable:
             cause = unclaimable[task.id]
-            step = _unlink_command(task, cause.partition(",")[0])
+            step = _unlink_command(state, task, cause.partition(",")[0])
             alarms.append(AlarmKind.NEVER_CLAIMABLE.alarm(task.id, cause=cause, step=step))
         elif task.failed_by and failed_by_every_coder(state, task):
             text, starts = waits_for_coder_text(task), (next_coder(state),)
@@ -163,8 +164,12 @@ def _with_start_command(state: State, alarms: Sequence[Alarm], offline: Containe
         yield replace(alarm, next="; ".join(steps)) if alarm.starts else alarm
 
 
-def _unlink_command(task: Task, dependency: str) -> str:
-    """Return the command that removes one dependency of a task and keeps the others."""
+def _unlink_command(state: State, task: Task, dependency: str) -> str:
+    """Return the command that removes one dependency of a task and keeps the others. Once work on the task has begun,
+    it is the one that puts another task in the place of an undone dependency."""
+    needed = state.task(dependency)
+    if task.status not in EDITABLE_STATUSES and needed is not None and needed.undo is not None:
+        return f'liza task supersede {dependency} --by "…" --because "…"'
     others = ",".join(name for name in task.depends_on if name != dependency)
     return shlex.join(["liza", "task", "edit", task.id, "--depends", others])
 

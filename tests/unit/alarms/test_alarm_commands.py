@@ -29,6 +29,7 @@ from liza.model.model import (
     Status,
     SupervisorExit,
     Task,
+    Undo,
 )
 from liza.tasks.rules import claims
 from liza.tasks.rules.picking import Evidence, MissingParts
@@ -106,6 +107,14 @@ ROWS: dict[str, tuple[State, dict[str, Any], list[tuple[str, str, str]]]] = {
         crew(task("a", S.ABANDONED), task("b"), task("c", depends_on=("b", "a"))),
         {},
         [("never_claimable", "c", "liza task edit c --depends b")],
+    ),
+    "an undone dependency of work in progress": (
+        crew(
+            task("a", S.ABANDONED, merge_commit=HEAD, undo=Undo(commit=BASE, tested=True)),
+            held(depends_on=("a",)),
+        ),
+        {},
+        [("never_claimable", "task-1", 'liza task supersede a --by "…" --because "…"')],
     ),
     "a killed supervisor": (
         crew(held()),
