@@ -54,10 +54,8 @@ class UpOptions(Value):
         return up_command.format_up_command(counts, programs, terminal=self.terminal, names=self.names)
 
     def start_command(self, agent: str) -> str:
-        """Command that starts one of these agents again with its program."""
-        program = self.program_of(agent)
-        programs = {"": program} if program else {}
-        return up_command.format_up_command({}, programs, terminal=self.terminal, names=(agent,))
+        """Command that starts one of these agents again. What `--program` named is remembered on the board."""
+        return up_command.format_up_command({}, {}, terminal=self.terminal, names=(agent,))
 
     def program_of(self, agent: str) -> str | None:
         """Program that the options name for the agent; None if they name none."""

@@ -55,7 +55,7 @@ def choose_program(
     candidates: list[tuple[str | None, str]] = [
         (option, "--program"),
         (_program_of_tier(tier, role, presets), f"{TIER_VARIABLE}={tier}"),
-        *((config.programs.get(key) or None, f"config.programs.{key}") for key in _remembered_keys(who, role)),
+        *((config.programs.get(key) or None, f"config.programs.{key}") for key in remembered_keys(who, role)),
     ]
     layers = (*presets.project, presets.user)
     candidates += [(layer.roles.get(role), f"{layer.source}, {role}") for layer in layers]
@@ -70,7 +70,7 @@ def choose_program(
     return ProgramChoice(presets.resolve(default), default, presets.built_in.source, is_default=True)
 
 
-def _remembered_keys(who: str, role: str) -> tuple[str, ...]:
+def remembered_keys(who: str, role: str) -> tuple[str, ...]:
     """Return the keys of ``config.programs`` that concern an agent or a role, the nearest first."""
     return tuple(dict.fromkeys((who, role, *((REVIEWER,) if role == CODE_REVIEWER else ()), DEFAULT)))
 

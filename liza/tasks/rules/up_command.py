@@ -12,6 +12,7 @@ from liza.model.model import State
 from liza.model.paths import ROLES
 from liza.model.statuses import AgentStatus
 from liza.model.value_classes import replace
+from liza.programs.presets.program_choice import remembered_keys
 from liza.programs.rules.program_spec import parse_spec
 from liza.tasks.rules.picking import failed_by_every_coder
 
@@ -49,11 +50,23 @@ def restart_command_for(state: State, agents: Collection[str]) -> str:
 
 
 def start_command_for(state: State, agents: Collection[str]) -> str:
-    """Return the command that starts the supervisors of these agents by their names, with the programs they ran."""
+    """Return the command that starts the supervisors of these agents by their names, with the programs they ran.
+
+    A program that the board remembers for its agent is left out.
+    """
     named = {name: state.agents[name] for name in agents if name in state.agents}
-    programs = {name: agent.program for name, agent in named.items() if agent.program}
+    programs = {
+        name: agent.program
+        for name, agent in named.items()
+        if agent.program and agent.program != _remembered_program(state, name)
+    }
     has_terminal = any(agent.tmux for agent in named.values())
     return format_up_command({}, _shorten_programs(programs), terminal=has_terminal, names=agents)
+
+
+def _remembered_program(state: State, agent: str) -> str | None:
+    chosen = state.config.programs
+    return next((chosen[key] for key in remembered_keys(agent, _role(agent)) if chosen.get(key)), None)
 
 
 def another_model_command(state: State, agents: Collection[str]) -> str:

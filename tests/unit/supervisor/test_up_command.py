@@ -6,7 +6,14 @@ import pytest
 
 from liza.model.model import Agent, State
 from liza.model.statuses import AgentStatus
-from liza.tasks.rules.up_command import format_up_command, next_coder, restart_command_for, up_command_for
+from liza.model.value_classes import replace
+from liza.tasks.rules.up_command import (
+    format_up_command,
+    next_coder,
+    restart_command_for,
+    start_command_for,
+    up_command_for,
+)
 from tests.unit.boards import board
 
 
@@ -117,3 +124,13 @@ def test_counts_of_one_are_left_out(
 
 def test_an_agent_of_no_role_gets_no_program() -> None:
     assert up_command_for(crew(tester_1="x", coder_1="codex")) == ("liza up --planners 0 --reviewers 0 --program codex")
+
+
+def test_single_agents_are_named_without_a_remembered_program() -> None:
+    state = crew(coder_1="codex", coder_2="claude", code_reviewer_1="codex")
+    assert start_command_for(state, ["coder-2"]) == "liza up coder-2 --program claude"
+    assert start_command_for(state, ["coder-9"]) == "liza up coder-9"
+    for programs in ({"coder": "codex"}, {"default": "codex"}, {"coder-1": "codex", "default": "pi"}):
+        remembered = replace(state, config=replace(state.config, programs=programs))
+        assert start_command_for(remembered, ["coder-1"]) == "liza up coder-1"
+        assert start_command_for(remembered, ["coder-2"]) == "liza up coder-2 --program claude"
