@@ -196,11 +196,9 @@ def describe_stop(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     login = find_missing_login(crew, options.agents()) if EXIT_UNUSABLE in codes else ""
     if login:
         return f"all stopped. {login}; then: {options.restart_command()}"
-    state = crew.board.read()
-    refused = [agent for agent in options.agents() if agent in state.agents and find_refused_model(crew, [agent])]
-    if EXIT_UNUSABLE in codes and refused:
-        model = find_refused_model(crew, refused)
-        return f"all stopped. {model}; next: {another_model_command(state, refused)}"
+    model = _describe_refused_model(crew, options) if EXIT_UNUSABLE in codes else ""
+    if model:
+        return f"all stopped. {model}"
     return f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {options.restart_command()}"
 
 
@@ -214,6 +212,16 @@ def describe_pause(crew: Crew, since: datetime) -> str:
     words = [describe_task(task.id, task.status) for task in tasks[:MAX_LINES]]
     words += [f"{len(tasks) - MAX_LINES} more"] if len(tasks) > MAX_LINES else []
     return f"{pause}; meanwhile: {', '.join(words)}: liza history" if words else f"{pause}; no task has changed"
+
+
+def _describe_refused_model(crew: Crew, options: UpOptions) -> str:
+    """Return which program does not have the named model, and the next command; empty if that is not the cause."""
+    refused = [agent for agent in options.agents() if find_refused_model(crew, [agent])]
+    with suppress(LizaError, OSError):
+        if refused:
+            step = another_model_command(crew.board.read(), refused)
+            return f"{find_refused_model(crew, refused)}; next: {step}"
+    return ""
 
 
 def _landing_step(crew: Crew, options: UpOptions) -> str | None:
