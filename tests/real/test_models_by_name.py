@@ -97,7 +97,8 @@ MISSING = {
     "vibe": Fault(400, message="Invalid model: nosuch"),
 }
 """What the servers of vendors answer."""
-TYPED = {"pi": "scripted/nosuch", "opencode": "scripted/nosuch", "aider": "openai/nosuch"}
+TYPED = {"pi": "scripted/nosuch", "opencode": "scripted/nosuch", "aider": "openai/nosuch", "vibe": "other"}
+"""What is typed: of an alias that its settings do not have, vibe says nothing."""
 
 
 def refused(crew: Crew, program: str) -> str:
