@@ -48,6 +48,7 @@ LEFTOVERS = "tests/edges/git/test_slot_leftovers.py::"
 VARIABLES = "tests/journeys/test_variables_of_tests.py::"
 UNTRACKED = "tests/journeys/test_untracked_files.py::"
 EPICS = "tests/edges/merging/test_epics.py::"
+UNDO = "tests/edges/merging/test_undo.py::"
 BACKUP = "tests/edges/landing/test_branch_backup.py::"
 ORIGIN = "tests/edges/landing/test_accepted_origin.py::"
 LANDING = "tests/edges/landing/test_land.py::"
@@ -1078,6 +1079,32 @@ TABLE: dict[str, Defence] = {
             f"{FAILURES}test_a_green_result_recorded_in_one_place_merges_nothing",
             f"{FAILURES}test_candidate_written_onto_the_board_is_tested_before_its_offer",
         ),
+    ),
+    "recorded revert": Defence(
+        "a killed undo counts only if its branch has the tested revert, and board and ref name it",
+        {"liza.merging.undo_recovery:_is_published": gives(True)},
+        (
+            f"{UNDO}test_a_killed_undo_is_complete_or_has_not_happened[passed]",
+            f"{UNDO}test_a_forged_record_of_an_undo_is_removed",
+        ),
+    ),
+    "own change only": Defence(
+        "an undo reverts only the merge of an approved commit, and nothing that others brought",
+        {"liza.merging.undo:_refuse_unless_own_merge": gives(None)},
+        (
+            f"{UNDO}test_a_merge_that_brought_integration_along_is_refused",
+            f"{UNDO}test_only_a_merge_of_the_approved_commit_is_undone",
+        ),
+    ),
+    "dependents first": Defence(
+        "a task that merged tasks build on is not undone under them",
+        {"liza.merging.rules.undo_rules:refuse_dependents": gives(None)},
+        (f"{UNDO}test_dependents_in_the_archive_refuse_an_undo",),
+    ),
+    "landed work stays": Defence(
+        "work that has landed on a branch of the person is reverted by the person",
+        {"liza.git.integration_tip:find_landed_branch": gives(None)},
+        (f"{UNDO}test_a_landed_task_is_left_to_the_person[merge]",),
     ),
     "integration given back": Defence(
         "tests that delete integration, or move it back, stop no other task",
