@@ -32,17 +32,17 @@ NO_KEYS = re.compile(r"authorization|api-key|x-goog", re.I)
 
 @dataclass(frozen=True)
 class Shell:
-    """The model wants this command run. Gemini's form says that the request had ``used`` tokens."""
+    """The model wants this command run."""
 
     command: str
-    used: int = INPUT
 
 
 @dataclass(frozen=True)
 class Say:
-    """The model says this, and is done."""
+    """The model says this, and is done. Gemini's form says that the request had ``used`` tokens."""
 
     text: str
+    used: int = INPUT
 
 
 @dataclass(frozen=True)
@@ -474,7 +474,7 @@ class _Gemini:
         part: dict[str, Any] = {"text": _said(turn, asked)}
         if call is not None:
             part = {"functionCall": {"name": call[0], "args": call[1]}}
-        used = turn.used if isinstance(turn, Shell) else INPUT
+        used = turn.used if isinstance(turn, Say) else INPUT
         usage = {
             "promptTokenCount": used,
             "cachedContentTokenCount": CACHED,

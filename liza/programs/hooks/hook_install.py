@@ -42,13 +42,16 @@ UNJUDGED = (
     "[liza] not run: Liza cannot judge this tool, because its command is missing, failed or did not answer. "
     "Try once more. If it is refused again, stop here: a person has to run liza doctor"
 )
-"""What the model reads if ``liza hook`` gives no verdict. It needs no quoting in a shell."""
+"""What the model reads if ``liza hook`` gives no verdict."""
+NO_VERDICT = "[liza] not run: no verdict"
+"""The same for programs that are told by an exit status. Some show the model the whole command with each refusal, so
+it is short."""
 # A program runs a command in a shell of its choice, so all of this is one word for /bin/sh. Outside of a session it
 # does nothing: a person may use a worktree with hooks that a killed supervisor left.
 _IN_SESSION = '[ -n "$LIZA_RUN" ] || exit 0; '
 _LIMITED = f'command -v timeout >/dev/null && set -- timeout -k 2 {JUDGE_LIMIT} "$@"; '
 _INFORM = f'{_IN_SESSION}"$@" || exit 0'
-_REFUSE = f'[ $? -eq {REFUSED_CODE} ] || echo "{UNJUDGED}" >&2; exit {REFUSED_CODE}'
+_REFUSE = f'[ $? -eq {REFUSED_CODE} ] || echo "{NO_VERDICT}" >&2; exit {REFUSED_CODE}'
 _JUDGE_BY_CODE = f'{_IN_SESSION}{_LIMITED}"$@" || {{ {_REFUSE}; }}'
 _PRINT = '[ -z "$reply" ] || printf "%s\\n" "$reply"'
 _JUDGE_BY_REPLY = f'{_IN_SESSION}refusal=$1; shift; {_LIMITED}reply=$("$@") || reply=$refusal; {_PRINT}'

@@ -17,7 +17,7 @@ from liza.api.hook import EXIT_UNKNOWN, Hook
 from liza.guards import guard_files
 from liza.model.paths import Paths
 from liza.programs.hooks.hook_events import HookMeaning, list_providers, load_template
-from liza.programs.hooks.hook_install import UNJUDGED, blank_comments, install_hooks
+from liza.programs.hooks.hook_install import NO_VERDICT, UNJUDGED, blank_comments, install_hooks
 from liza.programs.presets.preset import HookSettings, Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
 
@@ -66,7 +66,7 @@ def is_refusal(provider: str, done: subprocess.CompletedProcess[str]) -> bool:
     """Whether the program does not run the tool after this reply."""
     form = next(event.refuse for event in load_template(provider).events.values() if event.means is HookMeaning.TOOL)
     if form is None:
-        return done.returncode == 2 and UNJUDGED in done.stderr
+        return done.returncode == 2 and NO_VERDICT in done.stderr
     expected = {key: UNJUDGED if value == "{text}" else value for key, value in form.items()}
     return done.returncode == 0 and bool(done.stdout) and json.loads(done.stdout) == expected
 
