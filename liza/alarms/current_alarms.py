@@ -14,6 +14,7 @@ from liza.alarms import confinement, notices
 from liza.alarms.rules import alarm_checks as alarms
 from liza.alarms.rules.alarm_checks import AlarmFacts, is_checkpoint_due
 from liza.board import archive_files, revision_journal, signals
+from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config import confirmed_settings
 from liza.crew import deleted_parts, recorder
 from liza.crew.crew import Crew
@@ -99,6 +100,25 @@ def _gather_facts(crew: Crew, state: State, evidence: Evidence) -> AlarmFacts:
         guard_notices=_guard_notices(crew.paths) if (crew.paths.liza / GUARDS_TOML).exists() else (),
         cost=costs.sprint_cost(crew, state).text if is_checkpoint_due(state, crew.clock.now()) else "",
     )
+
+
+_HALT_KINDS: Final = frozenset({AlarmKind.BREAKER_TRIPPED, AlarmKind.BUDGET_USED, AlarmKind.PLANNING_ROUNDS})
+
+
+def halt_alarms(crew: Crew, state: State, authors: Mapping[str, str]) -> tuple[Alarm, ...]:
+    """Return why the crew is halted by signals that no person has set. ``authors``: who set each of them."""
+    budget_pause = _read_budget_pause(crew.paths, state)
+    step = _budget_step(crew.paths, state) if budget_pause else ""
+    facts = AlarmFacts(budget_pause=budget_pause, budget_step=step)
+    present = alarms.evaluate_alarms(state, crew.clock.now(), facts)
+    halts = tuple(alarm for alarm in present if alarm.kind in _HALT_KINDS)
+    return halts or tuple(_signal_alarm(crew.paths, state, name, author) for name, author in authors.items())
+
+
+def _signal_alarm(paths: Paths, state: State, name: str, author: str) -> Alarm:
+    reason = redact(signals.read_reason(paths, name))
+    message = f"{name} is set by {author}" + (f": {reason}" if reason else "")
+    return Alarm(AlarmKind[f"STALE_{name}"], name, message, signal_hint(state))
 
 
 def _run_checks(checks: Iterable[Check], crew: Crew, state: State) -> list[Alarm]:

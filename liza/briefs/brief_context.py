@@ -238,7 +238,7 @@ def gather_brief_facts(
         task=state.task(work.task) if work.task else None,
         integration_tip=crew.git.out("rev-parse", f"refs/heads/{state.config.integration_branch}"),
         sparse=_sparse(crew.worktrees, worktree),
-        is_set_up=bool(state.config.sandbox_setup) and not (is_by_hand and _is_setup_due(crew, state, worktree)),
+        is_set_up=_is_set_up(crew, state, work, worktree, is_by_hand=is_by_hand),
         hidden=_hidden_names(crew.worktrees, state, worktree),
         is_by_hand=is_by_hand,
         is_confined=_is_confined(directory),
@@ -285,8 +285,14 @@ def _is_by_hand(directory: RunDir) -> bool:
     return sentinel is not None and sentinel.evidence == ReadyEvidence.BY_HAND
 
 
+def _is_set_up(crew: Crew, state: State, work: CurrentWork, worktree: Path, *, is_by_hand: bool) -> bool:
+    """Return whether the set-up has been run. A supervisor runs it before each session but a planner's."""
+    may_be_due = is_by_hand or work.kind == WorkKind.PLANNING
+    return bool(state.config.sandbox_setup) and not (may_be_due and _is_setup_due(crew, state, worktree))
+
+
 def _is_setup_due(crew: Crew, state: State, worktree: Path) -> bool:
-    """Whether the set-up has not been run for the present files. A supervisor starts no session before it has."""
+    """Return whether the set-up has not been run for the present files."""
     return slot_setup.is_setup_due(crew.paths.root, crew.worktrees.slot_git(worktree.name), state.config)
 
 

@@ -198,7 +198,9 @@ def _tests(context: BriefContext) -> str:
     if context.is_set_up:
         note = f"  (set-up has been run{_hidden(context.hidden)})"
     else:
-        note = f"  (first run the set-up: {quote_line(setup, 300)})" if setup else ""
+        is_planner = context.role == "planner"
+        first = "a plan needs no set-up; to run them, first: " if is_planner else "first run the set-up: "
+        note = f"  ({first}{quote_line(setup, 300)})" if setup else ""
     if not context.test_command:
         return f"TESTS  No test command is configured; run the project's own tests, and say what you ran.{note}"
     return f"TESTS  {quote_line(context.test_command, 300)}{note}"
@@ -317,6 +319,7 @@ def _planner_sections(context: BriefContext) -> list[TextSection]:
         f'  {liza} pause --checkpoint "why"     nothing new starts until the person has looked; then END',
         f'END: {liza} handoff "what you decided and why, what the goal still lacks" --done , then stop.',
         "Changing nothing is an answer; say why. The next planner and the person read it.",
+        *([_tests(context)] if state.config.sandbox_setup and not context.is_set_up else []),
     )
     return [
         _role_section(context, "You write tasks, never code."),

@@ -39,6 +39,7 @@ idempotent: a second call prints `unchanged` and exits 0. `liza note` and `liza 
 | 5 | something outside Liza is missing |
 | 70 | a bug; the message names a report |
 | 75 | timeout while waiting for a lock |
+| 76 | only a person can go on: `up --exit-when-done` and `start` end so |
 """
 
 

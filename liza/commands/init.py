@@ -117,8 +117,10 @@ def init(
         checkout=checkout,
         shared=tuple(share or ()),
     )
-    say = print_nothing if as_json else print_fact
-    result = verb(Path.cwd(), options, say, find_permissions_question(as_json), record_first_origin)
+    with Facts(as_json) as facts:
+        result = verb(
+            Path.cwd(), options, facts.say, find_permissions_question(as_json), record_first_origin, facts.begin
+        )
     if as_json:
         printing.print_json(result.to_dict())
     else:
@@ -145,8 +147,30 @@ def print_program_faults(crew: Crew) -> None:
 
 
 def print_fact(name: str, text: str) -> None:
-    printing.print_now(f"  {name:<10}{text}")
+    printing.print_now(_format_fact(name, text))
 
 
-def print_nothing(name: str, text: str) -> None:
-    return None
+def _format_fact(name: str, text: str) -> str:
+    return f"  {name:<10}{text}"
+
+
+class Facts:
+    """Prints each fact of an `init`, and which command runs meanwhile; nothing for ``--json``."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json, self._running = as_json, printing.RunningLine()
+
+    def __enter__(self) -> Facts:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._running.end()
+
+    def say(self, name: str, text: str) -> None:
+        self._running.end()
+        if not self._as_json:
+            print_fact(name, text)
+
+    def begin(self, name: str, text: str) -> None:
+        if not self._as_json:
+            self._running.begin(_format_fact(name, text))

@@ -45,7 +45,7 @@ def land(
     untested: UntestedOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what integration has that your branch has not; with --merge or --pr, bring it there.
+    """Show what integration has that your branch has not, and which tasks it leaves; --merge or --pr bring it there.
 
     With --merge nothing is pushed. Your branch only moves forward, to a commit whose gates passed. If it has commits
     of its own, `liza sync` brings them to integration first, tested.
@@ -83,8 +83,8 @@ def land(
         printing.print_text(f"{landing['branch']} has all of {landing['integration']}")
     if landing["tasks"]:
         printing.print_text(f"tasks: {', '.join(landing['tasks'])}")
-    if landing["open"]:
-        printing.print_text(f"approved and not merged yet: {', '.join(landing['open'])}")
+    for line in verbs.describe_left(landing["left"]):
+        printing.print_text(line)
     if landing["behind"]:
         printing.print_text(f"{landing['branch']} has {behind} that {landing['integration']} has not")
     if landing["ahead"]:

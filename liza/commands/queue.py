@@ -10,7 +10,7 @@ import typer
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
 from liza.crew.crew import find_crew
 from liza.merging import queue as verbs
-from liza.merging.queue import BatchReport, GateReport, QueueReport
+from liza.merging.queue import BatchReport, QueueReport
 from liza.merging.rules.merge_queue import QueueRow
 from liza.printing import printing
 from liza.printing.columns import align_columns, paint
@@ -70,7 +70,7 @@ def format_queue(shown: QueueReport, colour: bool) -> str:
     """Return the batches under test, the approved tasks in their order, and the gates."""
     parts = [*(_format_batch(batch, colour) for batch in shown.batches), _format_tasks(shown.queue, colour)]
     if shown.gates:
-        parts.append(_format_gates(shown.gates, colour))
+        parts.append(_format_gates(shown, colour))
     return "\n\n".join(parts)
 
 
@@ -110,11 +110,12 @@ def _task_cells(row: QueueRow, colour: bool) -> Iterator[str]:
         yield f"batch {row.batch}, in about {format_duration(row.estimate)}"
 
 
-def _format_gates(gates: Sequence[GateReport], colour: bool) -> str:
+def _format_gates(shown: QueueReport, colour: bool) -> str:
     rows = []
-    for gate in gates:
+    for gate in (*filter(None, (shown.setup,)), *shown.gates):
         seconds = "not measured" if gate.seconds is None else f"about {format_duration(gate.seconds)}"
         flaky = paint(f"flaky {gate.flaky} times", "yellow", colour) if gate.flaky else ""
         counts = f"{gate.red} of {gate.runs} runs red" if gate.runs else ""
-        rows.append((f"gate {gate.name}", gate.command, seconds, counts, flaky))
+        name = gate.name if gate is shown.setup else f"gate {gate.name}"
+        rows.append((name, gate.command, seconds, counts, flaky))
     return align_columns(rows)

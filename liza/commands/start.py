@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.commands.init import find_permissions_question, print_fact, print_nothing, print_program_faults
+from liza.commands.init import Facts, find_permissions_question, print_program_faults
 from liza.commands.up import Steps, VerboseOption
 from liza.crew.caller import require_person
 from liza.crew.crew import find_crew, find_crew_or_none
@@ -59,9 +59,9 @@ def start(
 ) -> int:
     """Do one task from one sentence: `liza init` if there is no crew, add the task, then one coder and one reviewer.
 
-    The command ends when the task is closed and no other one goes on without you. Its document is in .liza/specs.
-    Repeated with the same sentence, it continues the open task. If the crew runs already, only the task is added, and
-    its programs stay as they are.
+    The command ends when the task is closed and no other one goes on without you. Its document is in .liza/specs. If
+    the task waits for you, the exit code is 76, and the last lines say for what. Repeated with the same sentence, it
+    continues the open task. If the crew runs already, only the task is added, and its programs stay as they are.
     """
     sentence = check_sentence(sentence)
     default_program, programs = crews.parse_programs(program or [])
@@ -79,8 +79,9 @@ def start(
             program=options.program,
             copied_files=tuple(copy or ()),
         )
-        say = print_nothing if as_json else print_fact
-        init_crew(Path.cwd(), new_crew, say, find_permissions_question(as_json), record_first_origin)
+        with Facts(as_json) as facts:
+            question = find_permissions_question(as_json)
+            init_crew(Path.cwd(), new_crew, facts.say, question, record_first_origin, facts.begin)
         crew = find_crew()
         if not as_json:
             print_program_faults(crew)

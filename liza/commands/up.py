@@ -50,7 +50,8 @@ def up(
     ] = False,
     detached: Annotated[bool, typer.Option("-d", "--detach", help="Leave the crew running, and return.")] = False,
     exit_when_done: Annotated[
-        bool, typer.Option("--exit-when-done", help="Stop when the goal is reached; do not wait for new tasks.")
+        bool,
+        typer.Option("--exit-when-done", help="Stop when the goal is reached, or when only a person can go on."),
     ] = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
@@ -62,6 +63,10 @@ def up(
 
     A second Ctrl+C stops it at once. A third one kills all its processes. Each line starts with the time of day. If the
     reader of the output exits (`| head`), the output ends and the crew continues.
+
+    With --exit-when-done, the exit code is 0 if the goal is reached, and 76 if only a person can go on: a question, a
+    held task, a draft, a verdict, a used-up budget, a trip of the circuit breaker. The last lines say what waits, each
+    with its command. It is 1 or 5 if agents left and no other one can continue. A pause that you set ends nothing.
     """
     default_program, programs = crews.parse_programs(program or [])
     counts = {"planners": planners, "coders": coders, "reviewers": reviewers}

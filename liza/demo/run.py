@@ -123,7 +123,7 @@ class DemoProgress(Mutable):
                 continue
             if task.failed_by or task.answers or task.id not in ANSWERS:
                 raise Refused(f"{task.id} is blocked: {task.blocked_reason}", f"liza task show {task.id}")
-            command = ["task", "unblock", task.id, "--answer", ANSWERS[task.id]]
+            command = ["answer", task.id, ANSWERS[task.id]]
             _print_line("you", f"type: liza {shlex.join(command)}")
             done = demo_crew.run_liza(command, self.crew.paths.root, self.supervisors.env)
             if done.returncode != 0:

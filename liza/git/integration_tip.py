@@ -9,15 +9,18 @@ from __future__ import annotations
 import shlex
 from bisect import bisect_left
 from collections.abc import Collection
+from contextlib import suppress
 
 from liza.git import branch_moves, candidates, git_refs
 from liza.git.branch_moves import LAST_INTEGRATION_REF
 from liza.git.git_refs import current_branch
 from liza.git.runner import COMMIT, Git
 from liza.model import targets
-from liza.model.errors import Missing
+from liza.model.errors import Missing, NotRegularFile
 from liza.model.model import State
+from liza.model.paths import Paths
 from liza.model.targets import CommitsAhead
+from liza.system import atomic, untrusted_files
 
 
 def require_integration(git: Git, state: State) -> str:
@@ -163,23 +166,43 @@ def _list_changing(git: Git, start: str, tip: str, paths: Collection[str], *opti
     return tuple(git.out("--literal-pathspecs", "rev-list", "--first-parent", *options, "--stdin", stdin=stdin).split())
 
 
-def find_commits_ahead(git: Git, state: State) -> CommitsAhead | None:
-    """Compare integration with the branch of the person's checkout.
+def record_landed_branch(paths: Paths, branch: str) -> None:
+    """Record the branch that integration was brought to. An error is ignored: then the checked-out branch counts."""
+    with suppress(OSError):
+        atomic.write(paths.landed_branch, branch.encode("utf-8", "surrogateescape") + b"\n", sync=False)
 
-    None if that checkout is on integration itself or on no branch. Raises GitFailed.
+
+def read_landed_branch(paths: Paths) -> str | None:
+    """Return the branch that integration was brought to last; None if there is none, or it cannot be read."""
+    try:
+        data = untrusted_files.read_record(paths.landed_branch)
+    except (OSError, NotRegularFile):
+        return None
+    return data.decode("utf-8", "surrogateescape").strip() or None
+
+
+def find_commits_ahead(git: Git, state: State, paths: Paths) -> CommitsAhead | None:
+    """Compare integration with the person's branch: the one that it was brought to last, whatever is checked out.
+
+    Before a landing that is the branch of the checkout.
+
+    None if there is no such branch, or it is integration itself. Raises GitFailed.
     """
     into = state.config.integration_branch
-    head = current_branch(git)
+    landed, checked_out = read_landed_branch(paths), current_branch(git)
+    if landed is not None and branch_moves.branch_tip(git, landed) is None:
+        landed = None
+    head = landed or checked_out
     if head is None or head == into:
         return None
     base, tip = git_refs.find_commits(git, f"refs/heads/{head}", f"refs/heads/{into}")
     if base is None or tip is None:
         return None
-    landed = find_landed(git, base, tip)
+    landed_commit = find_landed(git, base, tip)
     commits, own = (
         int(git.out("rev-list", "--count", commit, "--not", *others))
-        for commit, others in ((tip, (base, landed)), (base, (tip,)))
+        for commit, others in ((tip, (base, landed_commit)), (base, (tip,)))
     )
     tracked = state.pull_request
     request = tracked.url if tracked.is_open and tracked.base == head else ""
-    return CommitsAhead(into, head, commits=commits, own=own, request=request)
+    return CommitsAhead(into, head, commits=commits, own=own, request=request, is_checked_out=head == checked_out)

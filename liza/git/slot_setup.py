@@ -97,7 +97,7 @@ def is_setup_due(root: Path, git: Git, config: Config) -> bool:
     the commit counts. In a merge slot each tracked file is an input that is no source, test or document: a set-up can
     read files that its command does not name. Raises GitFailed, OSError.
     """
-    return bool(config.sandbox_setup) and _read_record(git).inputs != _digest_inputs(root, git, config)
+    return bool(config.sandbox_setup) and _read_record(git).inputs != digest_inputs(root, git, config)
 
 
 def mark_setup_done(root: Path, git: Git, config: Config) -> None:
@@ -108,8 +108,8 @@ def mark_setup_done(root: Path, git: Git, config: Config) -> None:
     record = _read_record(git)
     left = [name for name in list_unignored(git) if name not in (record.before or ())]
     hidden = _hide(git, (*record.hidden, *left))
-    inputs = _digest_inputs(root, git, config)
-    _write_record(git, SetupRecord(inputs, hidden, tuple(_list_untracked(git))), record)
+    inputs = digest_inputs(root, git, config)
+    _write_record(git, SetupRecord(inputs, hidden, tuple(list_untracked(git))), record)
 
 
 def clear_setup_mark(git: Git) -> None:
@@ -203,7 +203,7 @@ def _repositories(git: Git) -> Iterator[tuple[str, Git]]:
             yield f"{name}/", inner
 
 
-def _list_untracked(git: Git) -> Iterator[str]:
+def list_untracked(git: Git) -> Iterator[str]:
     """Yield the untracked and ignored names of a slot and its submodules. A directory is one name with a slash."""
     for prefix, repository in _repositories(git):
         yield from (prefix + name for name in _list_own(repository))
@@ -323,8 +323,11 @@ def _record_path(git: Git) -> Path:
     return git_dirs(git)[0] / _SETUP_RECORD
 
 
-def _digest_inputs(root: Path, git: Git, config: Config) -> str:
-    """Return a digest of the inputs of the set-up. An absent file counts as absent."""
+def digest_inputs(root: Path, git: Git, config: Config, *, are_all_inputs: bool = False) -> str:
+    """Return a digest of the inputs of the set-up. An absent file counts as absent.
+
+    ``are_all_inputs``: as in a merge slot, each tracked file is an input that is no source, test or document.
+    """
     digest = hashlib.sha256((config.sandbox_setup or "").encode())
     for name in sorted(set(config.sandbox_setup_files)):
         path = git.directory / name
@@ -335,7 +338,7 @@ def _digest_inputs(root: Path, git: Git, config: Config) -> str:
     for name in _find_copied(root, config.sandbox_copy):
         content = (root / name).read_bytes()
         digest.update(f"\0copied\0{name}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
-    if slot_states.is_merge_slot(git.directory.name):
+    if are_all_inputs or slot_states.is_merge_slot(git.directory.name):
         for row in git.names("ls-tree", "-r", "-z", "HEAD"):
             if _may_be_setup_input(row.partition("\t")[2]):
                 digest.update(f"\0{row}".encode("utf-8", "surrogateescape"))

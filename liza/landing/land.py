@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -27,7 +28,8 @@ from liza.merging.merge_recovery import recover_dead_merger
 from liza.model import targets
 from liza.model.errors import Missing, Refused, UnknownId, UsageError
 from liza.model.gates import GateRun, last_gate_runs
-from liza.model.model import Status, Task, TrackedRequest
+from liza.model.model import FINAL_STATUSES, State, Status, Task, TrackedRequest
+from liza.model.statuses import TASK_WORDS, TaskWord
 from liza.model.tested import describe_tested
 from liza.model.value_classes import Value, replace
 from liza.tasks import archive
@@ -35,6 +37,8 @@ from liza.text.formats import count_noun
 
 _NAME = "land"
 """Name of the landing in logs."""
+MAX_NAMES: Final = 8
+"""Maximum number of ids in a line; `--json` has all."""
 
 
 class Landing(Value):
@@ -68,6 +72,7 @@ def describe_landing(crew: Crew, branch: str | None = None) -> dict[str, Any]:
         "behind": behind,
         "tasks": [task.id for task in landed_tasks(crew, landing)],
         "open": [task.id for task in crew.board.read().tasks if task.status is Status.APPROVED],
+        "left": list_left(crew.board.read()),
         "next": f"liza sync {shlex.quote(landing.branch)}" if behind else forward,
     }
 
@@ -88,7 +93,8 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
         if landing.landed == landing.tip:
             message = f"{landing.branch} has all of {landing.integration} already"
             step = f"liza sync {shlex.quote(landing.branch)}" if own else "liza status"
-            return Result("unchanged", None, None, step, _details(landing, [], tested=None), message)
+            details = _details(locked, landing, [], tested=None)
+            return Result("unchanged", None, None, step, details, _with_left(message, details))
         if own:
             missing = f"{landing.branch} has commits that {landing.integration} does not have"
             step = f"liza sync {shlex.quote(landing.branch)} && {again}"
@@ -96,15 +102,47 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
         tasks = [task.id for task in landed_tasks(locked, landing)]
         result = run_landing_gates(locked, landing, untested=untested)
         _advance(locked.git, landing, again)
+        integration_tip.record_landed_branch(locked.paths, landing.branch)
         with suppress(*merge_outcomes.CAUGHT_ERRORS):
             integration_tip.record_landing(locked.git, landing.branch, landing.tip)
             locked.append_alert_log([f"landed  {by} brought {landing.tip[:10]} to {landing.branch}. Next: git log"])
     how = result.how
     word = describe_tested(how.tested, how.remarks)
     message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {word}"
-    details = {**_details(landing, tasks, tested=how.tested), "remarks": how.remarks}
+    details = {**_details(crew, landing, tasks, tested=how.tested), "remarks": how.remarks}
     step = f"git log {git_refs.type_revision(crew.git, landing.branch)}"
-    return Result("changed", None, None, step, details, message)
+    return Result("changed", None, None, step, details, _with_left(message, details))
+
+
+def _with_left(message: str, details: Mapping[str, Any]) -> str:
+    return "\n".join([message, *describe_left(details["left"])])
+
+
+APPROVED: Final = "approved and not merged yet"
+HELD: Final = "held"
+IN_EPIC: Final = "merged into an epic that has not landed"
+
+
+def list_left(state: State) -> list[dict[str, Any]]:
+    """Return the tasks that a landing leaves out, by what they wait for: ``state``, ``count`` and ``tasks``."""
+    groups: dict[str, list[str]] = {name: [] for name in (APPROVED, HELD, IN_EPIC, *TaskWord)}
+    for task in state.tasks:
+        if targets.is_to_land(task):
+            groups[IN_EPIC].append(task.id)
+        elif task.status is Status.APPROVED:
+            groups[APPROVED if task.merge_hold is None else HELD].append(task.id)
+        elif task.status not in FINAL_STATUSES:
+            groups[TASK_WORDS[task.status]].append(task.id)
+    return [{"state": str(name), "count": len(ids), "tasks": ids} for name, ids in groups.items() if ids]
+
+
+def describe_left(left: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each group of ``list_left``."""
+    return [f"not landed: {group['count']} {group['state']}: {_join_first(group['tasks'])}" for group in left]
+
+
+def _join_first(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:MAX_NAMES]) + (f" and {len(ids) - MAX_NAMES} more" if len(ids) > MAX_NAMES else "")
 
 
 def _land_command(branch: str | None, *, untested: bool = False) -> str:
@@ -112,13 +150,14 @@ def _land_command(branch: str | None, *, untested: bool = False) -> str:
     return shlex.join(words)
 
 
-def _details(landing: Landing, tasks: list[str], *, tested: bool | None) -> dict[str, Any]:
+def _details(crew: Crew, landing: Landing, tasks: list[str], *, tested: bool | None) -> dict[str, Any]:
     return {
         "branch": landing.branch,
         "before": landing.before,
         "commit": landing.tip,
         "tasks": tasks,
         "tested": tested,
+        "left": list_left(crew.board.read()),
     }
 
 
@@ -263,6 +302,7 @@ def land_pr(
     facts = _gather_facts(crew, landing)
     opened = _open_request(places, landing, head, facts, printed or "")
     _track(crew, by, project, landing, head, opened)
+    integration_tip.record_landed_branch(crew.paths, landing.branch)
     result = _result(places, landing, head, facts, opened, is_pushed=printed is not None)
     if landing.landed == landing.before or is_synced:
         return result

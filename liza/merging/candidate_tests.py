@@ -91,7 +91,8 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     before, commits_before = git_refs.snapshot_refs(crew.git), _list_commits_made(crew.worktrees, slots)
     replaces = run.replaces or run.base
     on_start = partial(_record_start, crew, run)
-    job = GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start, run.always)
+    on_set_up = partial(_record_timing, crew, run)
+    job = GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start, on_set_up, run.always)
     outcome = run_gates(crew, job)
     changes = git_refs.find_ref_changes(
         crew.git, before, run.commit, _list_commits_made(crew.worktrees, slots) - commits_before
@@ -122,9 +123,13 @@ def _list_commits_made(worktrees: Worktrees, slots: Sequence[PreparedMergeSlot])
 
 
 def _record_start(crew: Crew, run: CandidateRun, gate: str) -> None:
-    """Record that a gate runs, for `liza queue`. A failure only hides it there."""
+    """Record that a gate runs, for `liza queue`."""
+    _record_timing(crew, run, GateTiming(gate, GateOutcome.RUNNING, 0.0))
+
+
+def _record_timing(crew: Crew, run: CandidateRun, timing: GateTiming) -> None:
+    """Record a run for `liza queue` and `liza up`. A failure only hides it there."""
     with suppress(LizaError, OSError):
-        timing = GateTiming(gate, GateOutcome.RUNNING, 0.0)
         gate_log.append_runs(crew.paths, [_to_gate_run(crew.clock, run, timing)])
 
 
@@ -146,7 +151,8 @@ MERGE_SLOT = "merge"
 class GateJob(Value):
     """Gates to run on ``commit``, a merge with ``branch``, in ``slots``, which are prepared. ``name`` is part of the
     names of the logs. ``base`` is the commit that the candidate replaces. ``on_start`` is called with the name of each
-    gate that starts, from any thread. ``always``: run the gates also while a server of another checkout listens."""
+    gate that starts, ``on_set_up`` with each set-up that starts and ends, from any thread. ``always``: run the gates
+    also while a server of another checkout listens."""
 
     name: str
     commit: str
@@ -155,6 +161,7 @@ class GateJob(Value):
     gates: tuple[Gate, ...]
     slots: tuple[PreparedMergeSlot, ...]
     on_start: Callable[[str], None]
+    on_set_up: Callable[[GateTiming], None]
     always: bool = False
 
 
@@ -212,7 +219,7 @@ def run_gates(crew: Crew, job: GateJob) -> GatesOutcome:
     if server is not None:
         return GatesOutcome(None, (), judge_commit([server]))
     for slot in job.slots:
-        failure = set_up_slot(crew, slot.name)
+        failure = set_up_slot(crew, slot.name, job.on_set_up)
         if failure is not None:
             return GatesOutcome(failure, (), NO_GATE_APPLIED)
     timings = _run_in_turn(crew, job) if len(job.slots) == 1 else _run_side_by_side(crew, job)
@@ -231,7 +238,7 @@ def _run_in_turn(crew: Crew, job: GateJob, gates: Sequence[Gate] | None = None) 
     for number, gate in enumerate(job.gates if gates is None else gates):
         if number or gates is not None:
             slot = _prepare_slot(crew, MERGE_SLOT, job.name, job.commit)
-            failure = set_up_slot(crew, MERGE_SLOT)
+            failure = set_up_slot(crew, MERGE_SLOT, job.on_set_up)
             if failure is not None:
                 return (*timings, GateTiming(gate.name, GateOutcome.RED, 0.0, failure))
         timings.append(_run_gate(crew, job, gate, slot))
@@ -252,7 +259,7 @@ def _run_side_by_side(crew: Crew, job: GateJob) -> tuple[GateTiming, ...]:
                 break
             if timings:
                 slot = _prepare_slot(crew, slot.name, job.name, job.commit)
-                failure = set_up_slot(crew, slot.name)
+                failure = set_up_slot(crew, slot.name, job.on_set_up)
                 if failure is not None:
                     timings.append(GateTiming(gate.name, GateOutcome.RED, 0.0, failure))
                     continue
@@ -285,7 +292,7 @@ def _in_threads(
 def _run_gate(
     crew: Crew, job: GateJob, gate: Gate, slot: PreparedMergeSlot, cancelled: threading.Event | None = None
 ) -> GateTiming:
-    packages, failure = check_packages(crew, slot.name)
+    packages, failure = check_packages(crew, slot.name, job.on_set_up)
     if failure is not None:
         return GateTiming(gate.name, GateOutcome.RED, 0.0, failure)
     config = crew.board.read().config
@@ -410,7 +417,9 @@ def check_files(crew: Crew, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:
     return findings
 
 
-def check_packages(crew: Crew, slot: str) -> tuple[tuple[GateFinding, ...], str | None]:
+def check_packages(
+    crew: Crew, slot: str, on_set_up: Callable[[GateTiming], None]
+) -> tuple[tuple[GateFinding, ...], str | None]:
     """Return what follows from installed files that differ from the records of their packages.
 
     Such a file in the slot may be what an earlier run left: the set-up then runs again, in a slot without untracked
@@ -421,7 +430,7 @@ def check_packages(crew: Crew, slot: str) -> tuple[tuple[GateFinding, ...], str 
     refused = package_records.select_refused(files, config.installed_changes)
     if any(not file.package.is_shared for file in refused):
         slot_setup.remove_untracked(git, ())
-        failure = set_up_slot(crew, slot)
+        failure = set_up_slot(crew, slot, on_set_up)
         if failure is not None:
             return (), failure
         files = installed_packages.find_changed_files(git, config.environment)
@@ -437,7 +446,7 @@ def _display_path(paths: Paths, log: Path) -> str:
     return str(log.relative_to(paths.root))
 
 
-def set_up_slot(crew: Crew, slot: str) -> str | None:
+def set_up_slot(crew: Crew, slot: str, on_set_up: Callable[[GateTiming], None]) -> str | None:
     """Copy files into a slot and run the set-up command if it is due. Return the failure message, or None."""
     config = crew.board.read().config
     path, slot_git = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
@@ -446,6 +455,7 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
     slot_setup.begin_setup(slot_git)
     commands.begin_set_up(crew.paths, slot_git, config)
     log = crew.paths.logs / f"setup-{slot}.log"
+    on_set_up(GateTiming(gates.SET_UP_RUN, GateOutcome.RUNNING, 0.0))
     result = commands.run_command(
         config.sandbox_setup,
         path,
@@ -455,6 +465,8 @@ def set_up_slot(crew: Crew, slot: str) -> str | None:
         config.environment,
         box=_open_box(crew, slot),
     )
+    outcome = GateOutcome.GREEN if result.passed else GateOutcome.RED if result.exit_status else GateOutcome.TIMEOUT
+    on_set_up(GateTiming(gates.SET_UP_RUN, outcome, result.seconds))
     if not result.passed:
         script = result.find_crlf_script()
         why = f"exit {result.exit_status}" if script is None else output_causes.describe_crlf(script)

@@ -65,6 +65,11 @@ class QueueReport(Value):
     batches: tuple[BatchReport, ...]
     gates: tuple[GateReport, ...]
     merging: bool
+    setup: GateReport | None = None
+    """The set-up of the merge slots, if there is one."""
+
+
+_SET_UP = "set-up"
 
 
 def show_queue(crew: Crew) -> QueueReport:
@@ -76,6 +81,7 @@ def show_queue(crew: Crew) -> QueueReport:
         tuple(_report_batch(batch, runs, now, is_merging=is_merging) for batch in merge_queue.find_batches(state)),
         tuple(_report_gate(state, runs, gate) for gate in state.config.all_gates),
         is_merging,
+        _report_setup(state, runs),
     )
 
 
@@ -121,7 +127,7 @@ def _report_batch(batch: Batch, runs: tuple[GateRun, ...], now: datetime, *, is_
     shown = (
         _report_run(run, now)
         for member in batch.members
-        for run in gates.last_gate_runs(runs, member.merging.candidate)
+        for run in gates.last_runs(runs, member.merging.candidate)
         if is_merging or run.outcome is not GateOutcome.RUNNING
     )
     return BatchReport(
@@ -131,7 +137,15 @@ def _report_batch(batch: Batch, runs: tuple[GateRun, ...], now: datetime, *, is_
 
 def _report_run(run: GateRun, now: datetime) -> RunReport:
     seconds = (now - run.time).total_seconds() if run.outcome is GateOutcome.RUNNING else run.seconds
-    return RunReport(run.gate, run.tasks, run.outcome.value, seconds)
+    name = _SET_UP if run.gate == gates.SET_UP_RUN else run.gate
+    return RunReport(name, run.tasks, run.outcome.value, seconds)
+
+
+def _report_setup(state: State, runs: tuple[GateRun, ...]) -> GateReport | None:
+    setup = state.config.sandbox_setup
+    if not setup:
+        return None
+    return replace(_report_gate(state, runs, Gate(name=gates.SET_UP_RUN, command=setup)), name=_SET_UP)
 
 
 def _report_gate(state: State, runs: tuple[GateRun, ...], gate: Gate) -> GateReport:

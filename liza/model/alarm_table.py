@@ -92,6 +92,7 @@ class AlarmKind(_Kind):
         "kill -CONT {pids}",
     )
     NO_PROGRESS = "no_progress", NEWS, "{about} makes {reason}", "liza logs {about}"
+    PROGRAM_CRASHED = "program_crashed", NEWS, "{text}: {reason}", "liza logs {agent}"
     BUDGET_BLIND = "budget_blind", STEP, "{reason}", "liza edit"
     BUDGET_USED = "budget_used", STEP, "the crew is paused: {reason}", "{step}"
     GUARD_DENIALS = (

@@ -5,7 +5,7 @@ Nothing here prints. Only ``cli/entry_points.py`` turns an error into a message 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from liza.model.value_classes import Value
 
@@ -189,6 +189,8 @@ class LockTimeout(LizaError):
     code = "lock-timeout"
 
 
+EXIT_ONLY_PERSON: Final = 76
+"""Exit code of `liza up --exit-when-done` and `liza start` if only a person can go on: no failure, and not done."""
 HINT_LABEL = "  next: "
 """Start of a line with the next command."""
 

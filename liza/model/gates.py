@@ -20,6 +20,8 @@ RECENT_RUNS = 200
 """Number of last runs of a gate from which its time is estimated, and in which it counts as flaky."""
 _WILDCARD = re.compile(r"[*?[]")
 NAME_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+SET_UP_RUN = "(set-up)"
+"""Name under which the set-up of a merge slot is recorded. No gate can have it."""
 
 
 class GateFindingKind(StrEnum):
@@ -113,9 +115,14 @@ def recent_runs(runs: Iterable[GateRun], gate: str) -> tuple[GateRun, ...]:
     return tuple(ended)[-RECENT_RUNS:]
 
 
+def last_runs(runs: Iterable[GateRun], candidate: str) -> tuple[GateRun, ...]:
+    """Return the last run of the set-up and of each gate on a candidate, in the order of their first runs."""
+    return tuple({run.gate: run for run in runs if run.candidate == candidate}.values())
+
+
 def last_gate_runs(runs: Iterable[GateRun], candidate: str) -> tuple[GateRun, ...]:
     """Return the last run of each gate on a candidate, in the order of their first runs."""
-    return tuple({run.gate: run for run in runs if run.candidate == candidate}.values())
+    return tuple(run for run in last_runs(runs, candidate) if run.gate != SET_UP_RUN)
 
 
 def count_flaky(runs: Iterable[GateRun]) -> int:

@@ -221,6 +221,11 @@ class Paths(Value):
         return self.tx / "request-sync"
 
     @property
+    def landed_branch(self) -> Path:
+        """The branch of the person that integration was brought to last; absent before."""
+        return self.tx / "landed-branch"
+
+    @property
     def history_conflict(self) -> Path:
         """Why revisions are not recorded: the history has others of the same numbers; absent after a success."""
         return self.tx / "history-conflict"

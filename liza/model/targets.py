@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from liza.model.model import FINAL_STATUSES, Epic, State, Status, Task
@@ -203,7 +204,8 @@ def mismatched_target(state: State, task: Task) -> str | None:
 
 class CommitsAhead(Value):
     """``commits`` of ``integration`` have work that ``branch`` does not have; it has ``own`` commits that integration
-    does not have. ``request``: URL of the open pull request to ``branch``; empty without one.
+    does not have. ``request``: URL of the open pull request to ``branch``; empty without one. ``is_checked_out``: the
+    checkout of the repository is on ``branch``.
     """
 
     integration: str
@@ -211,13 +213,15 @@ class CommitsAhead(Value):
     commits: int
     own: int = 0
     request: str = ""
+    is_checked_out: bool = True
 
     @property
     def next(self) -> str:
         """Command that lands them; without any, the commands that end or continue the crew."""
-        sync = "liza sync && " if self.own else ""
+        branch = () if self.is_checked_out else (self.branch,)
+        sync = f"{shlex.join(['liza', 'sync', *branch])} && " if self.own else ""
         if self.commits:
-            return f"{sync}liza land {'--pr' if self.request else '--merge'}"
+            return sync + shlex.join(["liza", "land", "--pr" if self.request else "--merge", *branch])
         return f"liza down --purge, or go on: {sync}liza task add"
 
     @property

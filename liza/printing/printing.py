@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -22,10 +25,12 @@ from liza.printing.columns import (
     wrap_text,
 )
 from liza.system.installation import qualify_command
+from liza.text.formats import format_duration
 from liza.text.undecoded import encode_json
 
 MIN_WIDTH = 40
 """Minimum width in cells for which lines are broken."""
+_COUNT_SECONDS = 1.0
 
 
 def print_text(text: str) -> None:
@@ -136,6 +141,49 @@ def print_row(before: str, text: str) -> None:
     """Write a line, unbuffered; at a terminal broken to its width, with continuation lines below ``text``."""
     width = text_width()
     print_now(before + text if width is None else wrap_text(before + text, width, cell_width(before)))
+
+
+class RunningLine:
+    """Shows which command runs and for how long: at a terminal a line that counts until it ends, elsewhere a line.
+
+    Nothing else may be printed between ``begin`` and ``end``.
+    """
+
+    def __init__(self) -> None:
+        self._counts = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, text: str) -> None:
+        self.end()
+        if not self._counts:
+            print_now(text)
+            return
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._count, args=(text, self._ended), name="running", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Remove the line. Idempotent."""
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+            self._thread = None
+
+    def _count(self, text: str, ended: threading.Event) -> None:
+        start = time.monotonic()
+        safe = " ".join(strip_controls(text).split("\n"))
+        # Of a terminal that is gone the main thread hears, too.
+        with suppress(OSError):
+            while True:
+                seconds = format_duration(time.monotonic() - start)
+                # After the last column of a row some terminals begin a new one.
+                room = max(1, shutil.get_terminal_size().columns - len(seconds) - len(" … ") - 1)
+                shown = next(safe[:end] for end in range(len(safe), -1, -1) if cell_width(safe[:end]) <= room)
+                _write_unbuffered(f"\r{shown} … {seconds}\x1b[K", sys.stdout)
+                if ended.wait(_COUNT_SECONDS):
+                    _write_unbuffered("\r\x1b[K", sys.stdout)
+                    return
 
 
 class Repainting:

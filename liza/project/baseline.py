@@ -19,7 +19,7 @@ from liza.model.errors import Finding, GitFailed, Missing, Refused
 from liza.model.gates import GateFindingKind
 from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset
-from liza.project import commands, detect, installed_packages, listeners, proof
+from liza.project import commands, detect, installed_packages, listeners, proof, saved_setup
 from liza.project.broken_runs import ProofPlan, ProofReport, ProofStep
 from liza.project.project_report import find_hook_gaps, find_worktree_gaps
 from liza.project.rules import output_causes, package_records, project_kinds, tree_changes
@@ -31,6 +31,7 @@ from liza.project.rules.project_kinds import (
     quote_option,
     setup_hint,
     suggest_init_command,
+    worktree_commands,
 )
 from liza.project.rules.tree_changes import TreeChanges
 from liza.text.formats import count_noun
@@ -105,9 +106,16 @@ class Baseline(Value):
 
 
 def run_baseline(
-    crew: Crew, worktrees: Worktrees, options: InitOptions, presets: Sequence[Preset], tip: str, say: ReportFact
+    crew: Crew,
+    worktrees: Worktrees,
+    options: InitOptions,
+    presets: Sequence[Preset],
+    tip: str,
+    say: ReportFact,
+    begin: ReportFact,
 ) -> Baseline:
-    """Find the commands, run them once at ``tip``, and prove what they test. ``say`` is called with each fact.
+    """Find the commands, run them once at ``tip``, and prove what they test. ``say`` is called with each fact,
+    ``begin`` with each command that starts to run.
 
     ``presets``: the programs whose brief the tests may see, first the crew's.
 
@@ -149,6 +157,7 @@ def run_baseline(
         presets=tuple(presets),
         config=options.settings,
         compares_boxes=not options.accept_red,
+        keeps_setup=True,
     )
 
     def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
@@ -156,15 +165,16 @@ def run_baseline(
             what = "the set-up fails" if step is ProofStep.SET_UP else "the tests are red"
             raise listeners.describe_failure(what, outcome, worktrees.paths, options.settings.shared)
         if step is ProofStep.SET_UP:
-            _report_setup(outcome, plan, say)
+            _report_setup(root, outcome, plan, project, say)
             slot = worktrees.paths.slot(PROOF_SLOT)
             report_gaps(find_hook_gaps(crew.git, setup_text, options.copied_files, slot, has_crew=True))
             return
         lacking, red_hint = _suspect_files(crew.git, options)
         notes = "".join(f"\n{note}" for note in (why_not, lacking) if note)
-        _report_tests(outcome, replace(plan, red_hint=red_hint), notes, options.accept_red, say)
+        plan_of_tests = replace(plan, red_hint=red_hint)
+        _report_tests(root, outcome, plan_of_tests, project, notes, options.accept_red, say)
 
-    report = ProofReport(lambda step: say(*_describe_step(step, plan)), end)
+    report = ProofReport(lambda step: begin(*_describe_step(step, plan)), end)
     try:
         prove = not options.no_proof and server is None
         result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=prove, report=report)
@@ -281,14 +291,36 @@ def _refuse_unstarted(subject: str, outcome: commands.CommandOutcome, hint: str,
         raise Missing(f"{subject} not start: {missing} is missing: {outcome.command}\n{outcome.tail(3)}{notes}", hint)
 
 
-def _report_setup(outcome: commands.CommandOutcome, plan: ProofPlan, say: ReportFact) -> None:
+def _report_setup(
+    root: Path, outcome: commands.CommandOutcome, plan: ProofPlan, project: Project, say: ReportFact
+) -> None:
     setup = plan.setup or ""
     if not outcome.passed:
         _refuse_unstarted("the set-up does", outcome, setup_hint())
-        other = output_causes.suggest_setup(setup, outcome.tail())
-        hint = f"{INIT} --setup {quote_option(other)}" if other else setup_hint()
-        raise Refused(f"set-up fails on integration: {setup}\n{outcome.tail()}", hint)
-    say("set-up", f"{setup}: {outcome.seconds:.0f} s ok")
+        other = output_causes.suggest_setup(setup, outcome.tail()) or _detected_setup(project, setup)
+        log, where = _keep_output(root, outcome)
+        hint = f"{INIT} --setup {quote_option(other)}" if other else log or setup_hint()
+        raise Refused(f"set-up fails on integration: {setup}\n{outcome.describe()}{where}", hint)
+    kept = f"kept from the last try, when it took {outcome.seconds:.0f} s" if outcome.is_kept else ""
+    say("set-up", f"{setup}: {kept or f'{outcome.seconds:.0f} s ok'}")
+
+
+def _detected_setup(project: Project, failed: str) -> str | None:
+    """Return the set-up that the project's files call for, if it is another one than that which failed."""
+    detected = (command.text for command in (project.setup, project.worktree_setup) if command is not None)
+    return next((text for text in detected if text != failed), None)
+
+
+def _keep_output(root: Path, outcome: commands.CommandOutcome) -> tuple[str, str]:
+    """Keep the output of a failed command. Return the command that shows it, and a line that names it; empty texts if
+    it cannot be kept."""
+    log = saved_setup.keep_logs(root, [outcome.log])
+    if log is None:
+        return "", ""
+    # Relative where that is shorter to type.
+    name = str(log.relative_to(root)) if log.is_relative_to(root) and Path.cwd() == root else str(log)
+    show = f"less {shlex.quote(name)}"
+    return show, f"\nwhole output: {show}"
 
 
 def _report_left(names: Sequence[str], say: ReportFact) -> None:
@@ -299,8 +331,10 @@ def _report_left(names: Sequence[str], say: ReportFact) -> None:
 
 
 def _report_tests(
+    root: Path,
     outcome: commands.CommandOutcome,
     plan: ProofPlan,
+    project: Project,
     notes: str,
     accept_red: bool,
     say: ReportFact,
@@ -309,17 +343,39 @@ def _report_tests(
     if not outcome.passed:
         _refuse_unstarted("the tests do", outcome, plan.hint, notes)
     if not (outcome.passed or accept_red):
-        output = f"{plan.command}\n{outcome.tail()}{notes}"
-        module = output_causes.missing_module(outcome.tail(commands.SEARCHED_LINES))
-        if module:
-            text = f"the tests need the module {module}, which is not installed where they run: {output}"
-            raise Refused(text, plan.hint)
-        setup = output_causes.suggest_setup(plan.setup or "", outcome.tail())
-        if setup:
-            hint = f"{INIT} --setup {quote_option(setup)}"
-            raise Refused(f"the tests are red in a worktree of integration: {output}", hint)
-        raise Refused(f"the tests are red on integration: {output}\nFix them, or accept them", plan.red_hint)
+        raise _describe_red(root, outcome, plan, project, notes)
     say("baseline", f"{plan.command}: {'ok' if outcome.passed else 'red, accepted'}, {outcome.seconds:.0f} s")
+
+
+def _describe_red(
+    root: Path, outcome: commands.CommandOutcome, plan: ProofPlan, project: Project, notes: str
+) -> Refused:
+    """Return the error for red tests: the first failure, what is missing if it names that, and the next command."""
+    setup = plan.setup or ""
+    kept = "\nthe set-up is kept for the next try" if setup else ""
+    why = "it did not end in time" if outcome.exit_status is None else outcome.describe()
+    output = f"{plan.command}\n{why}{_keep_output(root, outcome)[1]}{kept}{notes}"
+    module = output_causes.missing_module(outcome.tail(commands.SEARCHED_LINES))
+    plugin = output_causes.missing_plugin(outcome.describe())
+    if module or plugin:
+        what = f"the module {module}" if module else f"{plugin}, of a plugin"
+        hint = _hint_to_install(plan, project, module) or plan.red_hint
+        return Refused(f"the tests need {what}, which is not installed where they run: {output}", hint)
+    other = output_causes.suggest_setup(setup, outcome.tail())
+    if other:
+        hint = f"{INIT} --setup {quote_option(other)}"
+        return Refused(f"the tests are red in a worktree of integration: {output}", hint)
+    return Refused(f"the tests are red on integration: {output}\nFix them, or accept them", plan.red_hint)
+
+
+def _hint_to_install(plan: ProofPlan, project: Project, module: str | None) -> str:
+    """Return the command that installs what the tests lack: by the files of the project, or else by its name; empty if
+    neither is known."""
+    proposed = worktree_commands(project, plan.command)
+    if proposed is not None and proposed[0] != plan.setup:
+        return plan.hint
+    setup = None if module is None else output_causes.install_setup(plan.setup or "", plan.command, module)
+    return f"{INIT} --setup {quote_option(setup)}" if setup else ""
 
 
 def _report_changes(changes: TreeChanges, plan: ProofPlan, accept_red: bool, say: ReportFact) -> None:

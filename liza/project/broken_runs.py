@@ -45,6 +45,7 @@ class ProofPlan(Value):
     ``may_drop_variables``: tests that are red with ``gate_environment`` run once without it. ``presets``: the tests run
     with a brief in the instructions files of these programs, and once without it if they are red. ``config``: has the
     settings of the boxes in which the commands run. ``compares_boxes``: red commands run once without a box.
+    ``keeps_setup``: what the set-up left is kept for the next `init`, if the tests are red.
     """
 
     command: str
@@ -62,6 +63,7 @@ class ProofPlan(Value):
     presets: tuple[Preset, ...] = ()
     config: Config = Config()
     compares_boxes: bool = False
+    keeps_setup: bool = False
 
 
 class ProofStep(Enum):

@@ -33,7 +33,7 @@ from liza.model.value_classes import Value, replace
 from liza.programs.presets import preset_table
 from liza.programs.session import log_file, session_process
 from liza.programs.session.program_faults import list_logins
-from liza.project.rules import output_causes
+from liza.project.rules import first_failures, output_causes
 from liza.system import ancestors, crash_points, processes, untrusted_files
 from liza.text.redaction import redact
 
@@ -41,7 +41,8 @@ from liza.text.redaction import redact
 class CommandOutcome(Value):
     """Result of a project command; ``exit_status`` is None if it was ended at its time limit.
 
-    ``passes_outside``: it failed in a box, and passes without one.
+    ``passes_outside``: it failed in a box, and passes without one. ``is_kept``: it did not run; an earlier `init` ran
+    it for the same inputs, in ``seconds``.
     """
 
     command: str
@@ -50,6 +51,7 @@ class CommandOutcome(Value):
     seconds: float
     log: Path
     passes_outside: bool = False
+    is_kept: bool = False
 
     @property
     def passed(self) -> bool:
@@ -58,6 +60,10 @@ class CommandOutcome(Value):
     def tail(self, lines: int = 20) -> str:
         """Last lines of the output, without secrets."""
         return redact("\n".join(log_file.read_tail(self.log).splitlines()[-lines:]))
+
+    def describe(self) -> str:
+        """Return the first failure in the output, else its last lines without warnings, without secrets."""
+        return redact(first_failures.describe_output(log_file.read_tail(self.log, _EXAMINED_BYTES)))
 
     def find_crlf_script(self) -> str | None:
         """Return the script because of whose CRLF line ends the command failed, or None."""
@@ -84,6 +90,7 @@ def find_crlf_script(names: Sequence[str], directory: Path) -> str | None:
 
 
 _MAX_FIRST_LINE = 4096
+_EXAMINED_BYTES = 1 << 20  # bytes at the end of an output in which the first failure is searched
 EXTERNAL_KILL_STATUSES = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT})
 LOG_CHECK_INTERVAL = 1.0  # seconds between two checks of the size of a log
 SEARCHED_LINES = 200

@@ -48,11 +48,12 @@ from liza.model.configuration import FULL_CHECKOUT, Config, Confinement
 from liza.model.errors import LizaError, LockTimeout, Missing, ProgramMissing, Refused, UsageError
 from liza.model.paths import HISTORY_REF, Paths, branch_of
 from liza.model.value_classes import replace
+from liza.programs import liveness
 from liza.programs.presets import preset_table, program_choice
 from liza.programs.presets.command_line import started_program
 from liza.programs.presets.preset_table import Presets
 from liza.programs.presets.program_choice import ProgramChoice
-from liza.project import commands, hook_files, project_report
+from liza.project import commands, hook_files, project_report, saved_setup
 from liza.project.baseline import Baseline, InitOptions, ReportFact, run_baseline
 from liza.project.project_report import suggest_directory
 from liza.project.rules.project_kinds import INIT, complete_init_commands, join_commands
@@ -78,8 +79,10 @@ def init(
     say: ReportFact = lambda name, text: None,
     ask: AskPermissions | None = None,
     record_origin: RecordOrigin = lambda crew, branch: None,
+    begin: ReportFact | None = None,
 ) -> Result:
-    """Create a crew: goal, branch, baseline, board. ``say`` is called with each fact as soon as it is known.
+    """Create a crew: goal, branch, baseline, board. ``say`` is called with each fact as soon as it is known, ``begin``
+    with each command that starts to run; without ``begin``, ``say`` is.
 
     ``ask`` is called once, and not for a repository that cannot have a crew, a program without permissions, or agents
     in boxes. ``record_origin``: accept the addresses of the person's branch for pushes; it returns a fact, or None.
@@ -112,7 +115,7 @@ def init(
         except LockTimeout:
             raise Refused(f"another `liza init` runs in {surveyed.root}", "liza status") from None
         try:
-            return _init(crew, surveyed, options, say, record_origin)
+            return _init(crew, surveyed, options, say, record_origin, begin or say)
         except LizaError as error:
             error.hint = _complete_hint(error.hint, surveyed.root, options)
             raise
@@ -129,7 +132,9 @@ def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | No
 def _refuse_second(paths: Paths) -> None:
     if paths.state.exists():
         deleted_parts.refuse_foreign(paths, slots_directory.read_record(paths))
-        raise Refused(f"{paths.root} has a crew already", "liza status")
+        is_running = any(liveness.is_supervised(paths, agent) for agent in ("planner-1", "coder-1", "code-reviewer-1"))
+        anew = "another goal: liza edit --goal; to begin anew: liza down --purge"
+        raise Refused(f"{paths.root} has a crew already; {anew}", "liza status" if is_running else "liza up")
 
 
 def _complete_hint(hint: str, root: Path, options: InitOptions) -> str:
@@ -140,7 +145,14 @@ def _complete_hint(hint: str, root: Path, options: InitOptions) -> str:
     return complete_init_commands(hint, options.goal, options.typed())
 
 
-def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, record_origin: RecordOrigin) -> Result:
+def _init(
+    crew: Crew,
+    surveyed: Survey,
+    options: InitOptions,
+    say: ReportFact,
+    record_origin: RecordOrigin,
+    begin: ReportFact,
+) -> Result:
     _refuse_second(crew.paths)
     if _is_interrupted_init(crew):
         commands.kill_orphan_commands(crew.paths.root)
@@ -174,7 +186,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, r
         presets = (table.rows[choice.preset.name], *table.rows.values())
         before = git_config.describe_setup(crew.git)
         worktrees = crew.worktrees_onto(branch, options.settings.confinement)
-        baseline = run_baseline(crew, worktrees, options, presets, tip, say)
+        baseline = run_baseline(crew, worktrees, options, presets, tip, say, begin)
         for message in sorted(git_config.describe_setup(crew.git) - before):
             say("changed", f"{message}: by the set-up or the tests, in your checkout too")
         say("programs", _describe_program(choice, table, support.session_permissions(options.settings)))
@@ -196,6 +208,7 @@ def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact, r
     except BaseException:
         undo_init(crew, surveyed)
         raise
+    saved_setup.forget(crew.paths.root)
     record_history(crew)
     details = {
         "root": str(surveyed.root),

@@ -20,13 +20,14 @@ from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import gates
 from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
-from liza.project import commands, detect, installed_packages, tree_snapshot
+from liza.project import commands, detect, installed_packages, saved_setup, tree_snapshot
 from liza.project.broken_runs import NO_REPORT, BrokenRuns, ProofPlan, ProofReport, ProofSlot, ProofStep
 from liza.project.rules import command_parts
 from liza.project.rules.package_records import ChangedPackageFile
 from liza.project.rules.tree_changes import TreeChanges
 from liza.project.tree_snapshot import TreeSnapshot
 
+_SETUP_LOG = "baseline-setup.log"
 _FIRST_LINE_BYTES = 256  # bytes of a file that are read for its first line
 
 
@@ -110,9 +111,7 @@ def _run_in_slot(
     setup = None
     tracked_files = tree_snapshot.take_snapshot(git)
     if plan.setup:
-        report.begin(ProofStep.SET_UP)
-        setup = slot.compare_box(slot.run_command(plan.setup, "baseline-setup.log"))
-        report.end(ProofStep.SET_UP, setup)
+        setup = _run_setup(slot, plan.setup, report)
         if not setup.passed:
             return ProofResult(setup)
     result = ProofResult(setup, left=slot_setup.list_unignored(git))
@@ -122,13 +121,23 @@ def _run_in_slot(
     uncached = gates.uncached_variables({**os.environ, **plan.gate_environment})
     variables = {**plan.gate_environment, **uncached, "LIZA_BASE": _base_of(slot)}
     runs = BrokenRuns(slot, broken, {**variables, "LIZA_BASE": slot.commit}, report)
+    is_clean = (
+        plan.keeps_setup and setup is not None and tree_snapshot.find_changes(git, tracked_files) == TreeChanges()
+    )
+    kept = saved_setup.note(slot, setup.seconds) if is_clean and setup is not None else None
     report.begin(ProofStep.TESTS)
-    result = _run_tests(worktrees, runs, result, tracked_files, variables)
-    assert result.tests is not None
-    tests = slot.compare_box(result.tests, variables)
-    if result.drops_variables:
-        runs.drop_variables(plan.gate_environment)
-    report.end(ProofStep.TESTS, tests)
+    try:
+        result = _run_tests(worktrees, runs, result, tracked_files, variables)
+        assert result.tests is not None
+        tests = slot.compare_box(result.tests, variables)
+        if result.drops_variables:
+            runs.drop_variables(plan.gate_environment)
+        report.end(ProofStep.TESTS, tests)
+    except BaseException:
+        # Before the first failing source: what the set-up left is as it was.
+        if kept is not None:
+            saved_setup.keep(slot, kept)
+        raise
     if not tests.passed or not prove:
         return result
     observation = ProofObservation(None)
@@ -139,6 +148,19 @@ def _run_in_slot(
             details = runs.examine_range(details, observation.exit_status)
         details = replace(details, setup_builds=runs.setup_builds)
     return replace(result, outcome=test_proof.judge_proof(observation, str(slot.root), plan.hint), details=details)
+
+
+def _run_setup(slot: ProofSlot, command: str, report: ProofReport) -> commands.CommandOutcome:
+    """Run the set-up, or take what an earlier `init` kept of it. Raises GitFailed, OSError."""
+    kept = saved_setup.restore(slot) if slot.plan.keeps_setup else None
+    if kept is not None and kept.commit == slot.commit:
+        log = slot.logs / _SETUP_LOG
+        setup = commands.CommandOutcome(command, slot.path, 0, kept.seconds, log, is_kept=True)
+    else:
+        report.begin(ProofStep.SET_UP)
+        setup = slot.compare_box(slot.run_command(command, _SETUP_LOG))
+    report.end(ProofStep.SET_UP, setup)
+    return setup
 
 
 def _observe(runs: BrokenRuns, tests: commands.CommandOutcome) -> ProofObservation:

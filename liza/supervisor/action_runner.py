@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -36,6 +35,7 @@ from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session, note_account_obstacle
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
+from liza.supervisor.merge_times import LONG_MERGE, MergeTimes
 from liza.supervisor.message_carrier import MessageCarrier, SessionMessages
 from liza.supervisor.rules import actions
 from liza.supervisor.rules.session_facts import JobKind
@@ -47,7 +47,6 @@ from liza.tasks.rules import claims, coding, leases
 from liza.tasks.rules.planning import WAKE_REASONS, checkpoint_reason, claim_planning, give_back_work
 from liza.text.formats import format_duration, format_time
 
-LONG_MERGE = 15.0  # seconds after which a running merge is announced
 SHORT_GRACE = 0.5  # seconds from SIGTERM to SIGKILL for a session that has already closed its work
 
 
@@ -68,6 +67,7 @@ class ActionRunner:
         self.memory = memory
         self.post = post
         self.notify = notify
+        self.merge_times: MergeTimes | None = None
         self.messages = SessionMessages(agent, launcher, memory, notify)
         self.carrier = MessageCarrier(agent, launcher, post, notify)
 
@@ -198,21 +198,9 @@ class ActionRunner:
                 descriptors=(turn,),
             )
             self.memory.job = jobs.start_job(spec, self.post)
+            self.merge_times = MergeTimes(self.crew, self.memory.job, self.notify)
             if state.config.integration_command:
-                self._announce_merge(self.memory.job, state.config.integration_command)
-
-    def _announce_merge(self, job: jobs.Job, command: str) -> None:
-        """Say that tests run, also without -v if they take long: else nothing is shown for minutes."""
-        line = f"{LIZA}  merge of {job.subject} runs: {command}"
-        self.notify(Detail(line))
-
-        def announce_again() -> None:
-            if job.end_event is None:
-                self.notify(f"{line}, for {format_duration(job.seconds)} now")
-
-        timer = threading.Timer(LONG_MERGE, announce_again)
-        timer.daemon = True
-        timer.start()
+                self.merge_times.announce(state.config.integration_command)
 
     def _start_proof(self) -> None:
         """Start the proof of the tests as a child process, which has the turn to merge: nothing is merged meanwhile."""
@@ -289,6 +277,9 @@ class ActionRunner:
                 self._note_rest(result.reason)
             case RestKind.NO_ANSWER:
                 self._report_no_answer(run, result.reason)
+            case RestKind.BACKOFF if rule.fault is Fault.CRASH and work is not None and work.kind != WorkKind.WORK:
+                # A crash at a task is in its history, from which its alarm is derived.
+                self._note_rest(f"its program crashed: {result.reason}")
             case RestKind.UNTIL_PERSON_ACTS:
                 self.memory.unusable = UnusableProgram(
                     result.reason, result.needs_person, result.login_refused, result.model_refused
@@ -393,6 +384,8 @@ class ActionRunner:
                 self.notify(f"{LIZA}  {job.name} ended with exit {event.exit_status}: {job.read_tail(300)}")
             case JobKind.MERGE:
                 failed = event.exit_status not in (0, 1)
+                if self.merge_times is not None:
+                    self.merge_times.report()
                 if failed:
                     self.notify(f"{job.name} ended with exit {event.exit_status}: {job.read_tail(300)}")
                 # After a failure this supervisor tries again itself; the others would only fail, too. This comes
@@ -406,7 +399,8 @@ class ActionRunner:
         if status == 0:
             self.memory.failed_set_up = None
             self.launcher.mark_set_up_done(job.subject)
-            self.notify(Detail(f"set-up in {job.subject} done after {format_duration(job.seconds)}"))
+            line = f"set-up in {job.subject} done after {format_duration(job.seconds)}"
+            self.notify(line if job.seconds >= LONG_MERGE else Detail(line))
             return
         work = find_current_work(self.crew.board.read(), self.agent)
         failed = self._describe_failed_set_up(job, status, work)

@@ -12,13 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from liza.alarms.current_alarms import find_missing_login, find_refused_model
-from liza.alarms.rules.alarm_checks import waiting_alarms
+from liza.alarms.current_alarms import find_missing_login, find_refused_model, read_supervisor_exit
 from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.git.integration_tip import find_commits_ahead
-from liza.git.runner import Git
-from liza.model.alarm_table import AlarmKind
 from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.narration import LIZA
@@ -26,8 +23,7 @@ from liza.model.paths import role_of
 from liza.model.statuses import GoalStatus, describe_task, goal_word
 from liza.supervisor.crew_options import UpOptions
 from liza.supervisor.rules.decide import EXIT_UNUSABLE
-from liza.tasks import draft_specs
-from liza.tasks.rules.planning import is_crew_done, is_task_over
+from liza.tasks.rules.planning import find_stalled_tasks, is_crew_done, is_task_over
 from liza.tasks.rules.up_command import another_model_command
 from liza.text.formats import format_duration
 
@@ -94,51 +90,7 @@ class Feed:
 
 
 MAX_LINES = 5
-"""Maximum number of lines for one change; `liza status` has all."""
-
-
-def _has_able_coder(state: State, task_id: str, agents: Collection[str]) -> bool:
-    """Whether one of the agents can claim the task. A coder that starts for the first time is not on the board yet."""
-    task = state.task(task_id)
-    return task is not None and any(role_of(agent) == "coder" and agent not in task.failed_by for agent in agents)
-
-
-class WaitingLines:
-    """Prints what the crew waits for when only a person can continue it, and again when that changes."""
-
-    def __init__(self, crew: Crew, print_line: Callable[[str, str], None]) -> None:
-        self._crew, self._print_line = crew, print_line
-        self._last: tuple[str, ...] = ()
-
-    def update(self, running: Collection[str]) -> None:
-        """Print the lines that differ from the last ones. ``running``: supervised agents of this `up`."""
-        try:
-            lines = self._lines(running)
-        except (LizaError, OSError):
-            # The supervisors report a board that cannot be read, and `liza doctor` a git that fails.
-            return
-        new = [line for line in lines if line not in self._last]
-        self._last = lines
-        for line in new[:MAX_LINES]:
-            self._print_line("", line)
-        if len(new) > MAX_LINES:
-            self._print_line("", f"{len(new) - MAX_LINES} more wait for you: liza status")
-
-    def _lines(self, running: Collection[str]) -> tuple[str, ...]:
-        state = self._crew.board.read()
-        agents = {*running, *(agent for agent in state.agents if self._crew.is_supervised(agent))}
-        lacks = draft_specs.find_incomplete_drafts(self._crew, state)
-        roles = frozenset(role_of(agent) for agent in agents)
-        alarms = [
-            alarm
-            for alarm in waiting_alarms(state, self._crew.clock.now(), lacks, roles)
-            if not (alarm.kind == AlarmKind.NEEDS_ANOTHER_CODER and _has_able_coder(state, alarm.about, agents))
-        ]
-        gone = state.agents.keys() - agents
-        if find_missing_login(self._crew, gone) or find_refused_model(self._crew, gone):
-            # The supervisor that left has said why, and so does the last line of `up`.
-            alarms = [alarm for alarm in alarms if alarm.kind not in (AlarmKind.NO_TASKS, AlarmKind.NO_AGENT)]
-        return tuple(f"the crew waits for you: {alarm.message}; next: {alarm.next}" for alarm in alarms)
+"""Maximum number of tasks in a line; `liza status` has all."""
 
 
 class MergeLines:
@@ -176,8 +128,11 @@ def relay_output(agent: str, child: subprocess.Popen[str], tell: Callable[[str, 
             tell(agent, text.removeprefix(f"{agent}  "))
 
 
-def describe_stop(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
-    """Return where the work is, and the command that continues it. A purge stops supervisors with status 0 first."""
+def describe_stop(crew: Crew, options: UpOptions, codes: Sequence[int], *, needs_person: bool = False) -> str:
+    """Return where the work is, and the command that continues it. A purge stops supervisors with status 0 first.
+
+    ``needs_person``: the crew was stopped because only a person can go on.
+    """
     if any(codes) and not crew.paths.root.exists():
         moved = f"all stopped; the repository is no longer at {crew.paths.root}"
         with suppress(FileNotFoundError):
@@ -199,7 +154,8 @@ def describe_stop(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
     model = _describe_refused_model(crew, options) if EXIT_UNUSABLE in codes else ""
     if model:
         return f"all stopped. {model}"
-    return f"all stopped; work is in {crew.paths.slots} and on task/*. Go on: {options.restart_command()}"
+    go_on = f"Go on afterwards: {options.restart_command()}" if needs_person else f"Go on: {options.restart_command()}"
+    return f"all stopped; work is in {crew.paths.slots} and on task/*. {go_on}"
 
 
 def describe_pause(crew: Crew, since: datetime) -> str:
@@ -228,10 +184,30 @@ def _landing_step(crew: Crew, options: UpOptions) -> str | None:
     """Command that merges what the crew has done, if every task is done; None if not, or if it cannot be read."""
     try:
         state = crew.board.read()
-        ahead = find_commits_ahead(crew.git, state) if is_done(state, options) else None
+        ahead = find_commits_ahead(crew.git, state, crew.paths) if is_done(state, options) else None
     except (LizaError, OSError):
         return None
     return ahead.next if ahead is not None and ahead.commits else None
+
+
+def describe_stall(crew: Crew, options: UpOptions, left: Sequence[str], running: Collection[str]) -> str | None:
+    """Reason why a crew with ``exit_when_done`` can never finish without the agents that left; None if it can."""
+    if not options.exit_when_done or not left:
+        return None
+    try:
+        state = crew.board.read()
+    except (LizaError, OSError):
+        return None
+    others = (agent for agent in state.agents if crew.is_supervised(agent))
+    roles = frozenset(role_of(agent) for agent in (*running, *others))
+    tasks = find_stalled_tasks(state, roles)
+    if is_crew_done(state, options.planners > 0) or not tasks:
+        return None
+    names = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
+    exits = (read_supervisor_exit(crew, agent) for agent in left)
+    causes = [exit_note.next for exit_note in exits if exit_note is not None and exit_note.next]
+    step = f"next: {causes[0]}" if causes else f"liza logs {left[0]} says why"
+    return f"{', '.join(left)} left, and no other agent can continue: open: {names}; {step}"
 
 
 def is_done(state: State, options: UpOptions) -> bool:
@@ -242,7 +218,7 @@ def is_done(state: State, options: UpOptions) -> bool:
     return options.task is not None and is_task_over(state, options.task, roles)
 
 
-def done_message(git: Git, state: State, task: str | None = None) -> str:
+def done_message(crew: Crew, state: State, task: str | None = None) -> str:
     """Describe what is done, and how far integration is ahead; if git fails, its error instead.
 
     ``task``: the one of `liza start`, which is closed when this is called; others may wait for a person.
@@ -254,7 +230,7 @@ def done_message(git: Git, state: State, task: str | None = None) -> str:
     else:
         ended = "every task is done"
     try:
-        ahead = find_commits_ahead(git, state)
+        ahead = find_commits_ahead(crew.git, state, crew.paths)
     except (LizaError, OSError) as error:
         return f"{ended}; {error}"
     return ended if ahead is None else f"{ended}; {ahead.summary}: {ahead.next}"

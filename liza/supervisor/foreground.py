@@ -23,7 +23,7 @@ from liza.crew.result import Result
 from liza.landing import forge, remotes
 from liza.landing.rules.remote_failures import next_poll_seconds
 from liza.landing.sync import sync_request
-from liza.model.errors import LizaError
+from liza.model.errors import EXIT_ONLY_PERSON, LizaError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import State, SupervisorExit
 from liza.model.narration import LIZA
@@ -35,19 +35,19 @@ from liza.supervisor.down import end_unsupervised_sessions, is_under_way
 from liza.supervisor.feed import (
     Feed,
     MergeLines,
-    WaitingLines,
     describe_pause,
+    describe_stall,
     describe_stop,
     done_message,
     is_done,
     relay_output,
 )
 from liza.supervisor.healing import LOOK_SECONDS, Healer, Look
+from liza.supervisor.person_waits import PersonWaits
 from liza.supervisor.rules.decide import EXIT_UNUSABLE
 from liza.system import processes
 from liza.system.locks import Lock
 from liza.system.processes import Repeats
-from liza.tasks.rules.planning import find_stalled_tasks, is_crew_done
 from liza.text.formats import count_noun
 
 PrintLine = Callable[[str, str], None]
@@ -118,19 +118,25 @@ def _stay(
         return _report_done(crew, options, feed)
 
     stalled_reasons: list[str] = []
-    waiting_lines = WaitingLines(crew, feed)
+    person_waits = PersonWaits(crew, feed)
+    last_lines: list[str] = []
 
     def is_stuck(running: Collection[str]) -> bool:
         if exit_watch.is_stopped():
             return False
-        reason = _stalled_reason(crew, options, sorted(children.keys() - running), running)
+        reason = describe_stall(crew, options, sorted(children.keys() - running), running)
         is_explained = exit_watch.has_reason()
-        if reason is None and not is_explained:
-            waiting_lines.update(running)
+        if reason is None and not is_explained and not options.exit_when_done:
+            person_waits.update(running)
         elif reason is not None:
             stalled_reasons.append(reason)
             feed("", reason)
         return reason is not None
+
+    def needs_person(running: Collection[str]) -> bool:
+        if options.exit_when_done and not exit_watch.has_reason():
+            last_lines[:] = person_waits.final_lines(running)
+        return bool(last_lines)
 
     keeper = ForegroundKeeper(crew, children, start, feed)
 
@@ -147,7 +153,9 @@ def _stay(
     def is_model_refused(agent: str) -> bool:
         return bool(current_alarms.find_refused_model(crew, [agent]))
 
-    calls = UpCallbacks(feed, is_there, when_done, is_stuck, heal, when_left, when_continued, is_model_refused)
+    calls = UpCallbacks(
+        feed, is_there, when_done, is_stuck, heal, when_left, when_continued, is_model_refused, needs_person
+    )
     was_asked = SupervisorWait(children, programs, calls).wait(up_events)
     keeper.close()
     request_poll.stop()
@@ -156,8 +164,10 @@ def _stay(
         end_unsupervised_sessions(crew)
     api_server.stop_if_last(crew)
     codes = [child.returncode for child in children.values()]
-    feed("", describe_stop(crew, options, codes))
-    return _exit_status(codes, was_asked) or int(bool(stalled_reasons))
+    person_waits.print_all(last_lines)
+    feed("", describe_stop(crew, options, codes, needs_person=bool(last_lines)))
+    code = _exit_status(codes, was_asked) or int(bool(stalled_reasons))
+    return code or (EXIT_ONLY_PERSON if last_lines else 0)
 
 
 class ForegroundKeeper:
@@ -215,26 +225,6 @@ class ExitWatch:
         is_lock_gone = any(self._locks[lock] and not exists for lock, exists in present.items())
         self._locks |= {lock: True for lock, exists in present.items() if exists}
         return is_lock_gone or layout.is_deleted(self._crew.paths)
-
-
-def _stalled_reason(crew: Crew, options: UpOptions, left: Sequence[str], running: Collection[str]) -> str | None:
-    """Reason why a crew with ``exit_when_done`` can never finish without the agents that left; None if it can."""
-    if not options.exit_when_done or not left:
-        return None
-    try:
-        state = crew.board.read()
-    except (LizaError, OSError):
-        return None
-    others = (agent for agent in state.agents if crew.is_supervised(agent))
-    roles = frozenset(role_of(agent) for agent in (*running, *others))
-    tasks = find_stalled_tasks(state, roles)
-    if is_crew_done(state, options.planners > 0) or not tasks:
-        return None
-    names = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
-    exits = (current_alarms.read_supervisor_exit(crew, agent) for agent in left)
-    causes = [exit_note.next for exit_note in exits if exit_note is not None and exit_note.next]
-    step = f"next: {causes[0]}" if causes else f"liza logs {left[0]} says why"
-    return f"{', '.join(left)} left, and no other agent can continue: open: {names}; {step}"
 
 
 def _exit_status(codes: Sequence[int], was_asked: bool) -> int:
@@ -359,7 +349,7 @@ def _merged_by(state: State, agents: Collection[str]) -> frozenset[str]:
 
 def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:
     """Print that the goal is reached and the next step; return whether the crew is to stop."""
-    tell(LIZA, done_message(crew.git, crew.board.read(), options.task))
+    tell(LIZA, done_message(crew, crew.board.read(), options.task))
     if options.exit_when_done:
         return True
     tell("", "the crew waits for new tasks: Ctrl+C stops it")
@@ -492,6 +482,7 @@ class UpCallbacks(NamedTuple):
     are running can do nothing more. ``heal``: start supervisors that died again, or tell which to start later.
     ``when_left``: report that an agent left on request. ``when_continued``: report what happened since Ctrl+Z.
     ``is_model_refused``: whether the supervisor of an agent left because its program does not have the named model.
+    ``needs_person``: true if the crew is to stop because only a person can go on.
     """
 
     tell: Callable[[str, str], None]
@@ -502,6 +493,7 @@ class UpCallbacks(NamedTuple):
     when_left: Callable[[str], None] = lambda agent: None
     when_continued: Callable[[datetime], None] = lambda since: None
     is_model_refused: Callable[[str], bool] = lambda agent: False
+    needs_person: Callable[[Collection[str]], bool] = lambda running: False
 
 
 class SupervisorWait:
@@ -526,6 +518,8 @@ class SupervisorWait:
                 self._handle(events.get(timeout=max(0.0, self._look_at - time.monotonic())))
             if time.monotonic() >= self._look_at:
                 self._heal()
+                if not self._requests and self._calls.needs_person(self._staying):
+                    self._stop_all()
         return self._requests > 0
 
     def _handle(self, event: UpEvent) -> None:

@@ -45,6 +45,7 @@ class Job(Mutable):
     started_at: float = field(default_factory=time.monotonic)
     late: bool = False
     """Whether it was ended at its time limit."""
+    has_ended: threading.Event = field(default_factory=threading.Event)
 
     @property
     def name(self) -> str:
@@ -55,6 +56,10 @@ class Job(Mutable):
     def seconds(self) -> float:
         """Running time in seconds."""
         return time.monotonic() - self.started_at
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most so many seconds for the end of the job; return whether it has ended."""
+        return self.has_ended.wait(seconds)
 
     def read_tail(self, size: int = 2000) -> str:
         """Return the last lines of the job's output, or the reason why its log cannot be read."""
@@ -126,10 +131,9 @@ def start_job(spec: JobSpec, post: Callable[[JobEnded], None]) -> Job:
             )
     crash_points.point("spawned", "job")
     job = Job(spec.kind, spec.subject, process, spec.log, guard)
-    has_ended = threading.Event()
 
     def watch() -> None:
-        while not has_ended.wait(max(0.0, min(LOOK, spec.limit - job.seconds))):
+        while not job.wait(max(0.0, min(LOOK, spec.limit - job.seconds))):
             log_file.cap(spec.log)
             if guard is not None and job.seconds >= spec.limit:
                 job.late = True
@@ -138,7 +142,7 @@ def start_job(spec: JobSpec, post: Callable[[JobEnded], None]) -> Job:
 
     def wait() -> None:
         status = process.wait()
-        has_ended.set()
+        job.has_ended.set()
         if guard is not None:
             guard.terminate()
         job.end_event = JobEnded(job.name, status)

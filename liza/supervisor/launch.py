@@ -23,7 +23,7 @@ from liza.model.derived import CurrentWork, find_current_work
 from liza.model.errors import LizaError, NotOwner, NotRegularFile, Refused
 from liza.model.model import State
 from liza.model.narration import Detail
-from liza.model.paths import agent_of, session_committer
+from liza.model.paths import agent_of, role_of, session_committer
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
@@ -336,7 +336,8 @@ class Launcher:
     def _find_due_set_up(self, state: State, run: str, slot: str) -> SetUpDue | None:
         setup, git = state.config.sandbox_setup, self.crew.worktrees.slot_git(slot)
         is_due = slot_setup.bring(self.crew.paths.root, git, state.config)
-        if not setup or not is_due:
+        # A planner writes tasks. If it wants to run the tests, its brief has the command.
+        if not setup or not is_due or role_of(agent_of(run)) == "planner":
             return None
         slot_setup.begin_setup(git)
         return SetUpDue(run, slot, setup)

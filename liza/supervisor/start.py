@@ -101,7 +101,7 @@ def _start_server(crew: Crew, say: PrintLine, *, verbose: bool) -> None:
 
 
 def _report_already_done(crew: Crew, say: PrintTimedLine) -> int:
-    say(LIZA, done_message(crew.git, crew.board.read()), crew.clock.now())
+    say(LIZA, done_message(crew, crew.board.read()), crew.clock.now())
     return 0
 
 

@@ -13,12 +13,14 @@ from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.model.errors import NotOwner
 from liza.model.model import State, Status, Task
+from liza.model.narration import verdict_command
 from liza.model.paths import Paths, branch_of
 from liza.model.targets import target_branch
 from liza.model.value_classes import replace
 from liza.tasks import task_branches
 from liza.tasks.rules import claims, coding
 from liza.tasks.rules.coding import SubmittedFiles, SubmittedWork
+from liza.tasks.rules.planning import waits_for_verdict
 
 NEXT_STEP = "stop now: a reviewer continues"
 _GITLINK = "160000"  # mode of an entry that is a commit of another repository
@@ -46,11 +48,18 @@ def submit(crew: Crew) -> Result:
         tx.state = coding.submit(tx.state, task_id, caller.run, work, crew.clock.now())
     _keep_reviewed(crew.worktrees, claims.get_task(tx.state, task_id))
     record_run_result(crew, caller.run, "0")
-    step = NEXT_STEP if crew.run_dir(caller.run).exists() else MANUAL_NEXT_STEP.format(task=task_id)
+    step = NEXT_STEP if crew.run_dir(caller.run).exists() else _next_by_hand(tx.state, task_id)
     outside = dict(work.outside_scope)
     result = make_result(tx.before, tx.state, task_id, step, commit=work.head, outside_scope=outside)
     lines = (result.message, coding.describe_outside(outside))
     return replace(result, message="\n".join(line for line in lines if line))
+
+
+def _next_by_hand(state: State, task_id: str) -> str:
+    """Return the next step after work by hand: a review by an agent or, if the task asks for that, by a person."""
+    if waits_for_verdict(claims.get_task(state, task_id)):
+        return f"{verdict_command(task_id)}; its changes: liza diff {task_id}"
+    return MANUAL_NEXT_STEP.format(task=task_id)
 
 
 def _keep_reviewed(worktrees: Worktrees, task: Task) -> None:

@@ -110,7 +110,7 @@ def _ahead(crew: Crew, state: State) -> CommitsAhead | None:
     if not is_crew_done(state, has_planner=False):
         return None
     try:
-        return integration_tip.find_commits_ahead(crew.git, state)
+        return integration_tip.find_commits_ahead(crew.git, state, crew.paths)
     except (LizaError, OSError):
         return None
 

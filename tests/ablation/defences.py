@@ -1427,7 +1427,7 @@ TABLE: dict[str, Defence] = {
     ),
     "set-up for its inputs": Defence(
         "a dependency that a candidate drops is missing when it is tested",
-        {"liza.git.slot_setup:_digest_inputs": gives("unchanged")},
+        {"liza.git.slot_setup:digest_inputs": gives("unchanged")},
         (f"{LEFTOVERS}test_a_dependency_dropped_by_a_candidate_is_missing_in_tests",),
     ),
     "hidden files of the set-up": Defence(

@@ -180,7 +180,7 @@ def test_exit_when_done_fails_without_agents_for_open_tasks(
 
 
 @pytest.mark.campaign
-def test_a_crew_that_needs_an_answer_ends_with_its_command(
+def test_a_crew_names_what_it_waits_for_and_goes_on(
     crew: Crew,
 ) -> None:
     crew.add("t1")
@@ -189,10 +189,12 @@ def test_a_crew_that_needs_an_answer_ends_with_its_command(
     program = crew.script("agent", f'case "$LIZA_RUN" in\ncoder-*)\n{WORK};;\n*)\n{APPROVE};; esac\n')
     log = crew.notes / "up.log"
     with log.open("wb") as out:
-        child = up(crew, program, out.fileno(), "--exit-when-done")
+        child = up(crew, program, out.fileno())
     said = 'the crew waits for you: t1 is blocked (no address) and asks: which?; next: liza answer t1 "…"\n'
     crew.wait(lambda _: said in log.read_text(), "what the crew waits for")
     crew.liza("answer", "t1", "here")
+    crew.wait_status("t1", "MERGED")
+    child.send_signal(signal.SIGINT)
     assert child.wait(timeout=LIMIT) == 0, log.read_text()
     assert log.read_text().count(said) == 1
 

@@ -249,6 +249,7 @@ def _of_task(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
     if task.status not in FINAL_STATUSES:
         yield from _near_limits(state, task)
         yield from _held_up(task)
+        yield from _crashed(task)
     why = merge_rules.status_obstacle(state, task)
     if why is not None:
         yield AlarmKind.UNEXPLAINED_STATUS.alarm(task.id, status=task.status, why=why)
@@ -259,6 +260,35 @@ def _held_up(task: Task) -> Iterator[Alarm]:
     row = next((number for number, event in enumerate(reversed(ends)) if event.event != E.HELD_UP), len(ends))
     if row >= MAX_HELD_UP:
         yield AlarmKind.HELD_UP.alarm(task.id, row=row, last=_short(ends[-1].detail or ""))
+
+
+def _crashed(task: Task) -> Iterator[Alarm]:
+    """Yield an alarm while the last sessions of a task crashed, or its last reviews ended without a verdict.
+
+    A BLOCKED task has an alarm that says so.
+    """
+    if task.status is S.BLOCKED or not task.history:
+        return
+    crashes, reviews_ended = picking.crashes_in_a_row(task), task.reviews_without_verdict
+    if task.status is S.READY_FOR_REVIEW and reviews_ended:
+        last = next(
+            (event for event in reversed(task.history) if event.event == E.RELEASE_REVIEW and event.detail), None
+        )
+        text = f"reviewed {task.id} {_times(reviews_ended)} without a verdict"
+    elif crashes:
+        last = next(event for event in reversed(task.history) if event.event == E.CRASH)
+        text = f"crashed {_times(crashes)} at {task.id}"
+    else:
+        return
+    if last is not None:
+        reason = _short(last.detail or "it said nothing", _MAX_CAUSE)
+        yield AlarmKind.PROGRAM_CRASHED.alarm(
+            task.id, agent=str(last.agent), text=f"{last.agent}'s program {text}", reason=reason
+        )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -543,7 +573,9 @@ _WAITING_KINDS = frozenset(
     {
         AlarmKind.BLOCKED,
         AlarmKind.HYPOTHESIS_EXHAUSTION,
+        AlarmKind.IMMEDIATE_DISCOVERY,
         AlarmKind.INCOMPLETE_DRAFT,
+        AlarmKind.MERGE_HELD,
         AlarmKind.STALE_DRAFT,
         AlarmKind.NEEDS_ANOTHER_CODER,
         AlarmKind.NEEDS_VERDICT,
@@ -551,6 +583,8 @@ _WAITING_KINDS = frozenset(
         AlarmKind.PLANNERS_CHECKPOINT,
         AlarmKind.PLANNING_ROUNDS,
         AlarmKind.PLANNING_STALLED,
+        AlarmKind.TESTS_ELSEWHERE,
+        AlarmKind.TESTS_GREEN,
         AlarmKind.WAITING_FOR_FILES,
     }
 )

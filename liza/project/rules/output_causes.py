@@ -188,3 +188,43 @@ def missing_module(tail: str) -> str | None:
     pattern = r"(?:ModuleNotFoundError: No module named|Cannot find module|Cannot find package) '([^'./][^']*)'"
     match = re.search(pattern, tail)
     return match[1] if match else None
+
+
+_MISSING_PLUGIN = (
+    re.compile(r"\bfixture '(?P<name>\w+)' not found"),
+    re.compile(r"recursive dependency involving fixture '(?P<name>\w+)'"),
+    re.compile(r"error: unrecognized arguments: (?P<option>--[\w-]+)"),
+)
+
+
+def missing_plugin(output: str) -> str | None:
+    """Return what a plugin of pytest that is not installed would give the tests; None if no plugin is missing."""
+    for pattern in _MISSING_PLUGIN:
+        match = pattern.search(output)
+        if match is not None:
+            fields = match.groupdict()
+            return f"the option {fields['option']}" if "option" in fields else f"the fixture {fields['name']}"
+    return None
+
+
+def install_setup(setup: str, command: str, module: str) -> str | None:
+    """Return the set-up that installs a module, too; None if no installer is known for it.
+
+    A module of Python has the name of its package, or not: the person sees both names.
+    """
+    name = shlex.quote(module.partition(".")[0] if _PIP_INSTALL.search(setup) else _npm_package(module))
+    if _PIP_INSTALL.search(setup):
+        pip = _PIP_INSTALL.findall(setup)[-1]
+        return f"{setup} {name}" if setup.rstrip().split("&&")[-1].lstrip().startswith(pip) else None
+    if re.match(r"(?:npm|npx|node|pnpm|yarn)\b", command):
+        return f"{setup} && npm install --no-save {name}" if setup else f"npm install --no-save {name}"
+    return None
+
+
+_PIP_INSTALL = re.compile(r"(?:\S*/)?pip3? install\b")
+
+
+def _npm_package(module: str) -> str:
+    """Return the package of a module: two parts with a scope, else one."""
+    parts = module.split("/")
+    return "/".join(parts[:2] if module.startswith("@") else parts[:1])

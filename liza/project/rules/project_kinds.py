@@ -12,8 +12,11 @@ from liza.model.value_classes import Value, field
 
 SUBMODULE_COMMAND = "git submodule update --init --recursive"
 REQUIREMENT_FILES = (
-    "requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt",
-    "requirements-test.txt", "test-requirements.txt", "requirements/dev.txt", "requirements/test.txt",
+    "requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt", "dev_requirements.txt",
+    "requirements-test.txt", "test-requirements.txt", "requirements_test.txt", "test_requirements.txt",
+    "requirements-tests.txt", "requirements_tests.txt", "requirements-testing.txt", "requirements/dev.txt",
+    "requirements/test.txt", "requirements/tests.txt", "requirements/testing.txt", "requirements/development.txt",
+    "requirements.dev.txt", "requirements.test.txt", "tests/requirements.txt", "test/requirements.txt",
 )  # fmt: skip
 BUILD_CACHES = {
     "Cargo.toml": ("target/",),
@@ -23,7 +26,7 @@ BUILD_CACHES = {
     "mix.exs": ("_build/",),
 }
 """Caches by the file of their build tool, as patterns of ``.gitignore``. The tool itself notices changed sources."""
-_TEST_EXTRAS = ("dev", "test", "tests", "testing", "all")
+_TEST_EXTRAS = ("test", "tests", "testing", "dev", "all")
 
 
 class ProjectCommand(Value):
@@ -184,10 +187,19 @@ def _python(facts: ProjectFiles) -> Project:
 
 def _locked_runner(facts: ProjectFiles) -> tuple[str, ProjectCommand | None]:
     """Return the command prefix and the set-up of the tool that a lock file belongs to; empty and None without one."""
-    extra = _test_extra(facts)
+    extra, group = _test_extra(facts), _test_group(facts)
+    # Both install the group `dev` without being asked.
+    asked = "" if group == "dev" else group
+    poetry_group = _poetry_test_group(facts)
     for lock, runner, setup in (
-        ("uv.lock", "uv run", "uv sync" + (f" --extra {extra}" if extra else "")),
-        ("poetry.lock", "poetry run", "poetry install" + (f" --extras {extra}" if extra else "")),
+        ("uv.lock", "uv run", "uv sync" + (f" --extra {extra}" if extra else f" --group {asked}" if asked else "")),
+        (
+            "poetry.lock",
+            "poetry run",
+            "poetry install"
+            + (f" --extras {extra}" if extra else "")
+            + (f" --with {poetry_group}" if poetry_group else ""),
+        ),
         ("pdm.lock", "pdm run", "pdm install" + (f" -G {extra}" if extra else "")),
         ("Pipfile.lock", "pipenv run", "pipenv sync --dev"),
     ):
@@ -233,11 +245,44 @@ def _test_extra(facts: ProjectFiles) -> str:
 
 def _group_requirements(facts: ProjectFiles) -> list[str]:
     """Return the requirements of the dependency group with pytest. Old versions of pip cannot install a group."""
+    name = _test_group(facts)
+    return [shlex.quote(requirement) for requirement in _flatten_group(_groups(facts), name)] if name else []
+
+
+def _test_group(facts: ProjectFiles) -> str:
+    """Return the dependency group with pytest; empty without one."""
+    groups = _groups(facts)
+    own = [name for name, needs in groups.items() if _has_pytest(needs)]
+    return next((name for name in ("dev", *_TEST_EXTRAS) if name in own), own[0] if own else "")
+
+
+def _groups(facts: ProjectFiles) -> Mapping[str, Any]:
     groups = facts.pyproject.get("dependency-groups")
-    for needs in groups.values() if isinstance(groups, Mapping) else ():
-        if _has_pytest(needs):
-            return [shlex.quote(requirement) for requirement in needs if isinstance(requirement, str)]
-    return []
+    return groups if isinstance(groups, Mapping) else {}
+
+
+def _flatten_group(groups: Mapping[str, Any], name: str, outer: tuple[str, ...] = ()) -> list[str]:
+    """Return the requirements of a group and of the groups that it includes."""
+    needs = groups.get(name)
+    requirements: list[str] = []
+    for need in needs if isinstance(needs, list) else ():
+        if isinstance(need, str):
+            requirements.append(need)
+        elif isinstance(need, Mapping) and (included := str(need.get("include-group", ""))) not in (*outer, name):
+            requirements += _flatten_group(groups, included, (*outer, name))
+    return list(dict.fromkeys(requirements))
+
+
+def _poetry_test_group(facts: ProjectFiles) -> str:
+    """Return the optional group of Poetry with pytest; empty if it is installed by default, or without one."""
+    tool = facts.pyproject.get("tool")
+    poetry = tool.get("poetry") if isinstance(tool, Mapping) else None
+    groups = poetry.get("group") if isinstance(poetry, Mapping) else None
+    for name, group in groups.items() if isinstance(groups, Mapping) else ():
+        needs = group.get("dependencies") if isinstance(group, Mapping) and group.get("optional") else None
+        if isinstance(needs, Mapping) and any(str(need).startswith("pytest") for need in needs):
+            return str(name)
+    return ""
 
 
 def _has_pytest(needs: object) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from liza.breaker.rules.breaker_trips import HALT, describe_trip, open_trips
+from liza.config.rules import test_proof
 from liza.model import targets
 from liza.model.derived import describe_lack, find_current_work, find_lack, goal_seconds, is_incomplete, tasks_with
 from liza.model.errors import Refused
@@ -356,9 +357,19 @@ def find_missing_roles(state: State, roles: frozenset[str]) -> dict[str, tuple[s
 
 def can_continue(state: State, roles: frozenset[str]) -> bool:
     """Return whether supervisors of ``roles`` can plan, or continue a task, without a person."""
-    if _can_plan(state, roles) or (roles and any(map(targets.is_to_land, state.tasks))):
+    is_to_land = bool(roles) and _may_merge(state) and any(map(targets.is_to_land, state.tasks))
+    if is_to_land or _can_plan(state, roles):
         return True
     return any(_can_progress(state, task, roles) for task in state.tasks if task.status not in FINAL_STATUSES)
+
+
+def may_plan_for_breaker(state: State, roles: frozenset[str]) -> bool:
+    """Return whether a planner looks, or may look, for the cause of a trip that has set CHECKPOINT."""
+    if "planner" not in roles:
+        return False
+    trigger = next_trigger(state)
+    is_due = isinstance(trigger, Trigger) and trigger.name is WakeTrigger.BREAKER_TRIPPED
+    return is_due or state.planning.trigger == WakeTrigger.BREAKER_TRIPPED
 
 
 def _can_plan(state: State, roles: frozenset[str]) -> bool:
@@ -380,11 +391,22 @@ def _has_role_after_person(task: Task, roles: frozenset[str]) -> bool:
 
 
 def _can_progress(state: State, task: Task, roles: frozenset[str]) -> bool:
-    if task.status is S.APPROVED and (task.merge_hold is not None or (task.merging and task.merging.waiting)):
+    if task.status is S.APPROVED and (not _may_merge(state) or _is_merge_held(state, task)):
         return False
     if task.status in CLAIMABLE_STATUSES and (unmet_dependencies(state, task) or failed_by_every_coder(state, task)):
         return False
     return _has_role(task, roles)
+
+
+def _may_merge(state: State) -> bool:
+    """Return whether supervisors merge: not while the tests are known to say nothing about a candidate."""
+    return test_proof.untested_reason(state.config) is None
+
+
+def _is_merge_held(state: State, task: Task) -> bool:
+    """Return whether an approved task waits for a person, for files of the checkout, or for other tasks."""
+    is_waiting = task.merging is not None and bool(task.merging.waiting)
+    return task.merge_hold is not None or is_waiting or bool(unmet_dependencies(state, task))
 
 
 _NEEDS = {

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
+from liza.git.integration_tip import find_commits_ahead
 from liza.landing.land import describe_landing, land_merge
 from liza.landing.sync import sync
+from liza.merging.queue import hold
 from liza.model.errors import LizaError, NoCrew, Refused, UnknownId
 from liza.recovery.recover import recover_crew
 from liza.supervisor.down import purge
@@ -51,6 +53,35 @@ def test_the_checked_out_branch_and_files_follow_the_tip(crew: Merges) -> None:
     assert git(crew.root, "status", "--porcelain") == "?? mine.txt"
     assert land_merge(crew.crew).result == "unchanged"
     assert describe_landing(crew.crew)["next"] == "liza status"
+
+
+def test_a_landing_names_the_tasks_that_it_leaves(crew: Merges) -> None:
+    crew.approved("c", "d")
+    hold(crew.crew, "d", "after the release")
+    left = [("approved and not merged yet", ["c"]), ("held", ["d"])]
+    assert [(group["state"], group["tasks"]) for group in describe_landing(crew.crew)["left"]] == left
+    result = land_merge(crew.crew)
+    assert [(group["state"], group["tasks"]) for group in result.details["left"]] == left
+    assert "1 held: d" in result.message
+    assert "1 held: d" in land_merge(crew.crew).message
+
+
+def test_after_a_landing_the_checked_out_branch_does_not_count(crew: Merges) -> None:
+    git(crew.root, "branch", "other")
+    land_merge(crew.crew)
+    git(crew.root, "switch", "-q", "other")
+    ahead = find_commits_ahead(crew.crew.git, crew.crew.board.read(), crew.crew.paths)
+    assert ahead is not None
+    assert (ahead.branch, ahead.commits) == ("main", 0)
+    crew.approved("c")
+    assert crew.merge() == ""
+    ahead = find_commits_ahead(crew.crew.git, crew.crew.board.read(), crew.crew.paths)
+    assert ahead is not None
+    assert (ahead.branch, ahead.next) == ("main", "liza land --merge main")
+    git(crew.root, "branch", "-q", "-D", "main")
+    ahead = find_commits_ahead(crew.crew.git, crew.crew.board.read(), crew.crew.paths)
+    assert ahead is not None
+    assert ahead.branch == "other"
 
 
 @pytest.mark.campaign

@@ -30,7 +30,7 @@ from liza.programs.presets import preset_table, program_choice
 from liza.project.baseline import InitOptions
 from liza.project.init import init
 from liza.recovery import findings
-from liza.supervisor import action_runner, down, jobs
+from liza.supervisor import down, jobs, merge_times
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
@@ -280,7 +280,9 @@ def test_a_late_supervisor_starts_no_merger_for_a_merged_task(tmp_path: Path) ->
 
 @pytest.mark.campaign
 def test_a_merge_that_takes_long_is_announced_without_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(action_runner, "LONG_MERGE", 0.0)
+    monkeypatch.setattr(merge_times, "LONG_MERGE", 0.0)
+    monkeypatch.setattr(merge_times, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(merge_times, "UNRECORDED_SECONDS", 60.0)
     with started(tmp_path) as project:
         gate = tmp_path / "gate"
         os.mkfifo(gate)
@@ -295,7 +297,7 @@ def test_a_merge_that_takes_long_is_announced_without_details(tmp_path: Path, mo
         events.get(timeout=60)
         runner.finish_job()
     assert [isinstance(line, Detail) for line in lines] == [True, False]
-    assert lines[1].startswith(f"liza  merge of task-1 runs: cat {gate}, for ")
+    assert lines[1].startswith(f"liza  tests of the merge of task-1 run: cat {gate}, for ")
 
 
 def test_a_supervisor_retries_a_merge_that_found_the_lock_held(tmp_path: Path) -> None:

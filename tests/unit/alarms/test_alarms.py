@@ -310,7 +310,7 @@ def test_three_held_up_sessions_in_a_row_are_an_alarm() -> None:
     row = ("claim", "held up", "resume", "held up", "resume", "held up")
     assert "3 sessions in a row were held up; the last: liza submit: disk full" in only(after(*row)).message
     assert kinds(after(*row[:4])) == []
-    assert kinds(after(*row, "resume", "crash")) == []
+    assert kinds(after(*row, "resume", "crash")) == ["program_crashed"]
 
 
 @pytest.mark.parametrize(("coders", "asked"), [(("coder-1",), True), (("coder-1", "coder-2"), False), ((), False)])

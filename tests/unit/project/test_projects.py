@@ -16,6 +16,8 @@ from liza.project.rules.project_kinds import (
 
 PYTEST = {"tool": {"pytest": {"ini_options": {}}}, "build-system": {"requires": ["setuptools"]}}
 EXTRA = {**PYTEST, "project": {"name": "invo", "optional-dependencies": {"docs": ["x"], "dev": ["pytest>=8"]}}}
+GROUPS = {**PYTEST, "dependency-groups": {"net": ["aio"], "checks": ["pytest>=8", {"include-group": "net"}]}}
+POETRY = {"tool": {"poetry": {"group": {"test": {"optional": True, "dependencies": {"pytest": "^8"}}}}}}
 NODE = {"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}
 
 
@@ -30,7 +32,9 @@ NODE = {"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}
         ("package.json", {"package_json": {"scripts": {"test": 'echo "Error: no test specified"'}}}, None, None),
         ("pyproject.toml uv.lock", {"pyproject": PYTEST}, "uv sync", "uv run pytest -q"),
         ("pyproject.toml uv.lock", {"pyproject": EXTRA}, "uv sync --extra dev", "uv run pytest -q"),
+        ("pyproject.toml uv.lock", {"pyproject": GROUPS}, "uv sync --group checks", "uv run pytest -q"),
         ("pyproject.toml poetry.lock", {"pyproject": PYTEST}, "poetry install", "poetry run pytest -q"),
+        ("pyproject.toml poetry.lock", {"pyproject": POETRY}, "poetry install --with test", "poetry run pytest -q"),
         ("pyproject.toml pdm.lock", {"pyproject": PYTEST}, "pdm install", "pdm run pytest -q"),
         ("uv.lock", {"python_tests": True}, "uv sync", "uv run python -m unittest discover -s tests -q"),
         ("pyproject.toml", {"pyproject": PYTEST}, None, "python3 -m pytest -q"),
@@ -65,6 +69,13 @@ def test_the_set_up_and_the_test_command_go_together(
             "pyproject.toml",
             {"pyproject": {**PYTEST, "dependency-groups": {"dev": ["pytest>=8", "six"]}}},
             "-e . 'pytest>=8' six",
+            ".venv/bin/python -m pytest -q",
+        ),
+        ("pyproject.toml", {"pyproject": GROUPS}, "-e . 'pytest>=8' aio", ".venv/bin/python -m pytest -q"),
+        (
+            "requirements_test.txt",
+            {"requirements": "pytest\n"},
+            "-r requirements_test.txt",
             ".venv/bin/python -m pytest -q",
         ),
         (
