@@ -354,3 +354,12 @@ def test_merges_without_a_test_command_name_how_to_set_it() -> None:
     set_tests = 'liza config set integration_command "make test"'
     assert untested() == [("merged without a test: t; set config.integration_command", set_tests)]
     assert untested(integration_command="make test") == [("merged without a test: t", "liza edit")]
+
+
+def test_crashes_of_a_program_are_told_with_its_last_words() -> None:
+    crash = Event(time=NOW, event="crash", agent="coder-1", detail="exit 3. no key in the keyring")
+    alarm = only(board(claimed(lease_expires=FUTURE, history=(crash, crash))))
+    assert (alarm.kind, alarm.next) == ("program_crashed", "liza logs coder-1")
+    assert alarm.message == "coder-1's program crashed 2 times at t: exit 3. no key in the keyring"
+    ended = Event(time=NOW, event="ended", agent="coder-1")
+    assert kinds(board(claimed(lease_expires=FUTURE, history=(crash, ended)))) == []

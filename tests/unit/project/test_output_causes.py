@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.project.rules.output_causes import PathKind, find_needs, missing_module, missing_runner
+from liza.project.rules.output_causes import PathKind, find_needs, install_setup, missing_module, missing_runner
 
 HOME = "/home/ann"
 OUTSIDE = {
@@ -92,3 +92,21 @@ def test_a_missing_program_or_module_is_named(text: str, code: int | None, tail:
 )
 def test_a_missing_import_is_named_unless_it_is_a_path(tail: str, module: str | None) -> None:
     assert missing_module(tail) == module
+
+
+@pytest.mark.parametrize(
+    ("setup", "command", "module", "expected"),
+    [
+        ("npm ci", "npm test", "chai/register", "npm ci && npm install --no-save chai"),
+        ("", "node --test", "@types/node", "npm install --no-save @types/node"),
+        (
+            "python3 -m venv .venv && .venv/bin/pip install -q -e .",
+            ".venv/bin/pytest",
+            "six.moves",
+            "python3 -m venv .venv && .venv/bin/pip install -q -e . six",
+        ),
+        ("make deps", "make test", "six", None),
+    ],
+)
+def test_a_missing_module_is_added_to_the_set_up(setup: str, command: str, module: str, expected: str | None) -> None:
+    assert install_setup(setup, command, module) == expected
