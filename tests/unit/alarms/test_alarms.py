@@ -356,7 +356,7 @@ def test_merges_without_a_test_command_name_how_to_set_it() -> None:
     assert untested(integration_command="make test") == [("merged without a test: t", "liza edit")]
 
 
-def test_crashes_of_a_program_are_told_with_its_last_words() -> None:
+def test_an_alarm_shows_crashes_with_the_last_words() -> None:
     crash = Event(time=NOW, event="crash", agent="coder-1", detail="exit 3. no key in the keyring")
     alarm = only(board(claimed(lease_expires=FUTURE, history=(crash, crash))))
     assert (alarm.kind, alarm.next) == ("program_crashed", "liza logs coder-1")
