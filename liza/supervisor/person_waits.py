@@ -1,6 +1,6 @@
 """What a crew waits for when only a person can continue it, and when `liza up --exit-when-done` may end because of it.
 
-The rules are those of `status`: `alarm_checks.waiting_alarms` for the board, and the signals that no person has set.
+The rules are those of `status`: `waiting_alarms` for the board, and the signals that no person has set.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from liza.alarms.current_alarms import find_missing_login, find_refused_model, halt_alarms
-from liza.alarms.rules.alarm_checks import waiting_alarms
+from liza.alarms.rules.waiting_alarms import waiting_alarms
 from liza.board import signals
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.crew.crew import Crew

@@ -21,7 +21,6 @@ from liza.model.derived import CurrentWork, current_planner, find_current_work, 
 from liza.model.history_events import HistoryEvent
 from liza.model.model import FINAL_STATUSES, PlanningClaim, State, Status, SupervisorExit, Task
 from liza.model.narration import verdict_command
-from liza.model.paths import ROLES
 from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.tested import is_untested
 from liza.model.value_classes import replace
@@ -29,12 +28,10 @@ from liza.tasks.rules import picking, planning, reviews
 from liza.tasks.rules.backlog import EDITABLE_STATUSES
 from liza.tasks.rules.picking import (
     Evidence,
-    MissingParts,
     failed_by_every_coder,
     find_unclaimable,
     waits_for_coder_text,
 )
-from liza.tasks.rules.planning import can_continue, find_missing_roles, is_crew_done
 from liza.tasks.rules.up_command import another_model_command, next_coder, up_command_for
 from liza.text.formats import count_noun
 
@@ -567,52 +564,3 @@ def _summary(state: State) -> str:
 def join_names(ids: Sequence[str], most: int = 5) -> str:
     """Return the first ``most`` names, and how many there are more."""
     return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
-
-
-_WAITING_KINDS = frozenset(
-    {
-        AlarmKind.BLOCKED,
-        AlarmKind.HYPOTHESIS_EXHAUSTION,
-        AlarmKind.IMMEDIATE_DISCOVERY,
-        AlarmKind.INCOMPLETE_DRAFT,
-        AlarmKind.MERGE_HELD,
-        AlarmKind.STALE_DRAFT,
-        AlarmKind.NEEDS_ANOTHER_CODER,
-        AlarmKind.NEEDS_VERDICT,
-        AlarmKind.NEVER_CLAIMABLE,
-        AlarmKind.PLANNERS_CHECKPOINT,
-        AlarmKind.PLANNING_ROUNDS,
-        AlarmKind.PLANNING_STALLED,
-        AlarmKind.TESTS_ELSEWHERE,
-        AlarmKind.TESTS_GREEN,
-        AlarmKind.WAITING_FOR_FILES,
-    }
-)
-"""Alarms about tasks that wait for a person. The others are about agents and the repository."""
-_WAITS = {"coder": "(no coder runs)", "code-reviewer": "(no reviewer runs)"}
-
-
-def waiting_alarms(
-    state: State, now: datetime, lacks: Mapping[str, MissingParts], roles: frozenset[str] = frozenset(ROLES)
-) -> tuple[Alarm, ...]:
-    """Return what supervisors of ``roles`` wait for; empty if they can continue without a person, or are done.
-
-    ``lacks``: the missing parts of drafts.
-    """
-    if is_crew_done(state, "planner" in roles) or can_continue(state, roles):
-        return ()
-    alarms = evaluate_alarms(state, now, AlarmFacts(missing_parts=lacks))
-    waiting = tuple(alarm for alarm in alarms if alarm.kind in _WAITING_KINDS)
-    if waiting:
-        return waiting
-    if not state.tasks and not state.archived.total:
-        return (AlarmKind.NO_TASKS.alarm("goal"),)
-    return (_no_agent(state, roles),)
-
-
-def _no_agent(state: State, roles: frozenset[str]) -> Alarm:
-    """Return the alarm for open tasks that need an agent of another role, with the command that starts one."""
-    needs = find_missing_roles(state, roles)
-    waits = "; ".join(f"{join_names(ids)} {_WAITS[role]}" for role, ids in needs.items())
-    step = up_command_for(state, *(f"{role}-1" for role in needs)) if needs else "liza status"
-    return AlarmKind.NO_AGENT.alarm("goal", waits=f": {waits}" if waits else "", step=step)

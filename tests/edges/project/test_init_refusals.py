@@ -41,7 +41,7 @@ SITUATIONS = {
     "case": ("git config core.ignoreCase yes; git branch Integration/api", "the branch Integration/api is in the way"),
     "liza": ("git update-ref refs/liza HEAD", "the ref refs/liza is in the way"),
     "below liza": ("git update-ref refs/liza/integration/x HEAD; git pack-refs --all", "refs/liza/integration/x is in"),
-    "symbolic": ("git symbolic-ref refs/heads/integration refs/heads/main", "is a symbolic ref to refs/heads/main"),
+    "symbolic": ("git symbolic-ref refs/heads/integration refs/heads/main", "no record says that Liza created it"),
     "equal": ("git branch integration", "no record says that Liza created it; it has no commit that yours lacks"),
     "ahead": (AHEAD, "it has 4 commits that yours lacks: "),
     "diverged": (f"{AHEAD}; git commit -q --allow-empty -m x", "no record says that Liza created it"),

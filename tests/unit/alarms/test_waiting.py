@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms, waiting_alarms
+from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
+from liza.alarms.rules.waiting_alarms import waiting_alarms
 from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.model import Agent, Event, MergeInProgress, PlanningClaim, State, Status, SupervisorExit, Task
 from liza.tasks.rules.picking import Evidence, MissingParts
