@@ -141,7 +141,7 @@ class Walk:
         return steps
 
     def _is_shown(self, done: Typed) -> bool:
-        return bool(self.situation.shows) and self.situation.shows in done.out
+        return bool(self.situation.shows) and self.situation.shows in done.out + done.err
 
     def _is_shown_last(self) -> bool:
         return bool(self.situation.shows) and self.situation.shows in self.printed[-1]
@@ -288,7 +288,7 @@ INIT_SITUATIONS = {
         typed("mkdir .liza", "echo x > .liza/x", "git add -f .", "git commit -qm x"), INIT
     ),
     "with a .liza of another tool": Situation(typed(*BAD_LIZA), INIT),
-    "twice": Situation(crew(), INIT, shows="no tasks"),
+    "twice": Situation(crew(), INIT, shows="has a crew already"),
     "with an unknown program": Situation(project, f"{INIT} --program nothing", shows="claude "),
     "with a branch name that cannot be": Situation(project, f"{INIT} --integration-branch ../x"),
     "with a symbolic branch": Situation(typed("git symbolic-ref refs/heads/integration refs/heads/main"), INIT),

@@ -139,7 +139,14 @@ def test_a_finished_crew_shows_how_far_integration_is_ahead(
     assert re.search(clock + f"liza {{12}}{ahead}$", log.read_text())
     assert re.search(clock + r"the crew waits for new tasks: Ctrl\+C stops it$", log.read_text())
     assert f"{ahead}\n" in crew.liza("status")
-    ahead_by = {"integration": "integration", "branch": "main", "commits": 2, "own": 0, "request": ""}
+    ahead_by = {
+        "integration": "integration",
+        "branch": "main",
+        "commits": 2,
+        "own": 0,
+        "request": "",
+        "is_checked_out": True,
+    }
     assert crew.json("status")["ahead"] == ahead_by
     child.send_signal(signal.SIGINT)
     assert child.wait(timeout=LIMIT) == 0
@@ -150,7 +157,7 @@ def test_a_finished_crew_shows_how_far_integration_is_ahead(
     told = crew.liza("up", "--exit-when-done", "--program", program)
     took = r"\d sessions?"
     assert re.search(clock + rf"liza {{12}}t2 merged as [0-9a-f]{{10}}, untested; {took}$", told)
-    assert "COMPLETED; integration is 2 commits ahead of main: liza land --merge" in told
+    assert "completed; integration is 2 commits ahead of main: liza land --merge" in told
     assert crew.living() == []
     assert "all stopped. Accept the result: liza land --merge" in told
     again = crew.liza("up", "--exit-when-done", "--program", program)

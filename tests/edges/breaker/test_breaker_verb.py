@@ -29,7 +29,7 @@ from liza.model.value_classes import replace
 from liza.project.baseline import InitOptions
 from liza.project.init import init
 from liza.system.locks import Lock
-from liza.tasks.pause import checkpoint, pause, resume
+from liza.tasks.pause import CheckpointRequest, checkpoint, pause, resume
 from liza.usage import costs, ledger
 from tests.conftest import FakeClock
 from tests.unit.boards import task
@@ -110,9 +110,9 @@ def test_nothing_is_recorded_twice_for_the_same_events(crew: Crew, clock: FakeCl
 def test_a_person_can_take_over_a_checkpoint_of_the_breaker(crew: Crew, clock: FakeClock) -> None:
     trip(crew, clock, "checkpoint")
     assert signals.read_author(crew.paths, "CHECKPOINT") == BREAKER_AUTHOR
-    assert checkpoint(crew).result == "changed"
+    assert checkpoint(crew, CheckpointRequest(why="")).result == "changed"
     assert signals.read_author(crew.paths, "CHECKPOINT").startswith("human:")
-    assert checkpoint(crew).result == "unchanged"
+    assert checkpoint(crew, CheckpointRequest(why="")).result == "unchanged"
     assert breaker.resolve(crew, "the task is too large").details["cleared"] == []
     assert signals.active_signals(crew.paths) == ("CHECKPOINT",)
     resume(crew)

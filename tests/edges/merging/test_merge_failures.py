@@ -777,7 +777,7 @@ def test_tests_deleting_integration_leave_it_where_others_moved_it(crew: Merges)
 
 def test_a_candidate_can_be_named_after_branches_with_slashes(crew: Merges) -> None:
     run = candidate.CandidateRun("team/a/b-alone", crew.tip(), crew.tip(), "integration")
-    assert candidate.run_candidate_tests(crew.crew, run).tested
+    assert candidate.run_candidate_tests(crew.crew, run).how.tested
     assert (crew.crew.paths.logs / "merge-team-a-b-alone.log").is_file()
 
 
