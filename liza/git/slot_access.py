@@ -150,8 +150,10 @@ class SlotAccess(Value, dict=True):
             return git
         around, own = self._require_surroundings(slot), self.paths.box(slot).git
         plain = Git(git.directory, git.timeout, own, own, inherited_fds=git.inherited_fds)
+        # The git of the session ignores the same names: what the set-up left is no work of the agent.
+        hidden = hiding.slot_config(git_dirs(git)[0])
         box = SlotBox(around, slot, own, shown_directories(self.common_dir))
-        return plain.with_environment(GIT_OPTIONAL_LOCKS="0").with_box(box)
+        return plain.with_environment(GIT_OPTIONAL_LOCKS="0").with_config(*hidden).with_box(box)
 
     def import_run(self, slot: str) -> str | None:
         """Bring the commits of a slot's boxed session to the branch of its task. Return the newest one.

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import git, worktree_of
 from tests.journeys.crews import APPROVE, BIN, Crew
 
@@ -44,8 +46,10 @@ def begun(tmp_path: Path, *options: str) -> tuple[Crew, str]:
     return crew, crew.liza("init", "Everything is there", "--test", "./run-tests", "--setup", SET_UP, *options)
 
 
-def test_a_virtual_environment_of_the_set_up_is_never_merged(tmp_path: Path) -> None:
-    crew, said = begun(tmp_path)
+@pytest.mark.parametrize("confinement", ["off", pytest.param("required", marks=pytest.mark.needs("bwrap"))])
+def test_a_virtual_environment_of_the_set_up_is_never_merged(tmp_path: Path, confinement: str) -> None:
+    shared = ("--share", str(tmp_path / "notes")) if confinement == "required" else ()
+    crew, said = begun(tmp_path, "--confinement", confinement, *shared)
     assert (
         "left      .venv/, loose.json by the set-up, which git does not ignore: hidden from git in each worktree"
         in said
