@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from liza.system import locks, proc_stat
+from tests.conftest import until
 from tests.journeys.crews import BIN, LIMIT, WORK, Crew
 
 ALONE = ("--planners", "0", "--reviewers", "0")
@@ -46,9 +47,10 @@ def test_status_names_stopped_processes_and_one_command_that_continues_them(crew
     pid = locks.find_holder(crew.paths.supervisor_lock("coder-1"))
     assert pid is not None
     crew.wait(lambda state: "coder-1" in state.agents, "coder-1 on the board")
-    for number in (pid, process.pid):
-        os.kill(number, signal.SIGSTOP)
-        crew.wait(lambda _, number=number: is_stopped(number), f"{number} stopped")
+    with locks.Lock(crew.paths.state_lock).acquire():  # A stopped process must not hold it.
+        for number in (pid, process.pid):
+            os.kill(number, signal.SIGSTOP)
+            until(lambda number=number: is_stopped(number), f"{number} stopped")
     crew.add("t1")
     found = alarms(crew)
     assert list(found) == list(KINDS)
