@@ -130,18 +130,23 @@ def test_a_merge_killed_anywhere_merges_each_task_once_and_tested(tmp_path: Path
     assert kills.counts["at a point"] >= 3
 
 
-@pytest.mark.campaign
-@pytest.mark.parametrize("name", ["away", "clean"])
-def test_an_epic_killed_anywhere_is_merged_once_and_tested(tmp_path: Path, name: str) -> None:
-    kills = Kills(EpicWorld(tmp_path, SETTINGS[name]), name)
+def kill_anywhere(kills: Kills, what: str) -> None:
+    """Kill at each chosen point, and at ten moments. Nothing may be wrong afterwards."""
     began = time.monotonic()
     for point in kills.chosen():
         kills.at(point)
     for _ in range(10):
         kills.whenever()
     seconds = time.monotonic() - began
-    print(f"seed {SEED}  epics, {name}: {len(kills.points)} points, {seconds:.0f} s  {dict(kills.counts)}")
+    print(f"seed {SEED}  {what}: {len(kills.points)} points, {seconds:.0f} s  {dict(kills.counts)}")
     assert kills.wrong == []
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["away", "clean"])
+def test_an_epic_killed_anywhere_is_merged_once_and_tested(tmp_path: Path, name: str) -> None:
+    kills = Kills(EpicWorld(tmp_path, SETTINGS[name]), name)
+    kill_anywhere(kills, f"epics, {name}")
     assert kills.counts["at a point"] >= 50
 
 
@@ -151,29 +156,14 @@ def test_a_sync_killed_anywhere_merges_main_once_and_tested(tmp_path: Path, name
     world = World(tmp_path, SETTINGS[name])
     world.go_on_with_main()
     kills = Kills(world, name, world.sync_main, world.wrong_after_sync)
-    began = time.monotonic()
-    for point in kills.chosen():
-        kills.at(point)
-    for _ in range(10):
-        kills.whenever()
-    print(
-        f"seed {SEED}  sync, {name}: {len(kills.points)} points, {time.monotonic() - began:.0f} s  {dict(kills.counts)}"
-    )
-    assert kills.wrong == []
+    kill_anywhere(kills, f"sync, {name}")
 
 
 @pytest.mark.parametrize("name", [variant("away"), variant("clean"), variant("elsewhere")])
 def test_an_undo_killed_anywhere_is_done_once_and_tested(tmp_path: Path, name: str) -> None:
     world = UndoWorld(tmp_path, SETTINGS[name])
     kills = Kills(world, name, world.undo_merged, world.wrong_after_undo)
-    began = time.monotonic()
-    for point in kills.chosen():
-        kills.at(point)
-    for _ in range(10):
-        kills.whenever()
-    seconds = time.monotonic() - began
-    print(f"seed {SEED}  undo, {name}: {len(kills.points)} points, {seconds:.0f} s  {dict(kills.counts)}")
-    assert kills.wrong == []
+    kill_anywhere(kills, f"undo, {name}")
     assert kills.counts["at a point"] >= 10
 
 

@@ -342,6 +342,21 @@ def begun(tmp_path: Path) -> Crew:
     return Crew(tmp_path / "project", tmp_path / "notes")
 
 
+def start_up(crew: Crew, *words: str) -> subprocess.Popen[bytes]:
+    """A `liza up` in a terminal of its own that prints into a log."""
+    with (crew.notes / "up.log").open("ab") as out:
+        process = subprocess.Popen(
+            [str(BIN / "liza"), "up", *words],
+            cwd=crew.root,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    crew.children.append(process)
+    return process
+
+
 @contextmanager
 def started(tmp_path: Path, inside: bool = False, **settings: object) -> Iterator[Crew]:
     """A crew that is initialised, with settings that lose no time, and ended after the test. ``inside``: with its slots

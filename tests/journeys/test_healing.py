@@ -12,28 +12,13 @@ import pytest
 from liza.system import locks
 from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of
-from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew, started
+from tests.journeys.crews import APPROVE, LIMIT, WORK, Crew, start_up, started
 
 WAITS = """\
 echo "$$" > "$NOTES/at-$LIZA_RUN"
 read line < "$NOTES/gate"
 """
 ALONE = ("--planners", "0", "--reviewers", "0")
-
-
-def up(crew: Crew, *words: str) -> subprocess.Popen[bytes]:
-    """A `liza up` in a terminal of its own that prints into a log."""
-    with (crew.notes / "up.log").open("ab") as out:
-        process = subprocess.Popen(
-            [str(BIN / "liza"), "up", *words],
-            cwd=crew.root,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    crew.children.append(process)
-    return process
 
 
 def wait_printed(crew: Crew, text: str) -> None:
@@ -70,7 +55,7 @@ def test_up_restarts_a_killed_supervisor_and_finishes_its_task(tmp_path: Path) -
     with started(tmp_path) as crew:
         crew.gate("gate")
         crew.add("t1")
-        process = up(crew, *ALONE, "--program", crew.script("coder", WAITS + WORK))
+        process = start_up(crew, *ALONE, "--program", crew.script("coder", WAITS + WORK))
         crew.wait_note("at-coder-1.1")
         kill_supervisor(crew, "coder-1")
         wait_printed(crew, "it holds t1, and its supervisor is gone; it was started again (1 of 3)")
@@ -86,7 +71,7 @@ def test_up_restarts_a_killed_supervisor_and_finishes_its_task(tmp_path: Path) -
 @pytest.mark.campaign
 def test_up_keeps_an_idle_agent_and_waits_for_supervisors(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
-        process = up(crew, *ALONE, "--program", crew.script("coder", WORK))
+        process = start_up(crew, *ALONE, "--program", crew.script("coder", WORK))
         for number in (1, 2):
             pid = supervisor_of(crew, "coder-1")
             crew.wait(lambda state: "IDLE" in [agent.status for agent in state.agents.values()], "coder-1 at rest")
@@ -101,7 +86,7 @@ def test_up_keeps_an_idle_agent_and_waits_for_supervisors(tmp_path: Path) -> Non
 def test_up_does_not_restart_a_supervisor_that_left_for_cause(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("t1", "t2", "t3")
-        process = up(crew, *ALONE, "--program", crew.script("coder", "exit 3\n"))
+        process = start_up(crew, *ALONE, "--program", crew.script("coder", "exit 3\n"))
         assert process.wait(LIMIT) == 1
         printed = (crew.notes / "up.log").read_text()
         assert "sessions of 3 tasks crashed" in printed
@@ -113,7 +98,7 @@ def test_a_killed_up_ends_no_session_and_its_crew_continues(tmp_path: Path) -> N
         crew.gate("gate")
         crew.add("t1")
         script = crew.script("agent", f'case "$LIZA_RUN" in coder-*)\n{WAITS}{WORK};;\n*)\n{APPROVE};;\nesac\n')
-        process = up(crew, "--planners", "0", "--program", script)
+        process = start_up(crew, "--planners", "0", "--program", script)
         crew.wait_note("at-coder-1.1")
         child = crew.session("coder-1.1")["child"]["pid"]
         process.kill()
@@ -140,7 +125,7 @@ def test_a_closed_terminal_or_ending_signal_stops_the_crew(tmp_path: Path, numbe
     with started(tmp_path) as crew:
         crew.gate("gate")
         crew.add("t1")
-        process = up(crew, *ALONE, "--program", crew.script("coder", WAITS))
+        process = start_up(crew, *ALONE, "--program", crew.script("coder", WAITS))
         crew.wait_note("at-coder-1.1")
         process.send_signal(number)
         assert process.wait(LIMIT) == 0
@@ -183,7 +168,7 @@ def test_a_leftover_session_without_a_supervisor_is_ended(tmp_path: Path) -> Non
         crew.configure(grace=1)
         child = crew.session("coder-1.1")["child"]["pid"]
         # The `up` of another agent: it starts no supervisor that another command started.
-        process = up(crew, "--planners", "0", "--coders", "0", "--program", crew.script("reviewer", "exit 0\n"))
+        process = start_up(crew, "--planners", "0", "--coders", "0", "--program", crew.script("reviewer", "exit 0\n"))
         wait_printed(crew, "coder-1.1 has closed its work and still runs: the session was ended")
         assert not Path(f"/proc/{child}").exists()
         assert crew.status("t1") == "READY_FOR_REVIEW" or crew.status("t1") == "BLOCKED"

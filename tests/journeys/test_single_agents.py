@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from liza.crew.crew import find_crew
-from tests.journeys.crews import BIN, LIMIT, WORK, Crew, started
+from tests.journeys.crews import LIMIT, WORK, Crew, start_up, started
 
 WAITS = """\
 echo "$$" > "$NOTES/at-$LIZA_RUN"
 read line < "$NOTES/gate-$LIZA_TASK"
 """
 TWO = ("--planners", "0", "--reviewers", "0", "--coders", "2")
-
-
-def up(crew: Crew, *words: str) -> subprocess.Popen[bytes]:
-    """A `liza up` in a terminal of its own that prints into a log."""
-    with (crew.notes / "up.log").open("ab") as out:
-        process = subprocess.Popen(
-            [str(BIN / "liza"), "up", *words],
-            cwd=crew.root,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    crew.children.append(process)
-    return process
 
 
 def printed(crew: Crew) -> str:
@@ -49,7 +33,7 @@ def test_down_stops_one_agent_and_another_takes_its_task(tmp_path: Path) -> None
         for task in ("t1", "t2"):
             crew.gate(f"gate-{task}")
         crew.add("t1")
-        process = up(crew, *TWO, "--program", program)
+        process = start_up(crew, *TWO, "--program", program)
         run = crew.wait_status("t1", "CLAIMED").run
         assert run is not None
         crew.wait_note(f"at-{run}")

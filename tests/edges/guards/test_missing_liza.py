@@ -24,7 +24,6 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCRIPTED = {"opencode": "liza.js", "pi": "liza.mjs"}
 BY_COMMAND = sorted(list_providers() - SCRIPTED.keys())
-NODE = shutil.which("node")
 CALL = json.dumps({"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "ls"}})
 
 
@@ -138,7 +137,7 @@ SCRIPT_OF = {
 }
 
 
-@pytest.mark.skipif(NODE is None, reason="needs node")
+@pytest.mark.needs("node")
 @pytest.mark.parametrize("name", ["missing", "moved installation", "failed", "killed", "no permission", "it allows"])
 @pytest.mark.parametrize("provider", sorted(SCRIPTED))
 def test_a_script_of_hooks_refuses_a_tool_without_verdict(tmp_path: Path, provider: str, name: str) -> None:
@@ -149,9 +148,7 @@ def test_a_script_of_hooks_refuses_a_tool_without_verdict(tmp_path: Path, provid
     run = installed(tmp_path, provider, liza)
     shutil.copyfile(run.path / "hooks" / SCRIPTED[provider], tmp_path / "plugin.mjs")
     (tmp_path / "main.mjs").write_text(SCRIPT_OF[provider])
-    done = subprocess.run(
-        [NODE or "node", "main.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run(["node", "main.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == (None if name == "it allows" else UNJUDGED)
 
