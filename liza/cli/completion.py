@@ -34,7 +34,7 @@ complete -F %(complete_func)s %(prog_name)s
 _BASE: Any = classes.BashComplete.__mro__[1]
 _PROTOCOL: Any = sys.modules[_BASE.__module__]
 _FILE: Final = "file"
-"""Type of an item that stands for all file names."""
+"""Type of the item that asks the shell for file names."""
 
 
 def register() -> None:
@@ -63,7 +63,7 @@ def _find_words(path: str, words: Sequence[str]) -> list[str]:
 
 
 class _Answer(_BASE):  # type: ignore[misc]
-    """Finds the items for what is typed. It raises nothing: an error would be printed into the line that is typed."""
+    """Find the items for the typed words. It raises no error: the shell would print it into the command line."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[Any]:
         try:
@@ -74,7 +74,7 @@ class _Answer(_BASE):  # type: ignore[misc]
                 if not getattr(parameter, "is_flag", False):
                     parameter.shell_complete = partial(_complete_parameter, path, args, parameter)
             return list(super().get_completions(args, incomplete))
-        except Exception:  # noqa: BLE001 - whatever it is, the shell is to offer nothing
+        except Exception:  # noqa: BLE001 - after any error the shell offers nothing
             return []
 
     def find(self) -> tuple[list[Any], bool]:

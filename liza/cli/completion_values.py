@@ -63,7 +63,7 @@ def read_paths() -> Paths | None:
 
 
 def read_state() -> State | None:
-    """Return the board as the file is now; None if there is none that can be read."""
+    """Return the present board; None without a crew, or if its file cannot be read."""
     paths = read_paths()
     with suppress(LizaError, OSError, ValueError):
         return None if paths is None else load_state(paths.state.read_text(encoding="utf-8"))

@@ -32,7 +32,7 @@ SHORT_HELP = 60
 
 
 class CommandParts(TyperGroup):
-    """A command with parts, such as ``liza task``: a word that is none of them is answered with the one it means."""
+    """A command with subcommands, such as ``liza task``. Of an unknown word it names the subcommand that is meant."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         names = self.list_commands(ctx)
