@@ -103,19 +103,19 @@ def stop_agents(crew: Crew, agents: Sequence[str], *, now: bool = False) -> Resu
     api_server.stop_if_last(crew)
     details = {"stopped": stopped, "sessions_ended": ended, "server_stopped": False}
     result = "changed" if stopped or ended else "unchanged"
-    state = crew.board.read()
+    # The board before the stop has what they held: another agent may have taken it meanwhile.
     message = _describe_stopped(state, names, stopped, ended)
-    return Result(result, None, None, start_command_for(state, names), details, message)
+    return Result(result, None, None, start_command_for(crew.board.read(), names), details, message)
 
 
 def _describe_stopped(state: State, names: Sequence[str], stopped: Sequence[str], ended: Sequence[str]) -> str:
-    """Return which agents were stopped, which did not run, and the tasks that they held."""
+    """Return which agents were stopped, which did not run, and the tasks that they held in ``state``."""
     idle = [name for name in names if name not in stopped]
     parts = [f"stopped {', '.join(stopped)}"] if stopped else []
     parts += [f"no supervisor of {', '.join(idle)} runs"] if idle else []
     parts += [f"ended {', '.join(ended)}, which lived on without one"] if ended else []
     held = [work.task for name in names if (work := find_current_work(state, name)) is not None and work.task]
-    parts += [f"{', '.join(held)} can be taken by another agent"] if held else []
+    parts += [f"{', '.join(held)} {'is' if len(held) == 1 else 'are'} left to other agents"] if held else []
     return "; ".join(parts)
 
 

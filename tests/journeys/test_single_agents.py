@@ -41,7 +41,7 @@ def test_down_stops_one_agent_and_another_takes_its_task(tmp_path: Path) -> None
         other = "coder-2" if first == "coder-1" else "coder-1"
 
         told = crew.liza("down", first)
-        assert f"stopped {first}; t1 can be taken by another agent" in told
+        assert f"stopped {first}; t1 is left to other agents" in told
         assert told.endswith(f"next: liza up {first}\n")
         assert supervised(crew) == [other]
         assert crew.state().agents[first].status == "OFFLINE"
