@@ -14,6 +14,8 @@ COLOURS: Final[Mapping[str, int]] = {"dim": 243, "red": 161, "green": 28, "yello
 """Numbers of the 256 colours of a terminal: each has a contrast of at least 4 on white and on black. The first 16 are
 not used: each terminal paints them as it likes, and yellow and cyan are hardly read on white."""
 _COLOUR_CODES: Final = {"bold": "1", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
+TONE_OF_CODE: Final[Mapping[str, str]] = {code: name for name, code in _COLOUR_CODES.items()}
+"""Name of each colour and weight, by the code that ``paint`` writes for it."""
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _PAINT_CODES: Final = "|".join(("0", *_COLOUR_CODES.values()))
 _CONTROL_CHARACTERS: Final = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"

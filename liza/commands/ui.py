@@ -1,0 +1,53 @@
+"""``liza ui``: show the crew as a picture that follows it, with keys to answer, review and steer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Annotated
+
+import typer
+
+from liza.commands._declare import Heading, Position, Process, create_app, declare_command
+from liza.crew.caller import enclosing_run
+from liza.crew.crew import Crew, find_crew
+from liza.model.errors import Missing, UsageError
+from liza.printing import printing
+from liza.system.installation import extra_command
+from liza.ui.facts import gather
+from liza.ui.rules.drawing import draw
+from liza.ui.rules.picture_view import PictureView
+from liza.ui.rules.snapshot import Wanted
+
+app = create_app()
+
+
+@declare_command(
+    app, "ui", "liza ui\nliza ui --once", process=Process.DIRECT_AT_TERMINAL, position=Position(Heading.LOOK, 2)
+)
+def ui(
+    read_only: Annotated[bool, typer.Option("--read-only", help="Only look: no key changes anything.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one picture as text, and end.")] = False,
+) -> None:
+    """Show the crew as a picture that follows it, with keys to answer, review and steer."""
+    crew = find_crew()
+    if once:
+        _print_picture(crew)
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+        raise UsageError("liza ui needs a terminal that can move its cursor", "liza status")
+    try:
+        from liza.ui.terminal.picture_app import PictureApp
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("textual", "rich"):
+            raise
+        raise Missing("liza ui needs the package textual", extra_command("ui")) from error
+    PictureApp(crew, is_read_only=read_only or enclosing_run(crew) is not None).run()
+
+
+def _print_picture(crew: Crew) -> None:
+    """Print the picture as text, as wide as the terminal, with all its rows."""
+    size = shutil.get_terminal_size()
+    drawing = draw(gather(crew, Wanted()), PictureView(columns=size.columns, rows=size.lines))
+    printing.print_text("\n".join(line.text.rstrip() for line in (*drawing.header, *drawing.body)))

@@ -1,0 +1,1 @@
+"""What the picture shows: snapshots and views in, lines out. No disk, no process, no terminal."""

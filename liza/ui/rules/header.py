@@ -1,0 +1,82 @@
+"""The header: goal, how fresh the picture is, what waits, progress, cost, agents; and the footer with the keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from liza.model.statuses import AgentWord, TaskWord
+from liza.text.formats import format_duration
+from liza.ui.rules.keys import footer_keys
+from liza.ui.rules.lines import Cell, Line, Span, Tone, cut, cut_line, make_row
+from liza.ui.rules.picture_view import PictureView
+from liza.ui.rules.snapshot import Snapshot, Unread
+from liza.view.rules.structs import AgentLine, Picture
+
+STALE_AFTER = 10.0
+"""Seconds after which a picture is said to be old: it is read every few seconds also without a change."""
+_BAR_CELLS = 20
+AGENT_SIGNS: Final = {
+    AgentWord.WORKING: (">", Tone.CYAN),
+    AgentWord.IDLE: (".", Tone.DIM),
+    AgentWord.WAITS_FOR_YOU: ("!", Tone.RED),
+    AgentWord.WAITS_UNTIL: ("z", Tone.YELLOW),
+    AgentWord.STUCK: ("!", Tone.RED),
+    AgentWord.OFF: ("-", Tone.DIM),
+}
+"""Sign and tone of each word of an agent."""
+
+
+def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
+    """Return the header: three lines, on a terminal with less than 12 rows one."""
+    picture = snapshot.picture
+    goal = "?" if isinstance(picture, Unread) else picture.goal
+    fresh, tone = describe_freshness(snapshot, view.age)
+    clock = f"{fresh}  {snapshot.time.astimezone():%H:%M:%S}"
+    first = make_row(
+        (Cell(goal, tone=Tone.BOLD), Cell(clock, min(len(clock), view.columns // 2), tone, is_right=True)), view.columns
+    )
+    if isinstance(picture, Unread):
+        return (first,)
+    second = _counts(picture, view)
+    return (second,) if view.rows < 12 else (first, second, _agents(picture, view.columns))
+
+
+def describe_freshness(snapshot: Snapshot, age: float) -> tuple[str, Tone]:
+    """Return whether the picture is live, with the tone of the words."""
+    if isinstance(snapshot.picture, Unread):
+        return "not readable", Tone.RED
+    if age > STALE_AFTER:
+        return f"no news for {format_duration(age)}", Tone.YELLOW
+    return (snapshot.feed, Tone.YELLOW) if snapshot.feed else ("live", Tone.DIM)
+
+
+def _counts(picture: Picture, view: PictureView) -> Line:
+    waits = len(picture.waits)
+    merged = picture.counts.get(TaskWord.MERGED, 0)
+    bar = "=" * (_BAR_CELLS * merged // picture.total if picture.total else 0)
+    spans = [
+        Span(f" {waits} {'waits' if waits == 1 else 'wait'} for you", Tone.RED if waits else Tone.DIM),
+        Span(f"   {bar:.<{_BAR_CELLS}}  ", Tone.GREEN),
+        Span(f"{merged}/{picture.total} merged  {picture.costs.text}"),
+    ]
+    if picture.is_off or picture.up:
+        spans.insert(1, Span(f"   the crew is stopped{f': {picture.up}' if picture.up else ''}", Tone.YELLOW))
+    spans += [Span(f"  {name} is set", Tone.YELLOW) for name in picture.signals]
+    return cut_line(Line(tuple(spans)), view.columns)
+
+
+def _agents(picture: Picture, columns: int) -> Line:
+    spans = [Span(" ")]
+    for line in picture.agents:
+        sign, tone = AGENT_SIGNS[line.word]
+        spans.append(Span(f"{sign}{line.row.id}{_context(line)}  ", tone))
+    return cut_line(Line(tuple(spans)), columns)
+
+
+def _context(line: AgentLine) -> str:
+    return "" if line.row.context is None else f" {line.row.context}%"
+
+
+def draw_footer(view: PictureView) -> Line:
+    """Return the keys of the screen, as many as fit."""
+    return Line((Span(cut("  " + "  ".join(footer_keys(view.screen, view.is_read_only)), view.columns), Tone.DIM),))

@@ -1,0 +1,78 @@
+"""What was read of a crew at one moment, for the picture."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from liza.merging.queue import QueueReport
+from liza.model.model import Task
+from liza.model.value_classes import Value
+from liza.programs.rules.session_events import LoggedEvent
+from liza.tasks.diff import TaskDiff
+from liza.ui.rules.lines import Line
+from liza.view.history import PastNews
+from liza.view.metrics import SprintMetrics
+from liza.view.rules.structs import Picture
+
+
+class Unread(Value):
+    """A part that could not be read. It is drawn as ``?`` with the reason: never as zero, none or idle.
+
+    ``next``: a command.
+    """
+
+    reason: str
+    next: str
+
+
+class ScreenName(StrEnum):
+    """A screen of the picture. The first six have a digit as key; SESSION and TASK are opened from a line."""
+
+    NOW = "Now"
+    BOARD = "Board"
+    AGENTS = "Agents"
+    QUEUE = "Queue"
+    COSTS = "Costs"
+    HISTORY = "History"
+    SESSION = "Session"
+    TASK = "Task"
+
+
+class Wanted(Value):
+    """What has to be read beside the picture. ``subject``: the task of TASK, the agent or the run of SESSION."""
+
+    screen: ScreenName = ScreenName.NOW
+    subject: str = ""
+
+
+class TaskPage(Value):
+    """A task with the text of `task show`, and its diff; ``diff`` is None while it has no commit."""
+
+    task: Task
+    text: tuple[Line, ...]
+    diff: TaskDiff | Unread | None = None
+
+
+class SessionPage(Value):
+    """The events of a session, oldest first."""
+
+    run: str
+    events: tuple[LoggedEvent, ...]
+
+
+class Snapshot(Value, kw_only=True):
+    """A crew at ``time``. Parts that no screen shows now are None: they were not read.
+
+    ``feed``: why changes are not seen at once, for the header; empty while they are.
+    """
+
+    time: datetime
+    wanted: Wanted
+    picture: Picture | Unread
+    latest: PastNews | Unread | None = None
+    queue: QueueReport | Unread | None = None
+    costs: SprintMetrics | Unread | None = None
+    task: TaskPage | Unread | None = None
+    session: SessionPage | Unread | None = None
+    feed: str = ""
