@@ -47,14 +47,14 @@ def format_history(entries: Iterable[RevisionRow], colour: bool) -> str:
         lines.append(f"{entry.revision:>6}  {format_local_time(entry.time)}  {entry.subject}")
         lines += [paint(f"        ! {alert}", "red", colour) for alert in entry.alerts]
         if entry.patch:
-            lines += [_paint_patch_line(row, colour) for row in entry.patch.splitlines()]
+            lines += [paint_patch_line(row, colour) for row in entry.patch.splitlines()]
     return "\n".join(lines)
 
 
 def format_diff(result: TaskDiff, colour: bool) -> str:
     """Return the comments of the last rejection, the patch as git shows it, then the untracked files."""
     lines = [paint(_comment_text(row), "yellow", colour) for row in result.comments]
-    lines += [_paint_patch_line(row, colour) for row in result.diff.splitlines()]
+    lines += [paint_patch_line(row, colour) for row in result.diff.splitlines()]
     lines += [paint(f"untracked: {name}", "yellow", colour) for name in result.untracked]
     return "\n".join(lines) or f"{result.task} changes nothing yet"
 
@@ -63,7 +63,8 @@ def _comment_text(row: Row) -> str:
     return f"{row['path']}:{row['line']} at {row['commit'][:10]}: {row['text']}\n  > {row['quote']}"
 
 
-def _paint_patch_line(row: str, colour: bool) -> str:
+def paint_patch_line(row: str, colour: bool) -> str:
+    """Return a line of a patch in the colour of its kind."""
     if row.startswith(("+++", "---", "diff ", "index ")):
         return paint(row, "bold", colour)
     for start, name in (("+", "green"), ("-", "red"), ("@@", "cyan")):

@@ -8,15 +8,24 @@ from typing import TypeVar
 from liza.crew.crew import Crew
 from liza.merging.queue import show_queue
 from liza.model.errors import LizaError
+from liza.printing.render_task import format_task
+from liza.programs.rules.session_events import describe_unknown
+from liza.tasks import archive
+from liza.tasks.diff import diff
+from liza.tasks.rules import claims
 from liza.text.redaction import redact
-from liza.ui.rules.snapshot import ScreenName, Snapshot, Unread, Wanted
-from liza.view import history
+from liza.ui.rules.snapshot import ScreenName, SessionPage, Snapshot, TaskPage, Unread, Wanted
+from liza.view import history, session_log
+from liza.view import logs as run_logs
 from liza.view.metrics import metrics
 from liza.view.status import look
+from liza.view.task_rows import show_task
 
 Part = TypeVar("Part")
 MAX_NEWS = 500
 """Events of the screen History."""
+MAX_SESSION_LINES = 500
+"""Lines of its output that the screen Session reads."""
 
 
 def gather(crew: Crew, wanted: Wanted, feed: str = "") -> Snapshot:
@@ -29,8 +38,30 @@ def gather(crew: Crew, wanted: Wanted, feed: str = "") -> Snapshot:
         latest=_read(lambda: history.recall_events(crew, None, MAX_NEWS)) if is_shown(ScreenName.HISTORY) else None,
         queue=_read(lambda: show_queue(crew)) if is_shown(ScreenName.QUEUE) else None,
         costs=_read(lambda: metrics(crew)) if is_shown(ScreenName.COSTS) else None,
+        task=_read(lambda: _read_task(crew, wanted.subject)) if is_shown(ScreenName.TASK) else None,
+        session=_read(lambda: _read_session(crew, wanted.subject)) if is_shown(ScreenName.SESSION) else None,
         feed=feed,
     )
+
+
+def _read_task(crew: Crew, task_id: str) -> TaskPage:
+    shown = show_task(crew, task_id)
+    task = claims.get_task(archive.with_archived(crew.paths, crew.board.read(), task_id), task_id)
+    return TaskPage(task, format_task(shown, True), _read(lambda: diff(crew, task_id)))
+
+
+def _read_session(crew: Crew, name: str) -> SessionPage:
+    """Return the newest session of an agent, or a run."""
+    run = name if "." in name else run_logs.find_newest_run(crew, name)
+    events, _ = session_log.read_recent(crew, [run], MAX_SESSION_LINES, None)
+    notes = run_logs.read_notes(crew, run)
+    denials = [
+        f"denied {count} times by the rule {rule}; the last: {last}" for rule, (count, last) in notes.denials.items()
+    ]
+    unread = describe_unknown(events)
+    record = crew.run_dir(run).read_record()
+    task = record.task if record is not None and record.task else ""
+    return SessionPage(run, tuple(events), task, (*denials, *filter(None, (notes.silence, unread))))
 
 
 def _read(verb: Callable[[], Part]) -> Part | Unread:

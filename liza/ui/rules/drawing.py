@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from liza.model.value_classes import Value
-from liza.ui.rules import header, now
+from liza.ui.rules import header, now, session_screen, task_screen
 from liza.ui.rules.lines import Line, Tone, text_line
 from liza.ui.rules.picture_view import PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Unread
@@ -24,17 +24,40 @@ class Drawing(Value):
     footer: Line
 
 
-SCREENS: Final[Mapping[ScreenName, ScreenDrawing]] = {ScreenName.NOW: now.draw}
+SCREENS: Final[Mapping[ScreenName, ScreenDrawing]] = {
+    ScreenName.NOW: now.draw,
+    ScreenName.TASK: task_screen.draw,
+    ScreenName.SESSION: session_screen.draw,
+}
+
+_PARTS: Final[Mapping[ScreenName, str]] = {
+    ScreenName.QUEUE: "queue",
+    ScreenName.COSTS: "costs",
+    ScreenName.HISTORY: "latest",
+    ScreenName.SESSION: "session",
+    ScreenName.TASK: "task",
+}
+"""The part of the snapshot without which a screen cannot be drawn."""
 
 
 def draw(snapshot: Snapshot, view: PictureView) -> Drawing:
     """Return the picture."""
-    return Drawing(header.draw(snapshot, view), _body(snapshot, view), (), header.draw_footer(view))
+    head = header.draw(snapshot, view)
+    if view.screen is ScreenName.SESSION and view.rows >= 12:
+        head = (*head, *session_screen.draw_head(snapshot, view))
+    return Drawing(head, _body(snapshot, view), (), header.draw_footer(view))
 
 
 def _body(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
     if isinstance(snapshot.picture, Unread):
         return unknown_lines("the crew", snapshot.picture)
+    part = _PARTS.get(view.screen)
+    if part is not None:
+        value = getattr(snapshot, part)
+        if isinstance(value, Unread):
+            return unknown_lines(f"the {part}", value)
+        if value is None or snapshot.wanted != view.wanted:
+            return (text_line("…", Tone.DIM),)
     return SCREENS[view.screen](snapshot, view)
 
 

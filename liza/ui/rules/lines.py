@@ -37,6 +37,7 @@ class TargetKind(StrEnum):
     TASK = "task"
     AGENT = "agent"
     DIFF_LINE = "diff line"
+    TEXT = "text"
     FOLD = "fold"
 
 

@@ -23,9 +23,19 @@ class Filter(Value):
     text: str = ""
 
 
+class DraftComment(Value):
+    """A comment on a line of a diff that is not sent yet. ``location``: ``FILE:LINE`` at ``commit``."""
+
+    task: str
+    commit: str
+    location: str
+    text: str
+
+
 class PictureView(Value, kw_only=True):
     """``columns`` and ``rows``: size of the terminal. ``chosen``: the line under the cursor. ``age``: seconds since the
-    snapshot was read."""
+    snapshot was read. ``marked``: lines of the diff that a comment is for. ``comments``: those that are not sent yet.
+    """
 
     columns: int
     rows: int
@@ -34,6 +44,8 @@ class PictureView(Value, kw_only=True):
     filter: Filter = Filter()
     shows_merged: bool = False
     shows_given_up: bool = False
+    marked: frozenset[int] = frozenset()
+    comments: tuple[DraftComment, ...] = ()
     is_read_only: bool = False
     age: float = 0.0
 

@@ -10,7 +10,6 @@ from liza.model.model import Task
 from liza.model.value_classes import Value
 from liza.programs.rules.session_events import LoggedEvent
 from liza.tasks.diff import TaskDiff
-from liza.ui.rules.lines import Line
 from liza.view.history import PastNews
 from liza.view.metrics import SprintMetrics
 from liza.view.rules.structs import Picture
@@ -47,18 +46,20 @@ class Wanted(Value):
 
 
 class TaskPage(Value):
-    """A task with the text of `task show`, and its diff; ``diff`` is None while it has no commit."""
+    """A task with the text of `task show`, with colours, and its diff."""
 
     task: Task
-    text: tuple[Line, ...]
-    diff: TaskDiff | Unread | None = None
+    text: str
+    diff: TaskDiff | Unread
 
 
 class SessionPage(Value):
-    """The events of a session, oldest first."""
+    """The events of a session, oldest first. ``task``: what it works on. ``notes``: what its output does not say."""
 
     run: str
     events: tuple[LoggedEvent, ...]
+    task: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Snapshot(Value, kw_only=True):

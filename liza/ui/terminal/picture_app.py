@@ -29,7 +29,7 @@ class PictureApp(App[None]):
     BINDINGS: ClassVar = []
     CSS = """
     Screen { background: ansi_default; color: ansi_default; }
-    #header { height: auto; max-height: 3; }
+    #header { height: auto; max-height: 8; }
     #middle { height: 1fr; }
     #body { width: 1fr; }
     #side { width: 0; border-left: none; }

@@ -1,0 +1,139 @@
+"""The screen Task: what `task show` prints, then the diff line by line, with the comments on its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+from liza.model.value_classes import Value
+from liza.printing.columns import wrap_text
+from liza.printing.render_patch import paint_patch_line
+from liza.tasks.diff import TaskDiff
+from liza.ui.rules.lines import Line, Span, Target, TargetKind, Tone, make_rule, painted_lines, text_line, wrap_line
+from liza.ui.rules.picture_view import DraftComment, PictureView
+from liza.ui.rules.snapshot import Snapshot, TaskPage, Unread
+
+MAX_DIFF_LINES: Final = 5_000
+"""Lines of a diff that are shown; a longer one cannot be approved here."""
+_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+class DiffRow(Value):
+    """A line of a diff. ``location``: ``FILE:LINE`` at the commit; empty for a heading or a removed line."""
+
+    text: str
+    location: str = ""
+
+
+@lru_cache(maxsize=4)
+def split_diff(diff: str) -> tuple[DiffRow, ...]:
+    """Return the lines of a diff as git prints it, with the location of each line that the commit has."""
+    rows: list[DiffRow] = []
+    path, number, old, new = "", 0, 0, 0  # ``old`` and ``new``: lines that are left of the hunk
+    for text in diff.removesuffix("\n").split("\n") if diff else ():
+        location = ""
+        if old > 0 or new > 0:
+            start = text[:1]
+            if start in ("+", " ") and path:
+                location = f"{path}:{number}"
+            number += start in ("+", " ")
+            new -= start in ("+", " ")
+            old -= start in ("-", " ")
+        elif match := _HUNK.match(text):
+            old, number, new = int(match[1] or 1), int(match[2]), int(match[3] or 1)
+        elif text.startswith("+++ "):
+            path = _read_path(text)
+        rows.append(DiffRow(text, location))
+    return tuple(rows)
+
+
+def _read_path(heading: str) -> str:
+    """Return the path of a line ``+++ b/PATH``; empty if there is none, or only a quoted one."""
+    name = heading[4:].removesuffix("\t")
+    return name.removeprefix("b/") if name.startswith("b/") else ""
+
+
+def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
+    """Return the lines of the screen. Each can be chosen: the cursor moves through the text as through a list."""
+    page = snapshot.task
+    assert isinstance(page, TaskPage)
+    width = view.list_columns
+    text = _wrap_text(page.text, width)
+    lines = [Line(line.spans, Target(TargetKind.TEXT, f"text {number}")) for number, line in enumerate(text)]
+    return (*lines, *_diff_lines(page.diff, view))
+
+
+@lru_cache(maxsize=4)
+def _wrap_text(text: str, width: int) -> tuple[Line, ...]:
+    # `wrap_text` does not break commands: what is still too long is broken at the edge.
+    return tuple(part for line in painted_lines(wrap_text(text, width)) for part in wrap_line(line, width))
+
+
+def _diff_lines(diff: TaskDiff | Unread, view: PictureView) -> Iterator[Line]:
+    width = view.list_columns
+    if isinstance(diff, Unread):
+        yield make_rule("DIFF", width, Target(TargetKind.TEXT, "diff"))
+        yield text_line(f"? {diff.reason}", Tone.DIM, Target(TargetKind.TEXT, "no diff"))
+        return
+    rows = split_diff(diff.diff)
+    remarks = _group_comments(diff, view.comments)
+    yield make_rule(f"DIFF of {diff.commit[:10]}  {len(rows)} lines", width, Target(TargetKind.TEXT, "diff"))
+    yield from remarks.get("", ())
+    for number, painted in enumerate(_paint(diff.diff, width)):
+        row = rows[number]
+        is_marked = number in view.marked
+        for part, line in enumerate(painted):
+            spans = (Span("▌", Tone.YELLOW), *line.spans) if is_marked else line.spans
+            yield Line(spans, Target(TargetKind.DIFF_LINE, f"{number}.{part}"))
+        yield from remarks.get(row.location, ()) if row.location else ()
+    if len(rows) > MAX_DIFF_LINES:
+        left = f"… {len(rows) - MAX_DIFF_LINES} more lines: liza diff {diff.task}"
+        yield text_line(left, Tone.YELLOW, Target(TargetKind.TEXT, "more lines"))
+    for name in diff.untracked:
+        yield text_line(f"untracked: {name}", Tone.YELLOW, Target(TargetKind.TEXT, f"untracked {name}"))
+
+
+@lru_cache(maxsize=4)
+def _paint(diff: str, width: int) -> tuple[tuple[Line, ...], ...]:
+    """Return the rows of the screen for each line of a diff. A long line is broken: nothing of it is left out."""
+    shown = split_diff(diff)[:MAX_DIFF_LINES]
+    # A column is left for the mark.
+    return tuple(tuple(wrap_line(next(painted_lines(paint_patch_line(row.text, True))), width - 1)) for row in shown)
+
+
+def _group_comments(diff: TaskDiff, drafts: Iterable[DraftComment]) -> Mapping[str, list[Line]]:
+    """Return the comments by the location of their line; those on lines of an earlier commit have none."""
+    quotes = {row.location: row.text[1:] for row in split_diff(diff.diff) if row.location}
+    groups: dict[str, list[Line]] = {}
+    for number, row in enumerate(diff.comments):
+        location = f"{row['path']}:{row['line']}"
+        is_there = quotes.get(location, "").strip() == str(row["quote"]).strip() != ""
+        text = f"  │ {location} at {str(row['commit'])[:10]}: {row['text']}"
+        line = text_line(text, Tone.YELLOW, Target(TargetKind.TEXT, f"comment {number}"))
+        groups.setdefault(location if is_there else "", []).append(line)
+    for number, draft in enumerate(drafts):
+        if draft.commit == diff.commit:
+            text = f"  │ yours, sent with the rejection: {draft.text}"
+            line = text_line(text, Tone.BOLD, Target(TargetKind.TEXT, f"draft {number}"))
+            groups.setdefault(draft.location, []).append(line)
+    return groups
+
+
+def locate(diff: TaskDiff, target: Target | None) -> DiffRow | None:
+    """Return the line of the diff under the cursor; None if that is no line of it."""
+    if target is None or target.kind is not TargetKind.DIFF_LINE:
+        return None
+    return split_diff(diff.diff)[row_number(target)]
+
+
+def row_number(target: Target) -> int:
+    """Return the number of a diff's line, from 0."""
+    return int(target.name.partition(".")[0])
+
+
+def find_unseen(lines: Iterable[Line], seen: frozenset[str], diff: TaskDiff) -> int:
+    """Return how many rows of the diff were not on the screen yet."""
+    names = {line.target.name for line in lines if line.target and line.target.kind is TargetKind.DIFF_LINE}
+    return len(names - seen) + max(0, len(split_diff(diff.diff)) - MAX_DIFF_LINES)
