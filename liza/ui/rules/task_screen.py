@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -121,11 +121,35 @@ def _group_comments(diff: TaskDiff, drafts: Iterable[DraftComment]) -> Mapping[s
     return groups
 
 
-def locate(diff: TaskDiff, target: Target | None) -> DiffRow | None:
-    """Return the line of the diff under the cursor; None if that is no line of it."""
-    if target is None or target.kind is not TargetKind.DIFF_LINE:
+class Spot(Value):
+    """Lines of a diff that a comment is for. ``location``: the first of them that the commit has, as ``FILE:LINE``.
+
+    ``prefix``: what the comment begins with, as the verdict keeps one line only. ``quoted``: the lines.
+    """
+
+    location: str
+    prefix: str
+    quoted: tuple[str, ...]
+
+
+def describe_lines(diff: TaskDiff, numbers: Sequence[int]) -> Spot | None:
+    """Return where a comment on these lines of the diff belongs; None if the commit has no line there.
+
+    A comment on removed lines belongs to the next line that the commit has, or to the line before.
+    """
+    rows = split_diff(diff.diff)
+    marked = [rows[number] for number in numbers]
+    located = [row.location for row in marked if row.location]
+    if located:
+        last = located[-1].rpartition(":")[2]
+        prefix = f"to line {last}: " if len(located) > 1 else ""
+        return Spot(located[0], prefix, tuple(row.text for row in marked))
+    if not any(row.text.startswith("-") for row in marked):
         return None
-    return split_diff(diff.diff)[row_number(target)]
+    nearby = [*rows[numbers[-1] + 1 :], *reversed(rows[: numbers[0]])]
+    location = next((row.location for row in nearby if row.location), None)
+    text = marked[0].text[1:].strip()
+    return None if location is None else Spot(location, f"removed {text!r}: ", tuple(row.text for row in marked))
 
 
 def row_number(target: Target) -> int:

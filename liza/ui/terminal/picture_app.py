@@ -6,7 +6,7 @@ import time
 from typing import ClassVar
 
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from liza.crew.crew import Crew
@@ -17,12 +17,13 @@ from liza.ui.rules.keys import SCREEN_KEYS, keys_of
 from liza.ui.rules.lines import TargetKind
 from liza.ui.rules.picture_view import PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Wanted
+from liza.ui.terminal.action_app import ActionApp
 from liza.ui.terminal.row_list import RowList
 
 _TABS = tuple(SCREEN_KEYS.values())
 
 
-class PictureApp(App[None]):
+class PictureApp(ActionApp):
     """Shows a crew until the person leaves."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -37,12 +38,12 @@ class PictureApp(App[None]):
     """
 
     def __init__(self, crew: Crew, *, is_read_only: bool) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__()
         self.crew = crew
         self.view = PictureView(columns=80, rows=24, is_read_only=is_read_only)
         self.snapshot: Snapshot | None = None
         self._read_at = time.monotonic()
-        self._follower = Follower(crew, lambda snapshot: self.call_from_thread(self.take, snapshot))
+        self.follower = Follower(crew, lambda snapshot: self.call_from_thread(self.take, snapshot))
         self._earlier: list[Wanted] = []
 
     def compose(self) -> ComposeResult:
@@ -55,12 +56,12 @@ class PictureApp(App[None]):
 
     def on_mount(self) -> None:
         """Begin to follow the crew."""
-        self._follower.start(self.view.wanted)
+        self.follower.start(self.view.wanted)
         self.set_interval(1.0, self.show_picture)
 
     def on_unmount(self) -> None:
         """End the thread."""
-        self._follower.stop()
+        self.follower.stop()
 
     def on_resize(self, event: events.Resize) -> None:
         """Draw for the new size."""
@@ -71,11 +72,6 @@ class PictureApp(App[None]):
         """Show a new snapshot."""
         self.snapshot, self._read_at = snapshot, time.monotonic()
         self.show_picture()
-
-    @property
-    def body(self) -> RowList:
-        """The list."""
-        return self.query_one("#body", RowList)
 
     def show_picture(self) -> None:
         """Draw what is known."""
@@ -89,17 +85,24 @@ class PictureApp(App[None]):
         header.show_lines(drawing.header)
         self.body.show_lines(drawing.body)
         side.show_lines(drawing.side)
-        self.query_one("#footer", RowList).show_lines((drawing.footer,))
+        self.query_one("#footer", RowList).show_lines((self.notice or drawing.footer,))
+        self.note_seen(drawing.body)
 
     def on_key(self, event: events.Key) -> None:
-        """Do what a key does on this screen."""
+        """Do what a key does on this screen. Keys of a dialog do nothing here."""
+        if len(self.screen_stack) > 1:
+            return
+        if self.notice is not None:
+            self.notice = None
+            self.show_picture()
         if event.character in SCREEN_KEYS:
             self.open(Wanted(SCREEN_KEYS[event.character]))
             return
         for key in keys_of(self.view.screen, self.view.is_read_only):
             if event.key in key.presses or event.character in key.presses:
                 event.stop()
-                getattr(self, f"press_{key.command}")()
+                press = getattr(self, f"press_{key.command}")
+                self.hold_key(press) if key.changes or self.holds_keys else press()
                 return
 
     def open(self, wanted: Wanted) -> None:
@@ -109,7 +112,7 @@ class PictureApp(App[None]):
 
     def _go(self, wanted: Wanted) -> None:
         self.view = replace(self.view, wanted=wanted)
-        self._follower.show(wanted)
+        self.follower.show(wanted)
 
     def press_open(self) -> None:
         """Open what is under the cursor."""

@@ -70,11 +70,13 @@ class RowList(ScrollView, can_focus=False):
         self._refresh_rows({before, row})
         self.scroll_to_region(Region(0, row, 1, 1), animate=False)
 
-    def choose(self, target: Target) -> None:
-        """Move the cursor to the first line with this target, if there is one."""
+    def choose(self, target: Target, *, at_top: bool = False) -> None:
+        """Move the cursor to the first line with this target, if there is one. ``at_top``: show it as the first row."""
         row = self._find(target, self._cursor)
         if self._lines[row : row + 1] and self._lines[row].target == target:
             self.choose_row(row)
+            if at_top:
+                self.scroll_to(y=row, animate=False)
 
     def _find(self, target: Target | None, near: int) -> int:
         """Return the row of a target; if it is gone, that of the next target."""

@@ -1,0 +1,444 @@
+"""The keys that act: dialogs, the calls of verbs in threads, and commands that have the terminal for themselves."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from textual import events
+from textual.app import App, SuspendNotSupported
+
+from liza.crew.crew import Crew
+from liza.model.errors import LizaError
+from liza.model.value_classes import replace
+from liza.printing import printing
+from liza.system.installation import liza_argv
+from liza.system.program_path import run_command
+from liza.tasks.diff import TaskDiff
+from liza.ui.act import Outcome, act, find_losses
+from liza.ui.follower import Follower
+from liza.ui.rules import actions, task_screen
+from liza.ui.rules.actions import OUTSIDE, UNASKED, ActionClass, ActionName, Blank, Offer
+from liza.ui.rules.lines import Line, Span, Target, TargetKind, Tone, clean
+from liza.ui.rules.picture_view import DraftComment, PictureView
+from liza.ui.rules.snapshot import ScreenName, Snapshot, TaskPage, Wanted
+from liza.ui.terminal.dialogs import BURST_KEYS, BURST_SECONDS, ConfirmDialog, Form, FormDialog, MenuDialog
+from liza.ui.terminal.row_list import RowList
+from liza.view.rules.structs import Picture
+
+ASKED = (ActionName.ANSWER, ActionName.RESOLVE)
+"""What the key of answers does, if the chosen line offers it."""
+
+
+class ActionApp(App[None]):
+    """The part of the picture that changes the crew. Texts that were not sent are kept until they are taken."""
+
+    crew: Crew
+    view: PictureView
+    snapshot: Snapshot | None
+    follower: Follower
+    notice: Line | None = None
+
+    def __init__(self) -> None:
+        super().__init__(ansi_color=True)
+        self._drafts: dict[tuple[ActionName, str], tuple[str, ...]] = {}
+        self._seen: frozenset[str] = frozenset()
+        self._seen_of: tuple[str, str] = ("", "")
+        self._held: list[Callable[[], None]] = []
+        self._burst_until = 0.0
+
+    @property
+    def body(self) -> RowList:
+        """The list."""
+        return self.query_one("#body", RowList)
+
+    def show_picture(self) -> None:
+        """Draw what is known."""
+        raise NotImplementedError
+
+    def open(self, wanted: Wanted) -> None:
+        """Show another screen."""
+        raise NotImplementedError
+
+    # Pasted text is not taken as keys.
+
+    def hold_key(self, press: Callable[[], None]) -> None:
+        """Do what a key does after a moment, unless so many keys come with it that they were pasted."""
+        if time.monotonic() < self._burst_until:
+            self._burst_until = time.monotonic() + BURST_SECONDS
+            return
+        self._held.append(press)
+        if len(self._held) == 1:
+            self.set_timer(BURST_SECONDS, self._press_held)
+
+    @property
+    def holds_keys(self) -> bool:
+        """Whether keys wait until it is clear that they were typed."""
+        return bool(self._held) or time.monotonic() < self._burst_until
+
+    def _press_held(self) -> None:
+        held, self._held = self._held, []
+        if len(held) > BURST_KEYS:
+            self._burst_until = time.monotonic() + BURST_SECONDS
+            self.say("that looked like pasted text: no key was taken", Tone.YELLOW)
+            return
+        for press in held:
+            if len(self.screen_stack) == 1:
+                press()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Take no pasted text outside of a field."""
+        event.stop()
+
+    def say(self, text: str, tone: Tone = Tone.PLAIN) -> None:
+        """Show a sentence in place of the keys, until the next key."""
+        self.notice = Line((Span(f"  {clean(text)}", tone),))
+        self.show_picture()
+
+    # What the keys act on.
+
+    def find_subject(self) -> Target | None:
+        """Return the task or agent that is chosen, or that the screen is about."""
+        subject = self.view.wanted.subject
+        if self.view.screen is ScreenName.TASK:
+            return Target(TargetKind.TASK, subject)
+        if self.view.screen is ScreenName.SESSION:
+            return Target(TargetKind.AGENT, subject.partition(".")[0])
+        return self.body.chosen
+
+    def list_offers(self) -> tuple[Offer, ...]:
+        """Return what can be done now; nothing if the crew cannot be read."""
+        picture = self.snapshot.picture if self.snapshot is not None else None
+        if not isinstance(picture, Picture):
+            return ()
+        return actions.offer_actions(picture, self.find_subject(), self.view.comments)
+
+    def _begin_first(self, *names: ActionName, instead: str) -> None:
+        offer = actions.find_offer(self.list_offers(), *names)
+        if offer is None:
+            self.say(instead, Tone.YELLOW)
+        else:
+            self.begin(offer)
+
+    def press_answer(self) -> None:
+        """Answer what the chosen line asks, or do what it waits for."""
+        offers, subject = self.list_offers(), self.find_subject()
+        offer = actions.find_offer([offer for offer in offers if offer.subject or offer.name in ASKED], *ASKED)
+        if offer is not None:
+            self.begin(offer)
+            return
+        asked = [offer for offer in offers if subject is not None and offer.subject == subject.name]
+        step = actions.find_offer(asked, ActionName.RUN, ActionName.COMMAND)
+        verdicts = [offer for offer in asked if offer.name in (ActionName.APPROVE, ActionName.REJECT)]
+        if verdicts:
+            self._open_menu(f"verdict on {verdicts[0].subject}", verdicts)
+        elif step is not None:
+            self.begin(step)
+        else:
+            self._begin_first(ActionName.ATTACH, instead="nothing is asked here: x shows what can be done")
+
+    def press_note(self) -> None:
+        """Leave a note for the chosen task or agent, or for the crew."""
+        self._begin_first(ActionName.SEND, ActionName.NOTE, instead="no note can be left here")
+
+    def press_attach(self) -> None:
+        """Give the terminal to the program of the chosen agent."""
+        agent = self._find_agent()
+        if agent is None:
+            self.say("no agent is chosen", Tone.YELLOW)
+        else:
+            self.begin(Offer(ActionName.ATTACH, agent))
+
+    def press_add(self) -> None:
+        """Add a task."""
+        self._begin_first(ActionName.ADD, instead="the crew cannot be read")
+
+    def press_edit(self) -> None:
+        """Edit the board."""
+        self.begin(Offer(ActionName.EDIT))
+
+    def press_pause(self) -> None:
+        """Pause the crew, or let it continue."""
+        names = (ActionName.RESOLVE, ActionName.RESUME, ActionName.PAUSE)
+        self._begin_first(*names, instead="the crew cannot be read")
+
+    def press_menu(self) -> None:
+        """Show all that can be done."""
+        subject = self.find_subject()
+        self._open_menu(subject.name if subject is not None else "the crew", self.list_offers())
+
+    def press_command(self) -> None:
+        """Run any command of Liza."""
+        self.begin(Offer(ActionName.COMMAND, blanks=(Blank("command of liza, such as: status"),)))
+
+    def press_copy(self) -> None:
+        """Copy the command that the chosen line needs, or the one that shows it."""
+        picture = self.snapshot.picture if self.snapshot is not None else None
+        command = actions.find_copy(picture, self.find_subject()) if isinstance(picture, Picture) else None
+        if command is not None:
+            self._copy(command)
+
+    def _copy(self, command: str) -> None:
+        self.copy_to_clipboard(command)
+        self.say(f"copied: {command}")
+
+    def press_log(self) -> None:
+        """Show the session of the chosen agent or task."""
+        agent = self._find_agent()
+        if agent is None:
+            self.say("no agent has it", Tone.YELLOW)
+        else:
+            self.open(Wanted(ScreenName.SESSION, agent))
+
+    def _find_agent(self) -> str | None:
+        """Return the chosen agent, or the one that works on the chosen task or worked on it last."""
+        target = self.find_subject()
+        if target is None or target.kind is TargetKind.AGENT:
+            return None if target is None else target.name
+        picture = self.snapshot.picture if self.snapshot is not None else None
+        task = actions.find_task(picture, target.name) if isinstance(picture, Picture) else None
+        return None if task is None else task.reviewing_by or task.assigned_to
+
+    def press_diff(self) -> None:
+        """Show the diff of the chosen task."""
+        target = self.find_subject()
+        if self.view.screen is ScreenName.TASK:
+            self.body.choose(Target(TargetKind.TEXT, "diff"), at_top=True)
+        elif target is not None and target.kind is TargetKind.TASK:
+            self.open(Wanted(ScreenName.TASK, target.name))
+
+    def press_next_wait(self) -> None:
+        """Go to the next line that waits for a person."""
+        self._go_to_wait(1)
+
+    def press_previous_wait(self) -> None:
+        """Go to the line before that waits for a person."""
+        self._go_to_wait(-1)
+
+    def _go_to_wait(self, steps: int) -> None:
+        picture = self.snapshot.picture if self.snapshot is not None else None
+        names = list(dict.fromkeys(alarm.about for alarm in picture.waits)) if isinstance(picture, Picture) else []
+        if not names or not isinstance(picture, Picture):
+            self.say("nothing waits for you")
+            return
+        subject = self.find_subject()
+        number = names.index(subject.name) + steps if subject is not None and subject.name in names else min(steps, 0)
+        name = names[number % len(names)]
+        is_task = actions.find_task(picture, name) is not None
+        if self.view.screen is ScreenName.TASK and is_task:
+            self.open(Wanted(ScreenName.TASK, name))
+            return
+        if self.view.screen is not ScreenName.NOW:
+            self.open(Wanted())
+            self.show_picture()
+        self.body.choose(Target(TargetKind.TASK if is_task else TargetKind.AGENT, name))
+
+    # Comments on lines of a diff.
+
+    def press_mark(self) -> None:
+        """Mark the line for a comment, or unmark it."""
+        chosen = self.body.chosen
+        if self._find_diff() is not None and chosen is not None and chosen.kind is TargetKind.DIFF_LINE:
+            self.view = replace(self.view, marked=self.view.marked ^ {task_screen.row_number(chosen)})
+            self.show_picture()
+            self.body.move(1)
+
+    def press_comment(self) -> None:
+        """Comment on the marked lines, or on the chosen one."""
+        page, chosen = self._find_diff(), self.body.chosen
+        if page is None:
+            return
+        if chosen is None or chosen.kind is not TargetKind.DIFF_LINE:
+            self.say("choose a line of the diff", Tone.YELLOW)
+            return
+        diff = page.diff
+        assert isinstance(diff, TaskDiff)
+        numbers = sorted(self.view.marked) or [task_screen.row_number(chosen)]
+        spot = task_screen.describe_lines(diff, numbers)
+        if spot is None:
+            self.say("the commit has no line there", Tone.YELLOW)
+            return
+        before = next((row.text for row in self.view.comments if row.location == spot.location), "")
+        blank = Blank("comment; it is sent with your rejection, and an empty one is removed", True, before)
+        offer = Offer(ActionName.COMMENT, page.task.id, "", (blank,), spot.quoted, words=(spot.location,))
+        self.push_screen(FormDialog(Form(offer, (before,))), partial(self._keep_comment, diff, spot))
+
+    def _keep_comment(self, diff: TaskDiff, spot: task_screen.Spot, result: object) -> None:
+        if not isinstance(result, tuple):
+            return
+        text = result[1][0].strip()
+        others = tuple(row for row in self.view.comments if row.location != spot.location)
+        comment = DraftComment(diff.task, diff.commit, spot.location, spot.prefix + text.removeprefix(spot.prefix))
+        self.view = replace(self.view, comments=(*others, comment) if text else others, marked=frozenset())
+        self.show_picture()
+
+    def _find_diff(self) -> TaskPage | None:
+        page = self.snapshot.task if self.snapshot is not None else None
+        is_shown = self.view.screen is ScreenName.TASK and isinstance(page, TaskPage)
+        return page if is_shown and isinstance(page, TaskPage) and isinstance(page.diff, TaskDiff) else None
+
+    def note_seen(self, lines: Sequence[Line]) -> None:
+        """Note which rows of a diff are on the screen: a commit is approved only if all of them were."""
+        page = self._find_diff()
+        if page is None or not isinstance(page.diff, TaskDiff):
+            return
+        diff = (page.diff.task, page.diff.commit)
+        if diff != self._seen_of:
+            self._seen_of, self._seen = diff, frozenset()
+        top = self.body.scroll_offset.y
+        shown = lines[top : top + self.body.size.height]
+        self._seen |= {line.target.name for line in shown if line.target and line.target.kind is TargetKind.DIFF_LINE}
+
+    def _count_unseen(self, offer: Offer) -> int | None:
+        """Return how many rows of the diff were not shown; None if the diff is not that of the commit."""
+        page = self._find_diff()
+        diff = page.diff if page is not None else None
+        if not isinstance(diff, TaskDiff) or self.snapshot is None or offer.mark is None:
+            return None
+        if (diff.task, diff.commit) != (offer.subject, offer.mark.commit):
+            return None
+        return task_screen.find_unseen(task_screen.draw(self.snapshot, self.view), self._seen, diff)
+
+    # From an offer to its outcome.
+
+    def _open_menu(self, title: str, offers: Sequence[Offer]) -> None:
+        if offers:
+            self.push_screen(MenuDialog(title, offers), self._take_choice)
+        else:
+            self.say("nothing can be done: the crew cannot be read", Tone.YELLOW)
+
+    def _take_choice(self, choice: object) -> None:
+        if isinstance(choice, Offer):
+            self.begin(choice)
+        elif isinstance(choice, str):
+            self._copy(choice)
+
+    def begin(self, offer: Offer, refusal: str = "") -> None:
+        """Open the form of an action, or its confirmation if nothing is typed for it."""
+        if offer.name is ActionName.APPROVE and not self._may_approve(offer):
+            return
+        texts = self._drafts.get((offer.name, offer.subject), ())
+        is_end = offer.action_class is ActionClass.END
+        if is_end:
+            self.run_worker(partial(self._find_losses, Form(offer, texts, refusal)), thread=True, exit_on_error=False)
+        elif offer.blanks:
+            self._show_form(Form(offer, texts, refusal))
+        elif offer.name in UNASKED:
+            self._leave_terminal(Form(offer))
+        else:
+            self._confirm(Form(offer))
+
+    def _may_approve(self, offer: Offer) -> bool:
+        unseen = self._count_unseen(offer)
+        if unseen is None:
+            self.say("read its diff first: d", Tone.YELLOW)
+        elif unseen:
+            self.say(f"{unseen} lines of the diff were not on the screen yet: d, then PgDn", Tone.YELLOW)
+        return unseen == 0
+
+    def _find_losses(self, form: Form) -> None:
+        shown = replace(form, losses=find_losses(self.crew, form.offer))
+        self.call_from_thread(self._show_form, shown)
+
+    def _show_form(self, form: Form) -> None:
+        self.push_screen(FormDialog(form), partial(self._take_form, form))
+
+    def _take_form(self, form: Form, result: object) -> None:
+        if not isinstance(result, tuple):
+            return
+        is_sent, texts = result
+        self._drafts[(form.offer.name, form.offer.subject)] = texts
+        if not is_sent:
+            return
+        sent = replace(form, texts=texts)
+        if form.offer.action_class is ActionClass.SAY:
+            self._do(sent)
+        else:
+            self._confirm(sent)
+
+    def _confirm(self, form: Form) -> None:
+        def take(is_confirmed: object) -> None:
+            if is_confirmed:
+                self._do(form)
+            else:
+                self.say("nothing was done")
+
+        self.push_screen(ConfirmDialog(form), take)
+
+    def _do(self, form: Form) -> None:
+        if form.offer.name in OUTSIDE:
+            self._leave_terminal(form)
+            return
+        self.say("…")
+        self.run_worker(partial(self._act, form), thread=True, exit_on_error=False)
+
+    def _act(self, form: Form) -> None:
+        outcome = act(self.crew, form.offer, form.texts)
+        self.call_from_thread(self._take_outcome, form, outcome)
+
+    def _take_outcome(self, form: Form, outcome: Outcome) -> None:
+        offer = form.offer
+        self.follower.refresh()
+        if outcome.is_done:
+            self._drafts.pop((offer.name, offer.subject), None)
+            if offer.name is ActionName.REJECT:
+                rest = tuple(row for row in self.view.comments if row not in offer.comments)
+                self.view = replace(self.view, comments=rest)
+            self.say(f"{outcome.text}   {outcome.next}", Tone.GREEN)
+            return
+        hint = f" ({outcome.next})" if outcome.next else ""
+        self.say(f"refused: {outcome.text}{hint}", Tone.RED)
+        if offer.blanks and len(self.screen_stack) == 1 and offer.name is not ActionName.APPROVE:
+            fresh = self._renew(offer, outcome)
+            self._show_form(Form(fresh, form.texts, f"refused: {outcome.text}{hint}", form.losses))
+
+    def _renew(self, offer: Offer, outcome: Outcome) -> Offer:
+        """Return the offer for the task as it is now, so that the person can send the text again knowingly."""
+        if outcome.task is None:
+            return offer
+        offers = tuple(actions.offer_for_task(outcome.task, self.view.comments))
+        return actions.find_offer(offers, offer.name) or offer
+
+    def _leave_terminal(self, form: Form) -> None:
+        """Give the terminal to a command, and come back when it has ended."""
+        words = actions.command_of(form.offer, form.texts)[1:]
+        self._drafts.pop((form.offer.name, form.offer.subject), None)
+        try:
+            with self.suspend():
+                status = self.run_outside(words)
+                if form.offer.name is not ActionName.ATTACH or status:
+                    _wait_for_key()
+        except SuspendNotSupported:
+            self.say(f"type it in another terminal: {shlex.join(('liza', *words))}", Tone.YELLOW)
+            return
+        self.follower.refresh()
+        self.say(f"back from {shlex.join(('liza', *words))}" + (f", exit code {status}" if status else ""))
+
+    def run_outside(self, words: Sequence[str]) -> int:
+        """Run a command of Liza in the terminal; return its exit code."""
+        printing.print_now(f"\n$ {shlex.join(('liza', *words))}\n")
+        try:
+            return run_command((*liza_argv(), *words))
+        except LizaError as error:
+            printing.print_now(f"{error.message}\n")
+            return 1
+
+
+def _wait_for_key() -> None:
+    """Wait until the person has read what a command printed."""
+    printing.print_now("\n-- a key comes back to the picture --")
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        with suppress(KeyboardInterrupt):
+            os.read(descriptor, 1)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
