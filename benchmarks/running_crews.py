@@ -42,6 +42,8 @@ class RunningCrew:
         """Stop the supervisors, wait for every process of the crew, and return ``cpu`` (seconds) and ``reaped``."""
         if not self.usage:
             out, _ = self._process.communicate(timeout=300)
+            if not out.strip():
+                raise RuntimeError(f"the process of the crew ended with {self._process.returncode}, without its usage")
             self.usage = json.loads(out.splitlines()[-1])
         return self.usage
 

@@ -32,6 +32,7 @@ from liza.crew.crew import Crew, find_crew
 from liza.model.alarm_table import Alarm
 from liza.model.errors import LizaError
 from liza.model.model import State
+from liza.model.paths import Paths
 from liza.model.setting_limits import DESKTOP, parse_quiet_hours
 from liza.model.value_classes import decodable, replace
 from liza.system import atomic, crash_points
@@ -69,7 +70,7 @@ def main(root: Path) -> int:
     if plan is None:
         with try_lock_path(notices.board_lock(crew.paths), 0o600) as is_locked:
             return follow(crew, None) if is_locked else 0
-    return send_trial(crew, plan) if plan.is_trial else follow(crew, plan)
+    return send_trial(crew.paths, plan) if plan.is_trial else follow(crew, plan)
 
 
 def follow(crew: Crew, plan: NoticePlan | None) -> int:
@@ -153,19 +154,19 @@ def send_new(crew: Crew, target: NoticeTarget, alarms: Sequence[Alarm], *, is_qu
                 return
 
 
-def send_trial(crew: Crew, plan: NoticePlan) -> int:
+def send_trial(paths: Paths, plan: NoticePlan) -> int:
     """Send a test to each target and print a line for each; return the exit status. A success ends the alarm of a
     target."""
     notice = notice_rules.build_notice(Alarm("test", "crew", "this is a test of liza watch --notify", "liza status"))
     has_failed = False
     for target in plan.targets:
-        reason = deliver(target, notice, crew.paths.root)
+        reason = deliver(target, notice, paths.root)
         sys.stdout.write(f"{target.label}: {reason or 'sent'}\n")
         sys.stdout.flush()
         has_failed = has_failed or reason is not None
-        record = notices.read_notice_record(crew.paths, target.key)
+        record = notices.read_notice_record(paths, target.key)
         if reason is None and record.failed_at is not None:
-            notices.write_notice_record(crew.paths, target.key, replace(record, failed_at=None))
+            notices.write_notice_record(paths, target.key, replace(record, failed_at=None))
     return int(has_failed)
 
 

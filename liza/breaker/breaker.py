@@ -59,7 +59,7 @@ def resolve(crew: Crew, root_cause: str) -> Result:
     # A supervisor that checks at the same time would set the signals again.
     with lock_path(alerts_lock(crew.paths), LOCK_TIMEOUT, BOARD_MODE):
         before = crew.board.read()
-        if open_trips(before) or not has_signal(crew):
+        if open_trips(before) or not has_signal(crew.paths):
             with crew.change(by, "breaker resolve") as tx:
                 tx.state = resolve_trips(tx.state, by, root_cause, crew.clock.now())
             before = tx.before
@@ -87,27 +87,25 @@ def restore_signals(crew: Crew, state: State) -> tuple[str, ...]:
             text = f"{format_time(crew.clock.now())} {breaker_trips.BREAKER_AUTHOR}\n{reason}\n"
             signals.raise_signal(crew.paths, name, text)
         if is_locked:
-            _clear_own(crew, wanted)
+            _clear_own(crew.paths, wanted)
     return tuple(missing)
 
 
 def clear_signals(crew: Crew) -> tuple[str, ...]:
     """Clear the signals that the circuit breaker set; return their names. Raises LizaError, OSError."""
     with signals.lock_signals(crew.paths):
-        return _clear_own(crew, ())
+        return _clear_own(crew.paths, ())
 
 
-def has_signal(crew: Crew) -> bool:
+def has_signal(paths: Paths) -> bool:
     """Return whether a signal is set that the circuit breaker set."""
-    return any(_is_own(crew.paths, name) for name in breaker_trips.SIGNAL_OF_SEVERITY.values())
+    return any(_is_own(paths, name) for name in breaker_trips.SIGNAL_OF_SEVERITY.values())
 
 
-def _clear_own(crew: Crew, wanted: Collection[str]) -> tuple[str, ...]:
+def _clear_own(paths: Paths, wanted: Collection[str]) -> tuple[str, ...]:
     """Clear the signals of the circuit breaker that are not ``wanted``. The caller holds the lock of the signals."""
-    names = [
-        name for name in breaker_trips.SIGNAL_OF_SEVERITY.values() if name not in wanted and _is_own(crew.paths, name)
-    ]
-    return tuple(name for name in names if signals.clear_signal(crew.paths, name))
+    names = [name for name in breaker_trips.SIGNAL_OF_SEVERITY.values() if name not in wanted and _is_own(paths, name)]
+    return tuple(name for name in names if signals.clear_signal(paths, name))
 
 
 def _is_own(paths: Paths, name: str) -> bool:

@@ -101,7 +101,7 @@ class _Window(Value):
 def _find_sessions(crew: Crew, agent: str | None) -> list[str]:
     """Return the agents whose newest sessions are shown, or the runs. Raises UnknownId, Refused."""
     if agent is None:
-        return all_logs.sorted_agents(crew)
+        return all_logs.sorted_agents(crew.board)
     run = run_logs.resolve_run(crew, agent)
     if "." in agent:
         return [run]

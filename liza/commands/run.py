@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from liza.board.store import Board
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
-from liza.crew.crew import Crew, find_crew
+from liza.crew.crew import find_crew
 from liza.model.errors import UsageError
 from liza.printing import printing
 from liza.supervisor.program_run import RunRequest, run_program
@@ -37,16 +38,16 @@ def run(
     git does not see, and which is as before when the program ends. The exit status is that of the program.
     """
     crew = find_crew()
-    _refuse_work(crew, program)
+    _refuse_work(crew.board, program)
     request = RunRequest(program, tuple(args or ()), os.environ, Path.cwd())
     return run_program(crew, request, printing.print_notice)
 
 
-def _refuse_work(crew: Crew, word: str) -> None:
+def _refuse_work(board: Board, word: str) -> None:
     """Raise UsageError if the word is a task, or a sentence that is to become one."""
     if ":" not in word and " " in word.strip() and "/" not in word:
         raise UsageError(
             f"{word!r} is no program; `liza start` makes a task of it", shlex.join(["liza", "start", word])
         )
-    if crew.board.read().task(word) is not None:
+    if board.read().task(word) is not None:
         raise UsageError(f"{word} is a task, not a program; the crew works on it", "liza up")

@@ -18,7 +18,7 @@ from liza.git.runner import Git
 from liza.model.errors import Refused
 from liza.model.model import State, Status
 from liza.model.narration import LIZA, find_news
-from liza.model.paths import is_person
+from liza.model.paths import Paths, is_person
 from liza.model.statuses import GoalStatus, task_word
 from liza.model.value_classes import Mutable, replace
 from liza.printing import columns, printing
@@ -90,14 +90,16 @@ def _wait_for_event(news: queue.Queue[Any], end: float, progress: DemoProgress) 
         events_seen = [news.get(timeout=max(0.0, end - time.monotonic()))]
     except queue.Empty:
         raise Refused(
-            f"not finished after {TIME_LIMIT:.0f} s: {progress.describe_unfinished()}", _log_hint(progress.crew)
+            f"not finished after {TIME_LIMIT:.0f} s: {progress.describe_unfinished()}", _log_hint(progress.crew.paths)
         ) from None
     while not news.empty():
         events_seen.append(news.get())
     for ended in (event for event in events_seen if isinstance(event, SupervisorEnded)):
         lines = progress.supervisors.log_path(ended.agent).read_text(errors="replace").strip().splitlines()
         output = lines[-1] if lines else "no output"
-        raise Refused(f"the supervisor of {ended.agent} ended with {ended.code}: {output}", _log_hint(progress.crew))
+        raise Refused(
+            f"the supervisor of {ended.agent} ended with {ended.code}: {output}", _log_hint(progress.crew.paths)
+        )
 
 
 class DemoProgress(Mutable):
@@ -162,7 +164,7 @@ def _report_end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
     printing.print_now(f"\nMerged (git log --first-parent {branch}):\n{merged}\n")
     failures = demo_crew.find_failures(crew, env)
     if failures:
-        raise Refused("; ".join(failures), _log_hint(crew))
+        raise Refused("; ".join(failures), _log_hint(crew.paths))
     printing.print_now(
         f"{len(state.tasks)} tasks merged in {seconds:.1f} s and {state.revision} revisions of the board; "
         f"`liza validate` and the tests on {branch} pass. No process of the crew is left.\n"
@@ -181,8 +183,8 @@ def _print_hints(root: Path) -> None:
     printing.print_now(f"Look around:  cd {shlex.quote(str(root))}\n{columns.align_columns(rows)}")
 
 
-def _log_hint(crew: Crew) -> str:
-    return f"cd {shlex.quote(str(crew.paths.root))} && liza status"
+def _log_hint(paths: Paths) -> str:
+    return f"cd {shlex.quote(str(paths.root))} && liza status"
 
 
 def _print_line(who: str, what: str) -> None:

@@ -16,7 +16,7 @@ from liza.git.branch_moves import LAST_INTEGRATION_REF
 from liza.git.git_refs import current_branch
 from liza.git.runner import COMMIT, Git
 from liza.model import targets
-from liza.model.errors import Missing, NotRegularFile
+from liza.model.errors import Missing
 from liza.model.model import State
 from liza.model.paths import Paths
 from liza.model.targets import CommitsAhead
@@ -173,12 +173,9 @@ def record_landed_branch(paths: Paths, branch: str) -> None:
 
 
 def read_landed_branch(paths: Paths) -> str | None:
-    """Return the branch that integration was brought to last; None if there is none, or it cannot be read."""
-    try:
-        data = untrusted_files.read_record(paths.landed_branch)
-    except (OSError, NotRegularFile):
-        return None
-    return data.decode("utf-8", "surrogateescape").strip() or None
+    """Return the branch that integration was brought to last; None if there is none. Raises NotRegularFile, OSError."""
+    data = untrusted_files.read_if_exists(paths.landed_branch)
+    return None if data is None else data.decode("utf-8", "surrogateescape").strip() or None
 
 
 def find_commits_ahead(git: Git, state: State, paths: Paths) -> CommitsAhead | None:

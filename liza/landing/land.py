@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from liza.board.store import Board
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -93,7 +94,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
         if landing.landed == landing.tip:
             message = f"{landing.branch} has all of {landing.integration} already"
             step = f"liza sync {shlex.quote(landing.branch)}" if own else "liza status"
-            details = _details(locked, landing, [], tested=None)
+            details = _details(locked.board, landing, [], tested=None)
             return Result("unchanged", None, None, step, details, _with_left(message, details))
         if own:
             missing = f"{landing.branch} has commits that {landing.integration} does not have"
@@ -109,7 +110,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
     how = result.how
     word = describe_tested(how.tested, how.remarks)
     message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {word}"
-    details = {**_details(crew, landing, tasks, tested=how.tested), "remarks": how.remarks}
+    details = {**_details(crew.board, landing, tasks, tested=how.tested), "remarks": how.remarks}
     step = f"git log {git_refs.type_revision(crew.git, landing.branch)}"
     return Result("changed", None, None, step, details, _with_left(message, details))
 
@@ -150,14 +151,14 @@ def _land_command(branch: str | None, *, untested: bool = False) -> str:
     return shlex.join(words)
 
 
-def _details(crew: Crew, landing: Landing, tasks: list[str], *, tested: bool | None) -> dict[str, Any]:
+def _details(board: Board, landing: Landing, tasks: list[str], *, tested: bool | None) -> dict[str, Any]:
     return {
         "branch": landing.branch,
         "before": landing.before,
         "commit": landing.tip,
         "tasks": tasks,
         "tested": tested,
-        "left": list_left(crew.board.read()),
+        "left": list_left(board.read()),
     }
 
 

@@ -49,7 +49,9 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
             _recover_batch(crew, by, batch)
         except Exception as error:
             # Nothing may be merged onto a candidate that no test has passed.
-            if _is_untested_published(crew, batch) or not merge_outcomes.record_errors(crew, by, batch.tasks, error):
+            if _is_untested_published(crew.git, batch) or not merge_outcomes.record_errors(
+                crew, by, batch.tasks, error
+            ):
                 raise
     if state.epics:
         epics.recover_epics(crew, by)
@@ -70,7 +72,7 @@ def _restore_integration(crew: Crew) -> None:
     expected_tips = {
         batch.expected
         for batch in merge_queue.find_batches(state)
-        if batch.branch == branch and _is_genuine(crew, state, batch)
+        if batch.branch == branch and _is_genuine(crew.git, state, batch)
     }
     if len(expected_tips) == 1 and integration_tip.is_last_tip(crew.git, *expected_tips):
         restored = merge_outcomes.restore_branch(crew.git, branch, *expected_tips)
@@ -81,7 +83,7 @@ def _restore_integration(crew: Crew) -> None:
 def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
     state = crew.board.read()
     is_waiting = any(member.merging.waiting for member in batch.members)
-    is_genuine = _is_genuine(crew, state, batch)
+    is_genuine = _is_genuine(crew.git, state, batch)
     if is_genuine and _is_recorded_tested(crew.git, batch):
         if _has_branch(crew.git, batch) and branch_moves.contains(crew.git, batch.branch, batch.tip):
             merge_outcomes.finish_batch(crew, by, batch)
@@ -97,12 +99,12 @@ def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
         tx.state = merge_queue.drop_candidates(tx.state, batch.ids)
 
 
-def _is_untested_published(crew: Crew, batch: Batch) -> bool:
+def _is_untested_published(git: Git, batch: Batch) -> bool:
     """Return whether the branch has a candidate of a batch that is not recorded as tested."""
     return (
-        _has_branch(crew.git, batch)
-        and not _is_recorded_tested(crew.git, batch)
-        and branch_moves.contains(crew.git, batch.branch, batch.members[0].merging.candidate)
+        _has_branch(git, batch)
+        and not _is_recorded_tested(git, batch)
+        and branch_moves.contains(git, batch.branch, batch.members[0].merging.candidate)
     )
 
 
@@ -111,10 +113,10 @@ def _has_branch(git: Git, batch: Batch) -> bool:
     return branch_moves.branch_tip(git, batch.branch) is not None
 
 
-def _is_genuine(crew: Crew, state: State, batch: Batch) -> bool:
+def _is_genuine(git: Git, state: State, batch: Batch) -> bool:
     """Return whether each candidate of the batch is genuine. A tip that is not its last candidate is forged."""
     return batch.members[-1].merging.candidate == batch.tip and all(
-        _is_genuine_candidate(crew.git, state, member.task, member.merging) for member in batch.members
+        _is_genuine_candidate(git, state, member.task, member.merging) for member in batch.members
     )
 
 

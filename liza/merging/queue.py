@@ -91,21 +91,19 @@ def _queue_rows(crew: Crew, state: State, runs: tuple[GateRun, ...]) -> tuple[Qu
     for row in rows:
         if row.batch is not None:
             batches.setdefault(row.batch, []).append(claims.get_task(state, row.id))
-    ends = dict(zip(batches, _estimate_ends(crew, state, runs, list(batches.values())), strict=True))
+    ends = dict(zip(batches, _estimate_ends(crew.git, state, runs, list(batches.values())), strict=True))
     return tuple(row if row.batch is None else replace(row, estimate=ends[row.batch]) for row in rows)
 
 
 def _estimate_ends(
-    crew: Crew, state: State, runs: tuple[GateRun, ...], batches: Sequence[Sequence[Task]]
+    git: Git, state: State, runs: tuple[GateRun, ...], batches: Sequence[Sequence[Task]]
 ) -> list[float | None]:
     """Return in how many seconds each batch ends; None from the first one on whose time is unknown."""
     ends: list[float | None] = []
     end: float | None = 0.0
     for batch in batches:
         branch = targets.target_branch(state, batch[0])
-        seconds = gates.estimate_batch_seconds(
-            state.config, runs, branch, _changed_paths(crew.git, state, branch, batch)
-        )
+        seconds = gates.estimate_batch_seconds(state.config, runs, branch, _changed_paths(git, state, branch, batch))
         end = None if end is None or seconds is None else round(end + seconds, 1)
         ends.append(end)
     return ends

@@ -15,6 +15,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import branch_moves, candidates, git_refs, integration_tip
 from liza.git.checkout_moves import MoveOutcome
+from liza.git.runner import Git
 from liza.merging import batches, drift, merge_outcomes, persons_candidate, proof_runner, undo_recovery
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
@@ -81,7 +82,7 @@ def undo(crew: Crew, task_id: str, because: str = "", *, untested: bool = False)
         dependents = undo_rules.find_dependents((*state.tasks, *archive.iter_archived(locked.paths, state)), task_id)
         undo_rules.refuse_dependents(task_id, dependents)
         _refuse_unless_own_merge(locked, state, request)
-        _refuse_landed(locked, state, request)
+        _refuse_landed(locked.git, state, request)
         return _revert(locked, request, dependents)
 
 
@@ -112,18 +113,18 @@ def _refuse_unless_own_merge(crew: Crew, state: State, request: _Request) -> Non
             raise Refused(message, f"liza diff {task.id}")
 
 
-def _refuse_landed(crew: Crew, state: State, request: _Request) -> None:
+def _refuse_landed(git: Git, state: State, request: _Request) -> None:
     """Raise Refused if a branch of the person has the work already: it is theirs to revert there."""
     if request.branch != state.config.integration_branch:
         return
-    branch = integration_tip.find_landed_branch(crew.git, state, request.merge)
+    branch = integration_tip.find_landed_branch(git, state, request.merge)
     if branch is None:
         return
     sync, revert = f"liza sync {shlex.quote(branch)}", f"git revert -m 1 {request.merge[:12]}"
     # After a squash, integration has to know the commit that is reverted: else a revert of it changes nothing there.
-    steps = [revert, sync] if branch_moves.contains(crew.git, branch, request.merge) else [sync, revert, sync]
-    if branch != git_refs.current_branch(crew.git):
-        steps.insert(0, f"git switch {git_refs.type_revision(crew.git, branch)}")
+    steps = [revert, sync] if branch_moves.contains(git, branch, request.merge) else [sync, revert, sync]
+    if branch != git_refs.current_branch(git):
+        steps.insert(0, f"git switch {git_refs.type_revision(git, branch)}")
     step = " && ".join(steps)
     raise Refused(f"{request.task.id} has landed: {branch} has its change already, and is yours to revert", step)
 
@@ -135,7 +136,7 @@ def _revert(crew: Crew, request: _Request, dependents: Dependents) -> Result:
         expected = merge_outcomes.require_tip(crew, branch)
         try:
             commit = _build(crew, request, expected)
-            _refuse_blocking_files(crew, request, commit, expected)
+            _refuse_blocking_files(crew.git, request, commit, expected)
             what = f"the undo of {request.task.id}"
             wanted = PersonsCandidate(
                 request.name, what, commit, expected, branch, request.command, untested=request.untested
@@ -199,9 +200,9 @@ def _find_later_tasks(crew: Crew, request: _Request, expected: str, files: tuple
     return tuple(merges[commit].id for commit in newest_first if not wanted.isdisjoint(paths.get(commit, ())))
 
 
-def _refuse_blocking_files(crew: Crew, request: _Request, commit: str, expected: str) -> None:
+def _refuse_blocking_files(git: Git, request: _Request, commit: str, expected: str) -> None:
     """Raise Refused before the tests run if a person's changed files are in the way."""
-    blocked = branch_moves.find_blocking(crew.git, request.branch, MergeInProgress(candidate=commit, expected=expected))
+    blocked = branch_moves.find_blocking(git, request.branch, MergeInProgress(candidate=commit, expected=expected))
     if blocked.blocking:
         files, step = branch_moves.describe_blocking(blocked, request.command)
         raise Refused(f"{request.branch} is checked out, and {files}", step)

@@ -106,7 +106,7 @@ def init(
         raise _join_errors(errors, directory if surveyed is None else surveyed.root, options)
     assert crew is not None
     assert surveyed is not None
-    options = _with_permissions(crew, options, ask)
+    options = _with_permissions(crew.paths, options, ask)
     with ExitStack() as stack:
         try:
             # The lock is on .git because .liza can be moved away. Without a lock, an init that fails would delete what
@@ -121,11 +121,11 @@ def init(
             raise
 
 
-def _with_permissions(crew: Crew, options: InitOptions, ask: AskPermissions | None) -> InitOptions:
+def _with_permissions(paths: Paths, options: InitOptions, ask: AskPermissions | None) -> InitOptions:
     """Return the options with the person's answer. The question comes before the lock: an answer can take long."""
     if ask is None or options.permissions is not None or support.choose_box_program(options.settings.confinement):
         return options
-    choice = _program(crew.paths, options)
+    choice = _program(paths, options)
     return options if choice.preset.permissions.none else replace(options, permissions=ask(choice.preset.name))
 
 
@@ -154,7 +154,7 @@ def _init(
     begin: ReportFact,
 ) -> Result:
     _refuse_second(crew.paths)
-    if _is_interrupted_init(crew):
+    if _is_interrupted_init(crew.paths):
         commands.kill_orphan_commands(crew.paths.root)
         slots_record = slots_directory.read_record(crew.paths)
         undo_init(crew if slots_record is None else _with_slots(crew, slots_record.directory), surveyed)
@@ -314,7 +314,7 @@ def _refuse_place(here: Path, surveyed: Survey) -> None:
 
 def find_obstacles(crew: Crew, surveyed: Survey, options: InitOptions) -> list[LizaError]:
     """Return the reasons, beside those of ``check_repository``, why the repository can have no crew yet."""
-    if _is_interrupted_init(crew):
+    if _is_interrupted_init(crew.paths):
         return []
     errors = _collect_errors(lambda: _refuse_foreign(crew))
     if surveyed.head is not None:
@@ -453,15 +453,15 @@ def _init_marker(paths: Paths) -> Path:
     return paths.liza / "init"
 
 
-def _is_interrupted_init(crew: Crew) -> bool:
+def _is_interrupted_init(paths: Paths) -> bool:
     """Whether .liza was left by an init that was killed before it created the board.
 
     Called under the init lock, so no other init runs.
     """
-    if crew.paths.liza.is_symlink() or not crew.paths.liza.is_dir():
+    if paths.liza.is_symlink() or not paths.liza.is_dir():
         return False
-    revisions = crew.paths.journal.read_bytes().count(b"\n") if crew.paths.journal.is_file() else 0
-    return not any(crew.paths.liza.iterdir()) or (_init_marker(crew.paths).is_file() and revisions <= 1)
+    revisions = paths.journal.read_bytes().count(b"\n") if paths.journal.is_file() else 0
+    return not any(paths.liza.iterdir()) or (_init_marker(paths).is_file() and revisions <= 1)
 
 
 def _prepare_repository(

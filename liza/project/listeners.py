@@ -35,7 +35,7 @@ def find_servers(crew: Crew, git: Git, tested: Sequence[str], commands: Sequence
     """
     trees = _find_trees(crew, tested)
     servers = foreign_servers.find_foreign_servers(
-        _iter_listening(crew, trees),
+        _iter_listening(crew.paths, trees),
         trees,
         peers.read_port_range(),
         lambda address: foreign_servers.is_word_in(address, commands) or _is_in_files(git, address),
@@ -51,7 +51,7 @@ def _find_trees(crew: Crew, tested: Sequence[str]) -> CheckoutTrees:
     return CheckoutTrees(root, slots, tuple(others), tuple(tested))
 
 
-def _iter_listening(crew: Crew, trees: CheckoutTrees) -> Iterator[ListeningProcess]:
+def _iter_listening(paths: Paths, trees: CheckoutTrees) -> Iterator[ListeningProcess]:
     """Yield the processes that listen, without those whose program cannot be that of a foreign server."""
     listening = peers.list_listening()
     for pid in peers.list_pids() if listening else ():
@@ -71,7 +71,7 @@ def _iter_listening(crew: Crew, trees: CheckoutTrees) -> Iterator[ListeningProce
             words,
             tuple(_iter_files(words, directory)),
             tuple(addresses),
-            _is_of_tests(crew.paths.root, pid),
+            _is_of_tests(paths.root, pid),
         )
 
 

@@ -268,7 +268,7 @@ def _record_end(crew: Crew, record: RunRecord, result: SessionEnd) -> None:
     failed = _find_failed_start(crew, record, result)
     with crew.change(record.agent, OUTCOME_RULES[result.outcome].event, record.task) as tx:
         noted = tx.state if failed is None else coding.note_failed_check(tx.state, record.task, failed)
-        noted = _report_failure(crew, noted, record, result)
+        noted = _report_failure(crew.clock, noted, record, result)
         tx.state = (
             _record_work_end(crew, noted, record, result)
             if result.outcome is not SessionOutcome.STOPPED
@@ -289,7 +289,7 @@ def _find_failed_start(crew: Crew, record: RunRecord, result: SessionEnd) -> Fai
     )
 
 
-def _report_failure(crew: Crew, state: State, record: RunRecord, result: SessionEnd) -> State:
+def _report_failure(clock: Clock, state: State, record: RunRecord, result: SessionEnd) -> State:
     """Return the board with an anomaly for a session that says itself that it failed. Once for each cause.
 
     A session that was killed or stopped has none: its end says nothing about the work.
@@ -298,7 +298,7 @@ def _report_failure(crew: Crew, state: State, record: RunRecord, result: Session
         return state
     text = quote_line(result.reason, MAX_FAILURE)
     failed = Anomaly(
-        timestamp=crew.clock.now(), task=record.task, reporter=record.run, type=SESSION_FAILED, details={"text": text}
+        timestamp=clock.now(), task=record.task, reporter=record.run, type=SESSION_FAILED, details={"text": text}
     )
     return board_reports.add_failed_session(state, failed)
 
@@ -315,8 +315,8 @@ def _record_planning_end(crew: Crew, record: RunRecord, result: SessionEnd) -> N
         if is_uncounted:
             tx.state = planning.undo_planning_claim(tx.state, record.run)
         else:
-            reported = _report_failure(crew, tx.state, record, result)
-            is_asking = is_at_own_checkpoint(crew, record.agent)
+            reported = _report_failure(crew.clock, tx.state, record, result)
+            is_asking = is_at_own_checkpoint(crew.paths, record.agent)
             tx.state = (
                 planning.end_at_checkpoint(reported, record.run)
                 if is_asking
@@ -354,5 +354,5 @@ def _record_review_end(crew: Crew, record: RunRecord, result: SessionEnd) -> Non
             why = f"{result.outcome}: {result.reason}"
             tx.state = reviews.release_review(tx.state, record.task, record.run, now, why)
         else:
-            reported = _report_failure(crew, tx.state, record, result)
+            reported = _report_failure(crew.clock, tx.state, record, result)
             tx.state = reviews.end_review_without_verdict(reported, record.task, record.run, now, result.reason)

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from liza.crew.crew import Crew
 from liza.model.errors import UsageError
 from liza.model.paths import ROLES, Paths, parse_agent_id, role_of, sort_agents
 from liza.model.value_classes import Value, field
@@ -116,7 +115,7 @@ def _parse_who(who: str) -> str | None:
         return None
 
 
-def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
+def start_supervisor(paths: Paths, agent: str, options: UpOptions) -> subprocess.Popen[str]:
     argv = [
         str(liza_path().with_name("liza-agent")),
         agent,
@@ -124,12 +123,12 @@ def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.P
         *(["--tmux"] if options.terminal else []),
         "--keep-server",
     ]
-    crew.paths.logs.mkdir(parents=True, exist_ok=True)
+    paths.logs.mkdir(parents=True, exist_ok=True)
     if options.detached:
-        with supervisor_log(crew.paths, agent).open("ab") as log:
+        with supervisor_log(paths, agent).open("ab") as log:
             return subprocess.Popen(
                 argv,
-                cwd=crew.paths.root,
+                cwd=paths.root,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -139,7 +138,7 @@ def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.P
     # In its own process group: Ctrl+C reaches only this process, which then signals each supervisor once.
     return subprocess.Popen(
         [*argv, "--relayed", *([] if options.verbose else ["--quiet"])],
-        cwd=crew.paths.root,
+        cwd=paths.root,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

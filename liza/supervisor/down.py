@@ -243,11 +243,11 @@ def _purge(crew: Crew) -> PurgeResult:
     hiding.unignore_liza_dirs(crew.git)
     deleted, kept = _delete_branches(crew, created_branch, surveyed.branch)
     branch = None if created_branch else _find_branch_left(crew, surveyed.branch)
-    if branch is not None and _has_own_commits(crew, branch):
+    if branch is not None and _has_own_commits(crew.git, branch):
         kept.append(f"refs/heads/{branch}")
         branch = None
     for name in ("base", "candidates", "tested", "review", "landed", "pushed", "pushing", "laid-back"):
-        _delete_refs(crew, f"refs/liza/{name}")
+        _delete_refs(crew.git, f"refs/liza/{name}")
     kept += [saved_specs.SPECS_REF] if specs.saved else []
     kept += [saved_specs.PROGRAMS_REF] if programs.saved else []
     for history in _list_refs(crew.git, HISTORY_REF):
@@ -281,10 +281,10 @@ def _find_branch_left(crew: Crew, current: str | None) -> str | None:
     return name if name != current and _list_refs(crew.git, f"refs/heads/{name}") else None
 
 
-def _has_own_commits(crew: Crew, branch: str) -> bool:
+def _has_own_commits(git: Git, branch: str) -> bool:
     """Return whether no other branch or tag has the commits of ``branch``."""
-    refs = _list_refs(crew.git, "refs/heads/", "refs/remotes/", "refs/tags/")
-    return _has_unique_content(crew.git, f"refs/heads/{branch}", [ref for ref in refs if ref != f"refs/heads/{branch}"])
+    refs = _list_refs(git, "refs/heads/", "refs/remotes/", "refs/tags/")
+    return _has_unique_content(git, f"refs/heads/{branch}", [ref for ref in refs if ref != f"refs/heads/{branch}"])
 
 
 def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tuple[list[str], list[str]]:
@@ -350,6 +350,6 @@ def _list_refs(git: Git, *prefixes: str) -> list[str]:
     return list(git.lines("for-each-ref", "--format=%(refname)", *prefixes))
 
 
-def _delete_refs(crew: Crew, prefix: str) -> None:
-    for ref in _list_refs(crew.git, prefix):
-        crew.git.out("update-ref", "-d", ref)
+def _delete_refs(git: Git, prefix: str) -> None:
+    for ref in _list_refs(git, prefix):
+        git.out("update-ref", "-d", ref)

@@ -98,7 +98,7 @@ def _stay(
     merge_lines = MergeLines(feed)
 
     def start(agent: str) -> None:
-        child = children[agent] = start_supervisor(crew, agent, options)
+        child = children[agent] = start_supervisor(crew.paths, agent, options)
         threading.Thread(target=_wait_for_supervisor, args=(agent, child, merge_lines, up_events), daemon=True).start()
 
     for agent in agents:

@@ -238,7 +238,7 @@ class Keeper:
     def _start(self, agent: str) -> None:
         entry = self._crew.board.read().agents[agent]
         options = UpOptions(program=entry.program, terminal=entry.tmux, detached=True)
-        self._children[agent] = start_supervisor(self._crew, agent, options)
+        self._children[agent] = start_supervisor(self._crew.paths, agent, options)
 
     def _say(self, agent: str, text: str) -> None:
         with suppress(LizaError, OSError):

@@ -75,7 +75,7 @@ def supervise(
     Raises Refused if the agent has a supervisor already.
     """
     require_person(crew, planner=False)
-    with naming_deletion(crew):
+    with naming_deletion(crew.paths):
         return _supervise(crew, parse_agent_id(agent), program, notify, options)
 
 

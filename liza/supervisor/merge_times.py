@@ -13,6 +13,7 @@ from liza.model.configuration import TESTS_GATE, Config
 from liza.model.errors import LizaError
 from liza.model.gates import SET_UP_RUN, GateOutcome, GateRun
 from liza.model.narration import LIZA, Detail
+from liza.model.paths import Paths
 from liza.supervisor.jobs import Job
 from liza.text.formats import format_duration
 
@@ -51,7 +52,7 @@ class MergeTimes:
                     self._notify(f"{LIZA}  {self._describe_running(run)}, for {format_duration(seconds)} now")
 
     def _running(self) -> GateRun | None:
-        runs = _runs_since(self._crew, self._began)
+        runs = _runs_since(self._crew.paths, self._began)
         return runs[-1] if runs and runs[-1].outcome is GateOutcome.RUNNING else None
 
     def _describe_running(self, run: GateRun) -> str:
@@ -63,7 +64,7 @@ class MergeTimes:
     def report(self) -> None:
         """Say how long the merge took, and of that its set-up and gates; only a long one without -v."""
         times: dict[str, float] = {}
-        for run in _runs_since(self._crew, self._began):
+        for run in _runs_since(self._crew.paths, self._began):
             if run.outcome is not GateOutcome.RUNNING:
                 name = run.gate if run.gate != SET_UP_RUN else "set-up"
                 times[name] = times.get(name, 0.0) + run.seconds
@@ -80,8 +81,8 @@ def _command_of(config: Config, gate: str) -> str:
     return next((own.command for own in config.all_gates if own.name == gate), gate)
 
 
-def _runs_since(crew: Crew, began: datetime) -> tuple[GateRun, ...]:
+def _runs_since(paths: Paths, began: datetime) -> tuple[GateRun, ...]:
     """Return the runs of this merge: only one merger runs. Without the record the times are not told."""
     with suppress(LizaError, OSError):
-        return tuple(run for run in gate_log.read_runs(crew.paths) if run.time >= began)
+        return tuple(run for run in gate_log.read_runs(paths) if run.time >= began)
     return ()

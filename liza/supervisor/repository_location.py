@@ -23,16 +23,16 @@ from liza.tasks.rules.up_command import restart_command_for
 
 
 @contextmanager
-def naming_deletion(crew: Crew) -> Iterator[None]:
+def naming_deletion(paths: Paths) -> Iterator[None]:
     """Replace an error that only follows from a deleted .liza by the error that names the deletion."""
-    root_id = _directory_id(crew.paths.root)
+    root_id = _directory_id(paths.root)
     try:
         yield
     except (LizaError, OSError) as error:
-        is_moved = _directory_id(crew.paths.root) != root_id
-        if isinstance(error, Refused) or is_moved or not layout.is_deleted(crew.paths):
+        is_moved = _directory_id(paths.root) != root_id
+        if isinstance(error, Refused) or is_moved or not layout.is_deleted(paths):
             raise
-        raise layout.deleted_error(crew.paths) from error
+        raise layout.deleted_error(paths) from error
 
 
 class RepositoryLocation:

@@ -147,12 +147,12 @@ def _budget_state_or_unknown(
 ) -> BudgetState:
     """As ``compute_budget_state``. An unreadable ledger counts as over budget: a person has to look."""
     try:
-        return compute_budget_state(crew, state, agent, memory, monotonic_time)
+        return compute_budget_state(crew.paths, state, agent, memory, monotonic_time)
     except LizaError as error:
         return BudgetState(f"the spending is unknown: {error.message}")
 
 
-def compute_budget_state(crew: Crew, state: State, agent: str, memory: Memory, monotonic_time: float) -> BudgetState:
+def compute_budget_state(paths: Paths, state: State, agent: str, memory: Memory, monotonic_time: float) -> BudgetState:
     """Return the budget's state from the ledger and the living session's usage so far. Raises LizaError."""
     budget = state.config.budget
     if budget == Budget():
@@ -160,7 +160,7 @@ def compute_budget_state(crew: Crew, state: State, agent: str, memory: Memory, m
     living = _living_entry(state, memory, monotonic_time)
     work = find_current_work(state, agent)
     task = work.task if work else None
-    entries = [entry for entry in _read_ledger(crew.paths, memory) if living is None or entry.run != living.run]
+    entries = [entry for entry in _read_ledger(paths, memory) if living is None or entry.run != living.run]
     entries += [living] if living is not None else []
     reason = spending.over_budget_reason(budget, entries, task, state.sprint.id)
     seconds_left = (

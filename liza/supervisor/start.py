@@ -250,7 +250,7 @@ class _StartingSupervisor(Value):
     def launch(cls, crew: Crew, agent: str, options: UpOptions) -> _StartingSupervisor:
         log = supervisor_log(crew.paths, agent)
         last_wake, log_size = file_growth.last_wake(crew.paths, agent), log.stat().st_size if log.exists() else 0
-        return cls(crew, agent, start_supervisor(crew, agent, options), last_wake, log, log_size)
+        return cls(crew, agent, start_supervisor(crew.paths, agent, options), last_wake, log, log_size)
 
     def start_result(self, late: bool) -> tuple[bool, str] | None:
         """Whether the supervisor is ready, and a description; None while that is not known yet, unless ``late``."""

@@ -68,9 +68,9 @@ def _signal_result(paths: Paths, result: str, name: str, step: str) -> Result:
     return Result(result, None, None, step, {"signals": list(signals.active_signals(paths))}, message)
 
 
-def is_at_own_checkpoint(crew: Crew, planner: str) -> bool:
+def is_at_own_checkpoint(paths: Paths, planner: str) -> bool:
     """Return whether a planner has set CHECKPOINT. It can have done so only in the session that plans now."""
-    return signals.read_author(crew.paths, "CHECKPOINT") == planner
+    return signals.read_author(paths, "CHECKPOINT") == planner
 
 
 def asks_root_cause(board: Board) -> str | None:

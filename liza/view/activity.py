@@ -11,7 +11,7 @@ from liza.model.derived import CurrentWork, find_current_work, tasks_with
 from liza.model.errors import LizaError
 from liza.model.history_events import HistoryEvent
 from liza.model.model import State, Status
-from liza.model.paths import agent_of, run_id
+from liza.model.paths import Paths, agent_of, run_id
 from liza.model.statuses import AgentStatus, AgentWord, WorkKind
 from liza.model.transitions import has_done
 from liza.model.value_classes import Value
@@ -51,14 +51,14 @@ def find_activity(crew: Crew, state: State, agent: str) -> Activity | None:
     if work is None:
         return None
     try:
-        return _session_activity(crew, state, work, crew.run_dir(work.run))
+        return _session_activity(crew.paths, state, work, crew.run_dir(work.run))
     except (LizaError, OSError):
         return None
 
 
-def _session_activity(crew: Crew, state: State, work: CurrentWork, directory: RunDir) -> Activity | None:
+def _session_activity(paths: Paths, state: State, work: CurrentWork, directory: RunDir) -> Activity | None:
     if not directory.exists():
-        setup = run_directory.read_setup_note(crew.paths, work.run)
+        setup = run_directory.read_setup_note(paths, work.run)
         return Activity("set-up", setup.started) if setup is not None else _manual_activity(state, work)
     session = liveness.read_state(directory.path)
     if not isinstance(session, liveness.RunningSession):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from liza.board import events
+from liza.board.store import Board
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError
 from liza.model.paths import agent_of, sort_agents
@@ -42,9 +43,9 @@ class _Reader(Mutable):
     over: bool = False
 
 
-def sorted_agents(crew: Crew) -> list[str]:
+def sorted_agents(board: Board) -> list[str]:
     """Agents of the board, in a fixed order."""
-    return sort_agents(crew.board.read().agents)
+    return sort_agents(board.read().agents)
 
 
 Decode = Callable[[bytes], str]
@@ -129,7 +130,7 @@ def _open_readers(crew: Crew, runs: Sequence[str], offsets: dict[str, int], file
 def _runs(crew: Crew, names: Sequence[str] | None) -> list[str]:
     """Return the newest run with output of each agent, None: of all; a run in ``names`` stays as it is."""
     runs = []
-    for name in sorted_agents(crew) if names is None else names:
+    for name in sorted_agents(crew.board) if names is None else names:
         if "." in name:
             runs.append(name)
             continue

@@ -29,14 +29,14 @@ def crew(repo: Path) -> Crew:
 def test_an_error_caused_by_the_deletion_is_replaced_by_it(crew: Crew) -> None:
     shutil.rmtree(crew.paths.liza)
     sentence = r"was deleted under the crew; the work is in .*repo\.worktrees"
-    with pytest.raises(Missing, match=sentence) as raised, naming_deletion(crew):
+    with pytest.raises(Missing, match=sentence) as raised, naming_deletion(crew.paths):
         crew.board.read()
     assert raised.value.hint == AGAIN
 
 
 @pytest.mark.parametrize("error", [Missing("a program", "install"), OSError("a disk")])
 def test_another_error_of_a_whole_crew_is_kept(crew: Crew, error: Exception) -> None:
-    with pytest.raises(type(error)) as raised, naming_deletion(crew):
+    with pytest.raises(type(error)) as raised, naming_deletion(crew.paths):
         raise error
     assert raised.value is error
 
@@ -44,7 +44,7 @@ def test_another_error_of_a_whole_crew_is_kept(crew: Crew, error: Exception) -> 
 def test_a_refusal_is_kept(crew: Crew) -> None:
     refused = Refused("a part was deleted", AGAIN)
     shutil.rmtree(crew.paths.liza)
-    with pytest.raises(Refused) as raised, naming_deletion(crew):
+    with pytest.raises(Refused) as raised, naming_deletion(crew.paths):
         raise refused
     assert raised.value is refused
 
@@ -54,7 +54,7 @@ def test_the_error_of_a_moved_repository_is_kept(crew: Crew, tmp_path: Path) -> 
         crew.paths.root.rename(tmp_path / "there")
         raise Missing("the repository was moved", "cd there")
 
-    with pytest.raises(Missing, match="the repository was moved"), naming_deletion(crew):
+    with pytest.raises(Missing, match="the repository was moved"), naming_deletion(crew.paths):
         move()
 
 

@@ -170,7 +170,7 @@ def test_session_exceeds_its_limit_once_its_output_shows_it(crew: Crew, clock: F
     memory.session.meter_thread = MeterThread(crew, told, directory, record, {})
 
     def now() -> BudgetState:
-        return compute_budget_state(crew, crew.board.read(), "coder-1", memory, clock.monotonic())
+        return compute_budget_state(crew.paths, crew.board.read(), "coder-1", memory, clock.monotonic())
 
     clock.advance(7)
     assert now() == BudgetState(None, 1.0)
