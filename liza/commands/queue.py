@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -10,11 +9,8 @@ import typer
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
 from liza.crew.crew import find_crew
 from liza.merging import queue as verbs
-from liza.merging.queue import BatchReport, QueueReport
-from liza.merging.rules.merge_queue import QueueRow
 from liza.printing import printing
-from liza.printing.columns import align_columns, paint
-from liza.text.formats import format_duration
+from liza.printing.render_queue import format_queue
 
 app = create_app("Show the merge queue and change its order.")
 TaskArgument = Annotated[str, typer.Argument(metavar="ID", help="The task.")]
@@ -61,61 +57,3 @@ def release(task_id: TaskArgument, as_json: JsonOption = False) -> None:
 def retry(task_id: TaskArgument, as_json: JsonOption = False) -> None:
     """Try a task whose merge failed again now, not only after its pause."""
     printing.print_result(verbs.retry(find_crew(), task_id), as_json)
-
-
-_COLOURS = {"green": "green", "red": "red", "timeout": "red", "running": "cyan"}
-
-
-def format_queue(shown: QueueReport, colour: bool) -> str:
-    """Return the batches under test, the approved tasks in their order, and the gates."""
-    parts = [*(_format_batch(batch, colour) for batch in shown.batches), _format_tasks(shown.queue, colour)]
-    if shown.gates:
-        parts.append(_format_gates(shown, colour))
-    return "\n\n".join(parts)
-
-
-def _format_batch(batch: BatchReport, colour: bool) -> str:
-    tasks = batch.tasks
-    state = "waits for files" if batch.waiting else "under test" if batch.tested is None else "tested"
-    head = f"batch of {len(tasks)} for {batch.into}, {state}: {', '.join(tasks)}"
-    rows = [
-        (
-            f"  {run.gate}",
-            f"first {run.tasks}" if run.tasks != len(tasks) else "all",
-            paint(run.outcome, _COLOURS[run.outcome], colour),
-            format_duration(run.seconds),
-        )
-        for run in batch.runs
-    ]
-    return "\n".join(filter(None, (paint(head, "bold", colour), align_columns(rows))))
-
-
-def _format_tasks(queue: Sequence[QueueRow], colour: bool) -> str:
-    if not queue:
-        return "no approved task waits for its merge"
-    return align_columns([tuple(_task_cells(row, colour)) for row in queue])
-
-
-def _task_cells(row: QueueRow, colour: bool) -> Iterator[str]:
-    yield f"{row.position:>3}"
-    yield row.id
-    yield f"priority {row.priority}"
-    yield f"into {row.into}"
-    yield f"waits {format_duration(row.waiting)}"
-    if row.why is not None:
-        yield f"{row.why}  {paint(row.next or '', 'bold', colour)}"
-    elif row.estimate is None:
-        yield f"batch {row.batch}"
-    else:
-        yield f"batch {row.batch}, in about {format_duration(row.estimate)}"
-
-
-def _format_gates(shown: QueueReport, colour: bool) -> str:
-    rows = []
-    for gate in (*filter(None, (shown.setup,)), *shown.gates):
-        seconds = "not measured" if gate.seconds is None else f"about {format_duration(gate.seconds)}"
-        flaky = paint(f"flaky {gate.flaky} times", "yellow", colour) if gate.flaky else ""
-        counts = f"{gate.red} of {gate.runs} runs red" if gate.runs else ""
-        name = gate.name if gate is shown.setup else f"gate {gate.name}"
-        rows.append((name, gate.command, seconds, counts, flaky))
-    return align_columns(rows)

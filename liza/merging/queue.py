@@ -13,7 +13,7 @@ from liza.git import git_refs
 from liza.git.runner import Git
 from liza.merging import gate_log, merge_lock, merge_recovery
 from liza.merging.rules import merge_queue
-from liza.merging.rules.merge_queue import Batch, QueueRow, queue_rows
+from liza.merging.rules.merge_queue import Batch, QueueExit, QueueRow, queue_rows
 from liza.model import gates, targets
 from liza.model.configuration import Gate
 from liza.model.errors import GitFailed
@@ -59,17 +59,23 @@ class GateReport(Value):
 
 
 class QueueReport(Value):
-    """The approved tasks in their order, the batches that are being merged, and the gates. Times are in seconds."""
+    """The approved tasks in their order, the batches that are being merged, and the gates. Times are in seconds.
+
+    ``left``: the tasks that left the queue last, newest first.
+    """
 
     queue: tuple[QueueRow, ...]
     batches: tuple[BatchReport, ...]
     gates: tuple[GateReport, ...]
     merging: bool
+    left: tuple[QueueExit, ...] = ()
     setup: GateReport | None = None
     """The set-up of the merge slots, if there is one."""
 
 
 _SET_UP = "set-up"
+MAX_EXITS = 10
+"""Tasks that left the queue, of a report."""
 
 
 def show_queue(crew: Crew) -> QueueReport:
@@ -81,6 +87,7 @@ def show_queue(crew: Crew) -> QueueReport:
         tuple(_report_batch(batch, runs, now, is_merging=is_merging) for batch in merge_queue.find_batches(state)),
         tuple(_report_gate(state, runs, gate) for gate in state.config.all_gates),
         is_merging,
+        merge_queue.find_exits(state)[:MAX_EXITS],
         _report_setup(state, runs),
     )
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from liza.model.errors import NotOwner
-from liza.model.history_events import ANSWER_EVENTS, QUESTION_EVENTS, VERDICTS, HistoryEvent
+from liza.model.history_events import ANSWER_EVENTS, QUESTION_EVENTS, UNFINISHED_ENDS, VERDICTS, HistoryEvent
 from liza.model.model import FINAL_STATUSES, Agent, Event, State, Status, Task
 from liza.model.paths import agent_of, is_person, split_run
 from liza.model.statuses import AgentStatus, GoalStatus, WorkKind
@@ -176,6 +176,28 @@ def task_times(task: Task, now: datetime) -> TaskTimes:
     over = done[-1] if done and task.status in FINAL_STATUSES else now
     seconds = int((over - claims[0]).total_seconds()) if claims else None
     return TaskTimes(seconds, _union_seconds(waiting_spans(task, now)), len(claims))
+
+
+_SAME_STATUS = frozenset(
+    {
+        *UNFINISHED_ENDS,
+        HistoryEvent.EDIT,
+        HistoryEvent.EXTEND,
+        HistoryEvent.RESUME,
+        HistoryEvent.HANDOFF,
+        HistoryEvent.CLAIM_REVIEW,
+        HistoryEvent.RELEASE_REVIEW,
+        HistoryEvent.MERGING,
+        HistoryEvent.TESTS_MOVED_REFS,
+        HistoryEvent.LAND,
+    }
+)
+"""Events after which the status of a task is as before."""
+
+
+def status_since(task: Task) -> datetime | None:
+    """Return since when a task has its status; None if its history does not say so."""
+    return next((event.time for event in reversed(task.history) if event.event not in _SAME_STATUS), None)
 
 
 def goal_seconds(state: State, now: datetime) -> int | None:

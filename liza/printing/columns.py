@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from liza.text.undecoded import escape_undecoded
@@ -38,9 +39,10 @@ def cell_width(text: str) -> int:
     plain = _ESCAPES.sub("", text)
     if plain.isascii():
         return len(plain)
-    return sum(_letter_width(character) for character in plain)
+    return sum(map(_letter_width, plain))
 
 
+@lru_cache(maxsize=4096)
 def _letter_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0

@@ -54,13 +54,13 @@ def format_status(picture: Picture, colour: bool) -> str:
     """
     goal = paint(shorten_line(picture.goal, 70), "bold", colour)
     parts = [f"{goal}   {_format_counts(picture, colour)}    {picture.costs.text}"]
-    parts += [*_goal_end_lines(picture), *_decision_lines(picture)]
+    parts += [*goal_end_lines(picture), *_decision_lines(picture)]
     if picture.up or picture.is_off:
         parts.append(f"the crew is off{f': {picture.up}' if picture.up else ''}")
     if picture.outdated_proof:
         parts.append(f"tests: {picture.outdated_proof}; it is renewed when the crew is idle: liza doctor --tests")
     parts += [picture.server_failure] if picture.server_failure else []
-    parts += [paint(_signal_line(name, reason), "yellow", colour) for name, reason in picture.signals.items()]
+    parts += [paint(format_signal(name, reason), "yellow", colour) for name, reason in picture.signals.items()]
     if picture.waits:
         parts += ["", *(format_alarm(alarm, colour) for alarm in picture.waits)]
     if picture.tasks or picture.archived:
@@ -118,7 +118,7 @@ def _decision_lines(picture: Picture) -> list[str]:
     return [f"last decision ({who}{when}): {shorten_line(note.summary, 120)}"]
 
 
-def _goal_end_lines(picture: Picture) -> list[str]:
+def goal_end_lines(picture: Picture) -> list[str]:
     """If no task is open: the goal's status, how far integration is ahead, and the next command."""
     is_ended = picture.goal_status != GoalStatus.IN_PROGRESS
     if picture.ahead is None:
@@ -127,7 +127,7 @@ def _goal_end_lines(picture: Picture) -> list[str]:
     return [f"{state}; {picture.ahead.summary}: {picture.ahead.next}"]
 
 
-def _signal_line(name: str, reason: str) -> str:
+def format_signal(name: str, reason: str) -> str:
     """Return a signal with its reason. The hint is left out if the reason has it already."""
     line = f"{name} is set: {shorten_line(reason, 200)}" if reason else f"{name} is set"
     has_hint = any(hint in reason for hint in ("liza resume", "liza breaker resolve"))

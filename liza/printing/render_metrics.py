@@ -190,9 +190,10 @@ def _tool_table(totals: Mapping[str, ToolUsage]) -> str:
 
 
 def _usage_table(name: str, sums: Mapping[str, UsageRow]) -> str:
-    table = [[name, "sessions", "time", "tokens", "money"]]
+    table = [[name, "sessions", "time", "tokens", "money", "without a price"]]
     for owner, row in sums.items():
         tokens = "" if row.tokens is None else f"{row.tokens:,}{' (estimate)' if row.estimated else ''}"
         money = "" if row.money is None else f"${row.money:.2f}"
-        table.append([shorten_line(owner, 100), str(row.sessions), format_duration(row.seconds), tokens, money])
+        counts = [str(row.sessions), format_duration(row.seconds)]
+        table.append([shorten_line(owner, 100), *counts, tokens, money, str(row.unpriced or "")])
     return align_columns(_without_empty(table))

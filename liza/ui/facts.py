@@ -15,15 +15,18 @@ from liza.tasks.diff import diff
 from liza.tasks.rules import claims
 from liza.text.redaction import redact
 from liza.ui.rules.snapshot import ScreenName, SessionPage, Snapshot, TaskPage, Unread, Wanted
+from liza.usage.program_accounts import show_accounts
 from liza.view import history, session_log
 from liza.view import logs as run_logs
-from liza.view.metrics import metrics
+from liza.view.metrics import usage_by
 from liza.view.status import look
 from liza.view.task_rows import show_task
 
 Part = TypeVar("Part")
-MAX_NEWS = 500
-"""Events of the screen History."""
+NEWS = {ScreenName.NOW: 40, ScreenName.HISTORY: 500}
+"""Number of the newest events that a screen shows."""
+COST_GROUPS = ("task", "agent", "program", "model", "account", "day")
+"""Tables of the screen Costs."""
 MAX_SESSION_LINES = 500
 """Lines of its output that the screen Session reads."""
 
@@ -35,9 +38,10 @@ def gather(crew: Crew, wanted: Wanted, feed: str = "") -> Snapshot:
         time=crew.clock.now(),
         wanted=wanted,
         picture=_read(lambda: look(crew)),
-        latest=_read(lambda: history.recall_events(crew, None, MAX_NEWS)) if is_shown(ScreenName.HISTORY) else None,
+        latest=_read(lambda: history.recall_events(crew, None, NEWS[wanted.screen])) if wanted.screen in NEWS else None,
         queue=_read(lambda: show_queue(crew)) if is_shown(ScreenName.QUEUE) else None,
-        costs=_read(lambda: metrics(crew)) if is_shown(ScreenName.COSTS) else None,
+        costs=_read(lambda: usage_by(crew, COST_GROUPS)) if is_shown(ScreenName.COSTS) else None,
+        accounts=_read(show_accounts) if is_shown(ScreenName.AGENTS) else None,
         task=_read(lambda: _read_task(crew, wanted.subject)) if is_shown(ScreenName.TASK) else None,
         session=_read(lambda: _read_session(crew, wanted.subject)) if is_shown(ScreenName.SESSION) else None,
         feed=feed,

@@ -193,7 +193,10 @@ def _with_telemetry(paths: Paths, entry: LedgerEntry) -> LedgerEntry:
 
 
 class UsageRow(Value, kw_only=True):
-    """Usage of a group of sessions. Tokens are None if no session told them, ``money`` if none told a price."""
+    """Usage of a group of sessions. Tokens are None if no session told them, ``money`` if none told a price.
+
+    ``unpriced``: sessions that told none.
+    """
 
     sessions: int = 0
     seconds: int = 0
@@ -203,6 +206,7 @@ class UsageRow(Value, kw_only=True):
     output: int | None = None
     estimated: int = 0
     money: float | None = None
+    unpriced: int = 0
 
 
 class ToolUsage(Value):
@@ -283,6 +287,7 @@ def _total_row(total: UsageTotal) -> UsageRow:
         seconds=round(total.seconds),
         estimated=total.used.estimated,
         money=total.used.cost,
+        unpriced=total.unpriced,
     )
     if total.sessions <= total.silent:
         return row

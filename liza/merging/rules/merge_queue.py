@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from liza.config.rules import test_proof
 from liza.merging.rules import merge_rules
@@ -21,6 +22,15 @@ from liza.model.value_classes import Value, replace
 from liza.tasks.rules.claims import get_task
 from liza.tasks.rules.picking import unmet_dependencies
 
+E = HistoryEvent
+_EXITS: Final[Mapping[HistoryEvent, str]] = {
+    E.MERGE: "merged",
+    E.MERGE_FAILED: "does not merge",
+    E.REJECT: "rejected",
+    E.SUPERSEDE: "superseded",
+    E.DROP: "given up",
+}
+"""Events by which an approved task leaves the queue, as people read them."""
 _ALONE = frozenset({MergeFailureKind.DIED, MergeFailureKind.FAILED, MergeFailureKind.BATCH})
 """After a failure of these kinds the task is merged alone, so that it cannot stop others again."""
 
@@ -206,6 +216,37 @@ def queue_rows(state: State, now: datetime) -> tuple[QueueRow, ...]:
     return tuple(rows)
 
 
+class QueueExit(Value):
+    """A task that was approved and is not in the queue any more: since when, and why."""
+
+    id: str
+    time: datetime
+    why: str
+    is_merged: bool
+
+
+def find_exits(state: State) -> tuple[QueueExit, ...]:
+    """Return the tasks of the board that left the queue, the newest exit first; of each task its last one."""
+    exits = [exit_ for task in state.tasks if (exit_ := _last_exit(task)) is not None]
+    return tuple(sorted(exits, key=lambda row: row.time, reverse=True))
+
+
+def _last_exit(task: Task) -> QueueExit | None:
+    if task.status is Status.APPROVED:
+        return None
+    last, is_queued = None, False
+    for event in task.history:
+        if event.event == E.APPROVE:
+            is_queued = True
+        elif is_queued and event.event in _EXITS:
+            is_queued, last = False, event
+    if last is None:
+        return None
+    reason = history_events.first_line(last.detail)
+    why = f"merged as {(last.commit or '')[:10]}" if last.event == E.MERGE else _EXITS[E(last.event)]
+    return QueueExit(task.id, last.time, f"{why}: {reason}" if reason else why, last.event == E.MERGE)
+
+
 class Member(Value):
     """A task of a batch, and its candidate."""
 
@@ -366,9 +407,6 @@ def next_batch_step(size: int, results: Sequence[PrefixResult], retries: int) ->
     if len(failures) > retries or any(result.certain for result in failures):
         return PublishPrefix(green, culprit=red - 1)
     return RunPrefix(red, again=True)
-
-
-E = HistoryEvent
 
 
 def last_blamed(state: State, branch: str) -> Task | None:

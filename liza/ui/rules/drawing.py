@@ -6,8 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from liza.model.value_classes import Value
-from liza.ui.rules import header, now, session_screen, task_screen
-from liza.ui.rules.lines import Line, Tone, text_line
+from liza.ui.rules import (
+    agent_list,
+    cost_tables,
+    header,
+    help_list,
+    lanes,
+    now,
+    past,
+    queue_list,
+    session_screen,
+    side,
+    task_screen,
+)
+from liza.ui.rules.lines import EMPTY, Line, Tone, text_line
 from liza.ui.rules.picture_view import PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Unread
 
@@ -26,10 +38,17 @@ class Drawing(Value):
 
 SCREENS: Final[Mapping[ScreenName, ScreenDrawing]] = {
     ScreenName.NOW: now.draw,
+    ScreenName.BOARD: lanes.draw,
+    ScreenName.AGENTS: agent_list.draw,
+    ScreenName.QUEUE: queue_list.draw,
+    ScreenName.COSTS: cost_tables.draw,
+    ScreenName.HISTORY: past.draw,
+    ScreenName.HELP: help_list.draw,
     ScreenName.TASK: task_screen.draw,
     ScreenName.SESSION: session_screen.draw,
 }
-
+MIN_COLUMNS, MIN_ROWS = 40, 8
+"""The smallest terminal that is drawn on."""
 _PARTS: Final[Mapping[ScreenName, str]] = {
     ScreenName.QUEUE: "queue",
     ScreenName.COSTS: "costs",
@@ -42,10 +61,17 @@ _PARTS: Final[Mapping[ScreenName, str]] = {
 
 def draw(snapshot: Snapshot, view: PictureView) -> Drawing:
     """Return the picture."""
+    if view.columns < MIN_COLUMNS or view.rows < MIN_ROWS:
+        return Drawing((header.draw_small(snapshot, view),), (), (), EMPTY)
     head = header.draw(snapshot, view)
     if view.screen is ScreenName.SESSION and view.rows >= 12:
         head = (*head, *session_screen.draw_head(snapshot, view))
-    return Drawing(head, _body(snapshot, view), (), header.draw_footer(view))
+    return Drawing(head, _body(snapshot, view), side.draw(snapshot, view), header.draw_footer(view))
+
+
+def draw_loading(view: PictureView) -> Drawing:
+    """Return the picture before the crew was read for the first time."""
+    return Drawing((text_line("..."),), (text_line("the crew is being read", Tone.DIM),), (), header.draw_footer(view))
 
 
 def _body(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
@@ -65,5 +91,5 @@ def unknown_lines(subject: str, unknown: Unread) -> tuple[Line, ...]:
     """Return that a part could not be read, and the command for it."""
     return (
         text_line(f"? {subject} cannot be read: {unknown.reason}", Tone.RED),
-        text_line(f"    {unknown.next}", Tone.BOLD),
+        text_line(unknown.next, Tone.BOLD, indent="    "),
     )

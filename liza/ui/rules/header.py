@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from liza.model.statuses import AgentWord, TaskWord
-from liza.text.formats import format_duration
+from liza.model.spending import Costs
+from liza.model.statuses import TaskWord
+from liza.text.formats import count_noun, format_duration
+from liza.ui.rules.agent_list import AGENT_SIGNS
+from liza.ui.rules.filtering import count_hidden, describe_filter
 from liza.ui.rules.keys import footer_keys
-from liza.ui.rules.lines import Cell, Line, Span, Tone, cut, cut_line, make_row
-from liza.ui.rules.picture_view import PictureView
+from liza.ui.rules.lines import Cell, Line, Span, Tone, clean, cut, cut_line, make_row, text_line
+from liza.ui.rules.picture_view import LOW_BELOW, PictureView
 from liza.ui.rules.snapshot import Snapshot, Unread
 from liza.view.rules.structs import AgentLine, Picture
 
 STALE_AFTER = 10.0
 """Seconds after which a picture is said to be old: it is read every few seconds also without a change."""
 _BAR_CELLS = 20
-AGENT_SIGNS: Final = {
-    AgentWord.WORKING: (">", Tone.CYAN),
-    AgentWord.IDLE: (".", Tone.DIM),
-    AgentWord.WAITS_FOR_YOU: ("!", Tone.RED),
-    AgentWord.WAITS_UNTIL: ("z", Tone.YELLOW),
-    AgentWord.STUCK: ("!", Tone.RED),
-    AgentWord.OFF: ("-", Tone.DIM),
-}
-"""Sign and tone of each word of an agent."""
 
 
 def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
@@ -37,8 +29,16 @@ def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
     )
     if isinstance(picture, Unread):
         return (first,)
-    second = _counts(picture, view)
-    return (second,) if view.rows < 12 else (first, second, _agents(picture, view.columns))
+    counts = _counts(picture, view)
+    lines = (counts,) if view.rows < LOW_BELOW else (first, counts, _agents(picture, view.columns))
+    return (*lines, _filter_line(picture, view)) if view.is_filtered else lines
+
+
+def _filter_line(picture: Picture, view: PictureView) -> Line:
+    """Return what the filter lists, and how many rows it hides."""
+    hidden = count_noun(count_hidden(picture, view), "row")
+    text = f"only {describe_filter(view.filter)}: {hidden} hidden; esc shows all"
+    return cut_line(text_line(text, Tone.YELLOW), view.columns)
 
 
 def describe_freshness(snapshot: Snapshot, age: float) -> tuple[str, Tone]:
@@ -57,12 +57,25 @@ def _counts(picture: Picture, view: PictureView) -> Line:
     spans = [
         Span(f" {waits} {'waits' if waits == 1 else 'wait'} for you", Tone.RED if waits else Tone.DIM),
         Span(f"   {bar:.<{_BAR_CELLS}}  ", Tone.GREEN),
-        Span(f"{merged}/{picture.total} merged  {picture.costs.text}"),
+        Span(f"{merged}/{picture.total} merged  "),
+        _cost_span(picture.costs),
     ]
     if picture.is_off or picture.up:
         spans.insert(1, Span(f"   the crew is stopped{f': {picture.up}' if picture.up else ''}", Tone.YELLOW))
     spans += [Span(f"  {name} is set", Tone.YELLOW) for name in picture.signals]
     return cut_line(Line(tuple(spans)), view.columns)
+
+
+def _cost_span(costs: Costs) -> Span:
+    """Return the cost and its limit; a cost that is not known is never zero."""
+    if costs.unreadable is not None:
+        return Span(f"cost ? {clean(costs.unreadable)}", Tone.RED)
+    limit = costs.budget.get("money_per_sprint")
+    of = f" of ${limit:.2f}" if limit is not None else ""
+    if costs.money is None:
+        return Span(f"cost not known{of}" if costs.sessions else "nothing spent yet")
+    unpriced = f", {count_noun(costs.unpriced, 'session')} without a price" if costs.unpriced else ""
+    return Span(f"${costs.money:.2f}{of}{unpriced}")
 
 
 def _agents(picture: Picture, columns: int) -> Line:
@@ -80,3 +93,10 @@ def _context(line: AgentLine) -> str:
 def draw_footer(view: PictureView) -> Line:
     """Return the keys of the screen, as many as fit."""
     return Line((Span(cut("  " + "  ".join(footer_keys(view.screen, view.is_read_only)), view.columns), Tone.DIM),))
+
+
+def draw_small(snapshot: Snapshot, view: PictureView) -> Line:
+    """Return the line for a terminal that is too small: how much waits."""
+    picture = snapshot.picture
+    waits = "?" if isinstance(picture, Unread) else str(len(picture.waits))
+    return cut_line(text_line(f"{waits} wait; too small"), view.columns)

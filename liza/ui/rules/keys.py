@@ -32,11 +32,13 @@ class Key(Value):
     in_footer: bool = False
 
 
+_LISTS: Final = (ScreenName.NOW, ScreenName.BOARD, ScreenName.AGENTS, ScreenName.QUEUE)
+"""Screens with a filter."""
 KEYS: Final = (
     Key(("enter",), "enter", "open", "open the task or the session under the cursor", "open", in_footer=True),
-    Key(("tab",), "tab", "next screen", "next screen", "next_screen", in_footer=True),
+    Key(("tab",), "tab", "next screen", "next screen", "next_screen"),
     Key(("shift+tab",), "shift+tab", "previous screen", "previous screen", "previous_screen"),
-    Key(("escape",), "esc", "back", "back to the screen before", "back"),
+    Key(("escape",), "esc", "back", "end the filter; else back to the screen before", "back"),
     Key(("j", "down"), "j ↓", "down", "move down", "down"),
     Key(("k", "up"), "k ↑", "up", "move up", "up"),
     Key(("pagedown", "space"), "PgDn", "page down", "a page down", "page_down"),
@@ -45,6 +47,8 @@ KEYS: Final = (
     Key(("G", "end"), "G", "last", "to the last line", "last"),
     Key(("m",), "m", "merged", "show or fold the merged tasks", "merged"),
     Key(("X",), "X", "given up", "show or hide the tasks that were given up", "given_up"),
+    Key(("slash",), "/", "find", "list only tasks and agents with a text", "find", _LISTS, in_footer=True),
+    Key(("f",), "f", "filter", "list only some statuses, or the tasks of an agent", "filter", _LISTS),
     Key(("n",), "n", "next wait", "to the next line that waits for you", "next_wait"),
     Key(("N",), "N", "previous wait", "to the line before that waits for you", "previous_wait"),
     Key(("a",), "a", "answer", "answer what is asked, or do what waits", "answer", changes=True, in_footer=True),

@@ -36,6 +36,8 @@ class TargetKind(StrEnum):
 
     TASK = "task"
     AGENT = "agent"
+    ALARM = "alarm"
+    """An alarm about neither a task nor an agent: its name is the kind, a colon, and what it is about."""
     DIFF_LINE = "diff line"
     TEXT = "text"
     FOLD = "fold"
@@ -74,6 +76,8 @@ class Cell(Value):
 
 def clean(text: str | None) -> str:
     """Return a text of an agent or a person in one line, without characters that control a terminal."""
+    if text and text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
     return " ".join(strip_controls(text or "").split())
 
 
@@ -107,7 +111,8 @@ def make_row(cells: Sequence[Cell], width: int, target: Target | None = None) ->
     for number, cell in enumerate(cells):
         shown = pad(clean(cell.text), cell.width or rest, is_right=cell.is_right)
         spans.append(Span(shown + " " * (number < len(cells) - 1), cell.tone))
-    return cut_line(Line(tuple(spans), target), width)
+    line = Line(tuple(spans), target)
+    return line if fixed + rest == width else cut_line(line, width)
 
 
 def make_rule(title: str, width: int, target: Target | None = None) -> Line:
@@ -116,9 +121,9 @@ def make_rule(title: str, width: int, target: Target | None = None) -> Line:
     return Line((Span(shown, Tone.BOLD), Span("─" * (width - cell_width(shown)), Tone.DIM)), target)
 
 
-def text_line(text: str, tone: Tone = Tone.PLAIN, target: Target | None = None) -> Line:
+def text_line(text: str, tone: Tone = Tone.PLAIN, target: Target | None = None, *, indent: str = "") -> Line:
     """Return a text as a line."""
-    return Line((Span(clean(text), tone),), target)
+    return Line((Span(indent + clean(text), tone),), target)
 
 
 def cut_line(line: Line, width: int) -> Line:

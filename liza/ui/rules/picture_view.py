@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from enum import StrEnum
+
 from liza.model.value_classes import Value
 from liza.ui.rules.lines import Target
 from liza.ui.rules.snapshot import ScreenName, Wanted
 
 SIDE_FROM = 120
 """Columns from which the chosen task or agent is shown beside the list."""
+LOW_BELOW = 12
+"""Rows below which the header has one line."""
+WITH_SIDE = tuple(ScreenName)[:6]
+"""Screens that are lists of tasks or agents."""
 SIDE_SHARE = 3
 """The side has a third of the columns."""
 
@@ -32,9 +39,18 @@ class DraftComment(Value):
     text: str
 
 
+class Fold(StrEnum):
+    """A group whose rows are shown only on request."""
+
+    NEWS = "news"
+    MERGED = "merged"
+    GIVEN_UP = "given up"
+
+
 class PictureView(Value, kw_only=True):
     """``columns`` and ``rows``: size of the terminal. ``chosen``: the line under the cursor. ``age``: seconds since the
     snapshot was read. ``marked``: lines of the diff that a comment is for. ``comments``: those that are not sent yet.
+    ``seen``: when the person looked last, on an earlier visit.
     """
 
     columns: int
@@ -42,12 +58,12 @@ class PictureView(Value, kw_only=True):
     wanted: Wanted = Wanted()
     chosen: Target | None = None
     filter: Filter = Filter()
-    shows_merged: bool = False
-    shows_given_up: bool = False
+    unfolded: frozenset[Fold] = frozenset()
     marked: frozenset[int] = frozenset()
     comments: tuple[DraftComment, ...] = ()
     is_read_only: bool = False
     age: float = 0.0
+    seen: datetime | None = None
 
     @property
     def screen(self) -> ScreenName:
@@ -57,9 +73,25 @@ class PictureView(Value, kw_only=True):
     @property
     def side_columns(self) -> int:
         """Columns of the side; 0 without a side."""
-        return self.columns // SIDE_SHARE if self.columns >= SIDE_FROM else 0
+        has_side = self.columns >= SIDE_FROM and self.screen in WITH_SIDE
+        return self.columns // SIDE_SHARE if has_side else 0
 
     @property
     def list_columns(self) -> int:
         """Columns of the list."""
         return self.columns - self.side_columns - bool(self.side_columns)
+
+    @property
+    def header_rows(self) -> int:
+        """Rows of the header: on a low terminal one; one more while a filter is set."""
+        return (1 if self.rows < LOW_BELOW else 3) + self.is_filtered
+
+    @property
+    def body_rows(self) -> int:
+        """Rows of the list."""
+        return max(0, self.rows - self.header_rows - 1)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether some rows may be hidden."""
+        return self.filter != Filter()

@@ -10,8 +10,9 @@ from liza.model.model import Task
 from liza.model.value_classes import Value
 from liza.programs.rules.session_events import LoggedEvent
 from liza.tasks.diff import TaskDiff
+from liza.usage.program_accounts import AccountReport
 from liza.view.history import PastNews
-from liza.view.metrics import SprintMetrics
+from liza.view.metrics import UsageReport
 from liza.view.rules.structs import Picture
 
 
@@ -36,6 +37,7 @@ class ScreenName(StrEnum):
     HISTORY = "History"
     SESSION = "Session"
     TASK = "Task"
+    HELP = "Keys"
 
 
 class Wanted(Value):
@@ -73,7 +75,8 @@ class Snapshot(Value, kw_only=True):
     picture: Picture | Unread
     latest: PastNews | Unread | None = None
     queue: QueueReport | Unread | None = None
-    costs: SprintMetrics | Unread | None = None
+    costs: UsageReport | Unread | None = None
+    accounts: AccountReport | Unread | None = None
     task: TaskPage | Unread | None = None
     session: SessionPage | Unread | None = None
     feed: str = ""

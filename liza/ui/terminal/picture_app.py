@@ -8,17 +8,23 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.widgets import Input
 
 from liza.crew.crew import Crew
+from liza.model.errors import UsageError
 from liza.model.value_classes import replace
 from liza.ui.follower import Follower
-from liza.ui.rules.drawing import draw
+from liza.ui.rules.drawing import Drawing, draw, draw_loading
+from liza.ui.rules.filtering import parse_filter
 from liza.ui.rules.keys import SCREEN_KEYS, keys_of
 from liza.ui.rules.lines import TargetKind
-from liza.ui.rules.picture_view import PictureView
+from liza.ui.rules.picture_view import Filter, Fold, PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Wanted
+from liza.ui.seen import read_seen, write_seen
 from liza.ui.terminal.action_app import ActionApp
+from liza.ui.terminal.filter_line import FilterLine, FilterPart
 from liza.ui.terminal.row_list import RowList
+from liza.view.rules.structs import Picture
 
 _TABS = tuple(SCREEN_KEYS.values())
 
@@ -40,7 +46,7 @@ class PictureApp(ActionApp):
     def __init__(self, crew: Crew, *, is_read_only: bool) -> None:
         super().__init__()
         self.crew = crew
-        self.view = PictureView(columns=80, rows=24, is_read_only=is_read_only)
+        self.view = PictureView(columns=80, rows=24, is_read_only=is_read_only, seen=read_seen(crew))
         self.snapshot: Snapshot | None = None
         self._read_at = time.monotonic()
         self.follower = Follower(crew, lambda snapshot: self.call_from_thread(self.take, snapshot))
@@ -53,6 +59,7 @@ class PictureApp(ActionApp):
             yield RowList("body", has_cursor=True)
             yield RowList("side")
         yield RowList("footer")
+        yield FilterLine()
 
     def on_mount(self) -> None:
         """Begin to follow the crew."""
@@ -62,6 +69,7 @@ class PictureApp(ActionApp):
     def on_unmount(self) -> None:
         """End the thread."""
         self.follower.stop()
+        self._remember_visit()
 
     def on_resize(self, event: events.Resize) -> None:
         """Draw for the new size."""
@@ -76,12 +84,15 @@ class PictureApp(ActionApp):
     def show_picture(self) -> None:
         """Draw what is known."""
         if self.snapshot is None:
+            self._show_drawing(draw_loading(self.view))
             return
         view = replace(self.view, chosen=self.body.chosen, age=time.monotonic() - self._read_at)
-        drawing = draw(self.snapshot, view)
+        self._show_drawing(draw(self.snapshot, view))
+
+    def _show_drawing(self, drawing: Drawing) -> None:
         header, side = self.query_one("#header", RowList), self.query_one("#side", RowList)
         header.styles.height = len(drawing.header)
-        side.styles.width = view.side_columns
+        side.styles.width = self.view.side_columns
         header.show_lines(drawing.header)
         self.body.show_lines(drawing.body)
         side.show_lines(drawing.side)
@@ -91,6 +102,11 @@ class PictureApp(ActionApp):
     def on_key(self, event: events.Key) -> None:
         """Do what a key does on this screen. Keys of a dialog do nothing here."""
         if len(self.screen_stack) > 1:
+            return
+        line = self.query_one(FilterLine)
+        if line.is_open:
+            if event.key == "escape":
+                line.close()
             return
         if self.notice is not None:
             self.notice = None
@@ -111,8 +127,16 @@ class PictureApp(ActionApp):
         self._go(wanted)
 
     def _go(self, wanted: Wanted) -> None:
+        if self.view.screen is ScreenName.HISTORY and wanted.screen is not ScreenName.HISTORY:
+            self._remember_visit()
         self.view = replace(self.view, wanted=wanted)
         self.follower.show(wanted)
+
+    def _remember_visit(self) -> None:
+        """Record that the person saw what is shown now; a picture that changes nothing does not."""
+        if self.snapshot is not None and isinstance(self.snapshot.picture, Picture) and not self.view.is_read_only:
+            write_seen(self.crew, self.snapshot.picture)
+            self.view = replace(self.view, seen=self.snapshot.picture.time)
 
     def press_open(self) -> None:
         """Open what is under the cursor."""
@@ -121,10 +145,14 @@ class PictureApp(ActionApp):
             self.open(Wanted(ScreenName.TASK, target.name))
         elif target is not None and target.kind is TargetKind.AGENT:
             self.open(Wanted(ScreenName.SESSION, target.name))
+        elif target is not None and target.kind is TargetKind.FOLD:
+            self._turn_fold(Fold(target.name))
 
     def press_back(self) -> None:
-        """Return to the screen before."""
-        if self._earlier:
+        """End the filter; without one, return to the screen before."""
+        if self.view.is_filtered:
+            self._set_filter(Filter())
+        elif self._earlier:
             self._go(self._earlier.pop())
 
     def press_next_screen(self) -> None:
@@ -165,16 +193,53 @@ class PictureApp(ActionApp):
 
     def press_merged(self) -> None:
         """Show or fold the merged tasks."""
-        self.view = replace(self.view, shows_merged=not self.view.shows_merged)
-        self.show_picture()
+        self._turn_fold(Fold.MERGED)
 
     def press_given_up(self) -> None:
         """Show or hide the tasks that were given up."""
-        self.view = replace(self.view, shows_given_up=not self.view.shows_given_up)
+        self._turn_fold(Fold.GIVEN_UP)
+
+    def _turn_fold(self, fold: Fold) -> None:
+        self.view = replace(self.view, unfolded=self.view.unfolded ^ {fold})
+        self.show_picture()
+
+    def press_find(self) -> None:
+        """List only what has a text; the list follows the typing."""
+        self.query_one(FilterLine).ask(FilterPart.TEXT, self.view.filter.text)
+
+    def press_filter(self) -> None:
+        """List only some statuses, or one agent."""
+        wanted = self.view.filter
+        self.query_one(FilterLine).ask(FilterPart.WORDS, ", ".join(filter(None, (*wanted.words, wanted.agent))))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """List what has the text that is being typed."""
+        line = self.query_one(FilterLine)
+        if event.input is line and line.is_open and line.part is FilterPart.TEXT:
+            self._set_filter(replace(self.view.filter, text=event.value.strip()))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take the filter."""
+        line = self.query_one(FilterLine)
+        if event.input is not line:
+            return
+        if line.part is FilterPart.WORDS and self.snapshot is not None:
+            picture = self.snapshot.picture
+            agents = [row.row.id for row in picture.agents] if isinstance(picture, Picture) else []
+            try:
+                self._set_filter(parse_filter(event.value, self.view.filter, agents))
+            except UsageError as error:
+                self.say(error.message)
+                return
+        line.close()
+
+    def _set_filter(self, wanted: Filter) -> None:
+        self.view = replace(self.view, filter=wanted)
         self.show_picture()
 
     def press_help(self) -> None:
         """Show all keys."""
+        self.open(Wanted(ScreenName.HELP))
 
     def press_leave(self) -> None:
         """Leave; the crew goes on."""
