@@ -35,7 +35,10 @@ def ui(
     if once:
         _print_picture(crew)
         return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+    if (
+        not all(file.isatty() for file in (sys.stdin, sys.stdout, sys.stderr))
+        or os.environ.get("TERM", "dumb") == "dumb"
+    ):
         raise UsageError("liza ui needs a terminal that can move its cursor", "liza status")
     try:
         from liza.ui.terminal.picture_app import PictureApp
@@ -43,7 +46,10 @@ def ui(
         if error.name is None or error.name.partition(".")[0] not in ("textual", "rich"):
             raise
         raise Missing("liza ui needs the package textual", extra_command("ui")) from error
-    PictureApp(crew, is_read_only=read_only or enclosing_run(crew) is not None).run()
+    picture = PictureApp(crew, is_read_only=read_only or enclosing_run(crew) is not None)
+    picture.run()
+    if picture.return_code:
+        raise typer.Exit(picture.return_code)
 
 
 def _print_picture(crew: Crew) -> None:

@@ -1,9 +1,11 @@
-"""The thread that reads the crew: at each change, when another screen is wanted, and every few seconds."""
+"""The thread that reads the crew: at each change, when another screen is wanted, and when the crew's pulse changes."""
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,16 +13,32 @@ from liza.board import events
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError
 from liza.ui.facts import gather
-from liza.ui.rules.snapshot import Snapshot, Wanted
+from liza.ui.rules.snapshot import ScreenName, Snapshot, Wanted, keep_last_good
+from liza.view.pulse import Pulse, take_pulse
+from liza.view.rules.structs import Picture
 
-LOOK_SECONDS = 4.0
-"""Seconds after which the crew is read without a change: a process that was stopped makes none."""
+PULSE_SECONDS = 4.0
+"""Seconds between two pulses: a process that was stopped, and the output of a session, change no board."""
+SESSION_SECONDS = 1.0
+"""The same while a session is shown."""
+READ_SECONDS = 20.0
+"""Seconds after which the crew is read in any case: durations go on."""
 MIN_SECONDS = 0.2
 """Seconds between two reads: at most five pictures a second."""
+REMOTE_SECONDS = 0.5
+"""The same over ssh."""
+
+
+def read_clock() -> float:
+    """Return seconds of a clock that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Follower:
-    """Posts snapshots to ``post`` from its thread; ``show`` says what is wanted, from any thread."""
+    """Posts snapshots to ``post`` from its thread; ``show`` says what is wanted, from any thread.
+
+    A snapshot that is posted again says that it still holds.
+    """
 
     def __init__(self, crew: Crew, post: Callable[[Snapshot], None]) -> None:
         self._crew = crew
@@ -29,6 +47,9 @@ class Follower:
         self._queue: queue.Queue[Any] = queue.Queue()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        self._pause = REMOTE_SECONDS if os.environ.get("SSH_CONNECTION") else MIN_SECONDS
+        self._last: Snapshot | None = None
+        self._pulse: Pulse | None = None
 
     def start(self, wanted: Wanted) -> None:
         """Begin to read."""
@@ -54,27 +75,45 @@ class Follower:
             try:
                 with events.watch(self._crew.paths) as watch:
                     watch.subscribe(self._queue)
-                    self._follow(watch)
+                    while not self._ended.is_set():
+                        self._read("reading each second" if watch.is_polling else "")
+                        self._rest()
             except (LizaError, OSError):
-                self._look("changes are not seen: reading every few seconds")
-                self._wait(LOOK_SECONDS)
+                self._read("changes are not seen: reading every few seconds")
+                self._has_request(PULSE_SECONDS)
 
-    def _follow(self, watch: events.Watch) -> None:
-        while not self._ended.is_set():
-            self._look("reading each second" if watch.is_polling else "")
-            self._ended.wait(MIN_SECONDS)
-            self._wait(LOOK_SECONDS)
-
-    def _look(self, feed: str) -> None:
-        snapshot = gather(self._crew, self._wanted, feed)
+    def _read(self, feed: str) -> None:
+        """Read the crew, and post it."""
+        self._pulse = self._take_pulse()
+        self._last = keep_last_good(self._last, gather(self._crew, self._wanted, feed))
         if not self._ended.is_set():
-            self._post(snapshot)
+            self._post(self._last)
 
-    def _wait(self, seconds: float) -> None:
+    def _rest(self) -> None:
+        """Wait until the crew has to be read again."""
+        self._ended.wait(self._pause)
+        end = read_clock() + READ_SECONDS
+        while not self._has_request(SESSION_SECONDS if self._wanted.screen is ScreenName.SESSION else PULSE_SECONDS):
+            pulse = self._take_pulse()
+            if pulse is None or pulse != self._pulse or read_clock() > end or self._last is None:
+                return
+            self._post(self._last)
+
+    def _take_pulse(self) -> Pulse | None:
+        """Return the pulse of the crew that was read last; None if it cannot be taken."""
+        if self._last is None or self._last.fault is not None or not isinstance(self._last.picture, Picture):
+            return None
+        try:
+            return take_pulse(self._crew, self._last.picture)
+        except (LizaError, OSError):
+            return None
+
+    def _has_request(self, seconds: float) -> bool:
         """Wait for a change or a request; drop those that are queued with it: the next read has them all."""
         try:
             self._queue.get(timeout=seconds)
-            while True:
-                self._queue.get_nowait()
         except queue.Empty:
-            return
+            return False
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        return True

@@ -19,7 +19,7 @@ from liza.ui.rules import (
     side,
     task_screen,
 )
-from liza.ui.rules.lines import EMPTY, Line, Tone, text_line
+from liza.ui.rules.lines import EMPTY, Line, Tone, dim_line, text_line
 from liza.ui.rules.picture_view import PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Unread
 
@@ -66,7 +66,10 @@ def draw(snapshot: Snapshot, view: PictureView) -> Drawing:
     head = header.draw(snapshot, view)
     if view.screen is ScreenName.SESSION and view.rows >= 12:
         head = (*head, *session_screen.draw_head(snapshot, view))
-    return Drawing(head, _body(snapshot, view), side.draw(snapshot, view), header.draw_footer(view))
+    body = _body(snapshot, view)
+    if snapshot.fault is not None and not isinstance(snapshot.picture, Unread):
+        body = (*unknown_lines("the crew", snapshot.fault), *map(dim_line, body))
+    return Drawing(head, body, side.draw(snapshot, view), header.draw_footer(view))
 
 
 def draw_loading(view: PictureView) -> Drawing:

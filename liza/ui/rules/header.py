@@ -23,7 +23,7 @@ def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
     picture = snapshot.picture
     goal = "?" if isinstance(picture, Unread) else picture.goal
     fresh, tone = describe_freshness(snapshot, view.age)
-    clock = f"{fresh}  {snapshot.time.astimezone():%H:%M:%S}"
+    clock = f"{fresh}  {snapshot.time.astimezone():%H:%M}"
     first = make_row(
         (Cell(goal, tone=Tone.BOLD), Cell(clock, min(len(clock), view.columns // 2), tone, is_right=True)), view.columns
     )
@@ -43,9 +43,9 @@ def _filter_line(picture: Picture, view: PictureView) -> Line:
 
 def describe_freshness(snapshot: Snapshot, age: float) -> tuple[str, Tone]:
     """Return whether the picture is live, with the tone of the words."""
-    if isinstance(snapshot.picture, Unread):
+    if snapshot.fault is not None:
         return "not readable", Tone.RED
-    if age > STALE_AFTER:
+    if age >= STALE_AFTER:
         return f"no news for {format_duration(age)}", Tone.YELLOW
     return (snapshot.feed, Tone.YELLOW) if snapshot.feed else ("live", Tone.DIM)
 

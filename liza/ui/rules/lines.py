@@ -126,6 +126,11 @@ def text_line(text: str, tone: Tone = Tone.PLAIN, target: Target | None = None, 
     return Line((Span(indent + clean(text), tone),), target)
 
 
+def dim_line(line: Line) -> Line:
+    """Return the line without its tones: what it says is old."""
+    return Line((Span(line.text, Tone.DIM),), line.target)
+
+
 def cut_line(line: Line, width: int) -> Line:
     """Return the line in at most ``width`` cells."""
     if cell_width(line.text) <= width:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from liza.merging.queue import QueueReport
 from liza.model.model import Task
-from liza.model.value_classes import Value
+from liza.model.value_classes import Value, replace
 from liza.programs.rules.session_events import LoggedEvent
 from liza.tasks.diff import TaskDiff
 from liza.usage.program_accounts import AccountReport
@@ -67,7 +67,8 @@ class SessionPage(Value):
 class Snapshot(Value, kw_only=True):
     """A crew at ``time``. Parts that no screen shows now are None: they were not read.
 
-    ``feed``: why changes are not seen at once, for the header; empty while they are.
+    ``feed``: why changes are not seen at once, for the header; empty while they are. ``fault``: why the crew cannot be
+    read; the picture is then the last good one, or ``fault`` itself.
     """
 
     time: datetime
@@ -80,3 +81,13 @@ class Snapshot(Value, kw_only=True):
     task: TaskPage | Unread | None = None
     session: SessionPage | Unread | None = None
     feed: str = ""
+    fault: Unread | None = None
+
+
+def keep_last_good(before: Snapshot | None, after: Snapshot) -> Snapshot:
+    """Return the new snapshot; if the crew could not be read, with the time and the picture of the one before."""
+    if not isinstance(after.picture, Unread):
+        return after
+    if before is None or isinstance(before.picture, Unread):
+        return replace(after, fault=after.picture)
+    return replace(after, fault=after.picture, picture=before.picture, time=before.time)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from textual import events
-from textual.app import App, SuspendNotSupported
+from textual.app import SuspendNotSupported
 
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError
@@ -30,6 +30,7 @@ from liza.ui.rules.lines import Line, Span, Target, TargetKind, Tone, clean
 from liza.ui.rules.picture_view import DraftComment, PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, TaskPage, Wanted
 from liza.ui.terminal.dialogs import BURST_KEYS, BURST_SECONDS, ConfirmDialog, Form, FormDialog, MenuDialog
+from liza.ui.terminal.paced_app import PacedApp
 from liza.ui.terminal.row_list import RowList
 from liza.view.rules.structs import Picture
 
@@ -37,7 +38,7 @@ ASKED = (ActionName.ANSWER, ActionName.RESOLVE)
 """What the key of answers does, if the chosen line offers it."""
 
 
-class ActionApp(App[None]):
+class ActionApp(PacedApp):
     """The part of the picture that changes the crew. Texts that were not sent are kept until they are taken."""
 
     crew: Crew
@@ -47,7 +48,7 @@ class ActionApp(App[None]):
     notice: Line | None = None
 
     def __init__(self) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__()
         self._drafts: dict[tuple[ActionName, str], tuple[str, ...]] = {}
         self._seen: frozenset[str] = frozenset()
         self._seen_of: tuple[str, str] = ("", "")
@@ -292,7 +293,7 @@ class ActionApp(App[None]):
         diff = (page.diff.task, page.diff.commit)
         if diff != self._seen_of:
             self._seen_of, self._seen = diff, frozenset()
-        top = self.body.scroll_offset.y
+        top = self.body.top
         shown = lines[top : top + self.body.size.height]
         self._seen |= {line.target.name for line in shown if line.target and line.target.kind is TargetKind.DIFF_LINE}
 

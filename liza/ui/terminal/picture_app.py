@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
 from textual import events
@@ -13,9 +12,10 @@ from textual.widgets import Input
 from liza.crew.crew import Crew
 from liza.model.errors import UsageError
 from liza.model.value_classes import replace
-from liza.ui.follower import Follower
+from liza.ui.follower import Follower, read_clock
 from liza.ui.rules.drawing import Drawing, draw, draw_loading
 from liza.ui.rules.filtering import parse_filter
+from liza.ui.rules.header import STALE_AFTER
 from liza.ui.rules.keys import SCREEN_KEYS, keys_of
 from liza.ui.rules.lines import TargetKind
 from liza.ui.rules.picture_view import Filter, Fold, PictureView
@@ -48,7 +48,7 @@ class PictureApp(ActionApp):
         self.crew = crew
         self.view = PictureView(columns=80, rows=24, is_read_only=is_read_only, seen=read_seen(crew))
         self.snapshot: Snapshot | None = None
-        self._read_at = time.monotonic()
+        self._read_at = read_clock()
         self.follower = Follower(crew, lambda snapshot: self.call_from_thread(self.take, snapshot))
         self._earlier: list[Wanted] = []
 
@@ -64,7 +64,7 @@ class PictureApp(ActionApp):
     def on_mount(self) -> None:
         """Begin to follow the crew."""
         self.follower.start(self.view.wanted)
-        self.set_interval(1.0, self.show_picture)
+        self._stale_timer = self.set_interval(STALE_AFTER, self.show_picture)
 
     def on_unmount(self) -> None:
         """End the thread."""
@@ -77,16 +77,25 @@ class PictureApp(ActionApp):
         self.show_picture()
 
     def take(self, snapshot: Snapshot) -> None:
-        """Show a new snapshot."""
-        self.snapshot, self._read_at = snapshot, time.monotonic()
-        self.show_picture()
+        """Show a new snapshot, or that the last one still holds."""
+        is_news = snapshot is not self.snapshot or read_clock() - self._read_at >= STALE_AFTER
+        self.snapshot, self._read_at = snapshot, read_clock()
+        self._stale_timer.reset()
+        if is_news:
+            self.show_picture()
+
+    @property
+    def _is_read_only(self) -> bool:
+        """Whether no key changes anything now: nothing is done to a crew that cannot be read."""
+        return self.view.is_read_only or self.snapshot is None or self.snapshot.fault is not None
 
     def show_picture(self) -> None:
         """Draw what is known."""
         if self.snapshot is None:
             self._show_drawing(draw_loading(self.view))
             return
-        view = replace(self.view, chosen=self.body.chosen, age=time.monotonic() - self._read_at)
+        age = read_clock() - self._read_at
+        view = replace(self.view, chosen=self.body.chosen, age=age, is_read_only=self._is_read_only)
         self._show_drawing(draw(self.snapshot, view))
 
     def _show_drawing(self, drawing: Drawing) -> None:
@@ -114,7 +123,7 @@ class PictureApp(ActionApp):
         if event.character in SCREEN_KEYS:
             self.open(Wanted(SCREEN_KEYS[event.character]))
             return
-        for key in keys_of(self.view.screen, self.view.is_read_only):
+        for key in keys_of(self.view.screen, self._is_read_only):
             if event.key in key.presses or event.character in key.presses:
                 event.stop()
                 press = getattr(self, f"press_{key.command}")

@@ -1,0 +1,82 @@
+"""`liza ui` at terminals: what ends it, what it leaves behind, slow lines, terminals that can do little."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.conftest import variant
+from tests.journeys.crews import BIN, Crew
+from tests.terminal_stand_in import TerminalStandIn
+
+pytest.importorskip("textual")
+
+
+@contextmanager
+def picture_of(crew: Crew, size: tuple[int, int] = (80, 24), **options: object) -> Iterator[TerminalStandIn]:
+    """`liza ui`, from when it shows the crew."""
+    with TerminalStandIn([BIN / "liza", "ui"], crew.root, size, **options) as terminal:  # type: ignore[arg-type]
+        terminal.wait_for_text("t1")
+        yield terminal
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, variant(signal.SIGHUP)])
+def test_a_signal_ends_the_picture_and_restores_the_terminal(crew: Crew, number: signal.Signals) -> None:
+    crew.add("t1")
+    with picture_of(crew) as terminal:
+        terminal.process.send_signal(number)
+        assert terminal.process.wait(20) == 128 + number
+        terminal.wait_for(lambda: terminal.is_restored)
+
+
+def test_leaving_the_picture_restores_the_terminal(crew: Crew) -> None:
+    crew.add("t1")
+    with picture_of(crew) as terminal:
+        terminal.type("q")
+        assert terminal.process.wait(20) == 0
+        terminal.wait_for(lambda: terminal.is_restored)
+
+
+def test_a_cut_line_ends_the_picture(crew: Crew) -> None:
+    crew.add("t1")
+    with picture_of(crew) as terminal:
+        terminal.cut_line()
+        assert terminal.process.wait(20) == 128 + signal.SIGHUP
+
+
+def test_a_suspended_picture_gives_the_terminal_back_and_returns(crew: Crew) -> None:
+    crew.add("t1")
+    with picture_of(crew) as terminal:
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.wait_for(lambda: terminal.is_restored)
+        crew.add("t2")
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.wait_for_text("t2")
+        terminal.wait_for_text("q leave")
+
+
+def test_the_picture_follows_changes_on_a_terminal_that_answers_nothing(crew: Crew) -> None:
+    crew.add("t1")
+    with picture_of(crew, answers=False) as terminal:
+        for task in ("t2", "t3", "t4"):
+            crew.add(task)
+            terminal.wait_for_text(task)
+
+
+def test_the_picture_is_readable_on_a_terminal_without_utf_8(crew: Crew) -> None:
+    crew.add("t1")
+    with picture_of(crew, env={"PYTHONIOENCODING": "latin-1"}) as terminal:
+        assert "-----" in terminal.text
+        terminal.type(b"\xe9")
+        terminal.wait_for(lambda: terminal.type("q") or terminal.process.poll() is not None)
+        assert terminal.process.returncode == 0
+
+
+def test_the_picture_is_refused_where_no_cursor_moves(crew: Crew) -> None:
+    assert "liza status" in crew.liza("ui", code=2)
+    with TerminalStandIn([BIN / "liza", "ui"], crew.root, env={"TERM": "dumb"}) as terminal:
+        terminal.wait_for_text("liza status")
+        assert terminal.process.wait(20) == 2
