@@ -81,6 +81,7 @@ def test_session_that_ended_without_supervisor_is_concluded_by_the_next(crew: Cr
     came(crew, end)
 
 
+@pytest.mark.campaign
 def test_a_returning_supervisor_ends_the_old_session_of_its_task(crew: Crew) -> None:
     program = killed(crew, "submit")
     crew.liza("task", "release", "task-1")

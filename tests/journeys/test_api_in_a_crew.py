@@ -265,6 +265,7 @@ time.sleep(600)
 )
 
 
+@pytest.mark.campaign
 def test_a_reminder_of_liza_reaches_an_idle_worker_at_once(crew: Crew, tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(LISTENER)
     crew.configure(idle_after=1)

@@ -174,7 +174,7 @@ def bare() -> list[str]:
     return ["env", "-i", f"PATH={BIN}:{os.environ['PATH']}", *kept]
 
 
-@pytest.fixture(params=[False, True], ids=["directly", "served"])
+@pytest.fixture(params=[variant(False, name="directly"), pytest.param(True, id="served")])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Commands run in the processes that are typed, or in those of a command server."""
     if not request.param:
@@ -224,7 +224,6 @@ def test_every_verb_without_sessions_environment_is_refused_or_the_sessions(crew
     assert crew.state().tasks == before.tasks
 
 
-@pytest.mark.sample(1)
 @pytest.mark.usefixtures("way")
 def test_reports_of_a_session_are_its_own_and_without_secrets(crew: Crew) -> None:
     crew.add("task-1")
@@ -238,7 +237,6 @@ def test_reports_of_a_session_are_its_own_and_without_secrets(crew: Crew) -> Non
     assert "hunter2secret" not in crew.paths.state.read_text()
 
 
-@pytest.mark.sample(1)
 @pytest.mark.usefixtures("way")
 def test_processes_of_a_test_are_no_person_and_are_ended(crew: Crew) -> None:
     said = crew.notes / "said"

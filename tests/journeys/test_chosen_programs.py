@@ -100,28 +100,38 @@ def test_each_role_runs_its_model_and_every_view_shows_it(crew: Crew) -> None:
     assert crew.json("metrics")["by_program"].keys() == {"alpha@sonnet", "beta@org/big:7b"}
 
 
-def test_a_bare_up_and_start_use_the_last_choice(crew: Crew) -> None:
+def test_a_bare_start_uses_the_last_choice(crew: Crew) -> None:
+    install(crew, "alpha")
+    install(crew, "beta")
+    bare = crew.liza("start", "The first", code=5)
+    assert "no program is chosen" in bare
+    assert "alpha and beta are" in bare
+    crew.liza("up", "-d", "--planners", "0", "--coders", "0", "--program", "alpha@one", "--program", "reviewer=beta")
+    crew.liza("down")
+    assert crew.json("config", "get", "programs")["value"] == {"default": "alpha@one", "code-reviewer": "beta"}
+    shown = lines_of(crew.liza("start", "The first"))
+    assert "coder: alpha, model one (config.programs.default)" in shown
+    assert "reviewer: beta (config.programs.code-reviewer)" in shown
+    assert argv(crew)["coder-1.1"] == "--model one"
+
+
+@pytest.mark.campaign
+def test_a_choice_of_start_or_a_setting_replaces_the_last(crew: Crew) -> None:
     install(crew, "alpha")
     install(crew, "beta")
     crew.add("task-1")
-    bare = crew.liza("up", "--planners", "0", "--exit-when-done", code=5)
-    assert "no program is chosen" in bare
-    assert "alpha and beta are" in bare
+    assert "no program is chosen" in crew.liza("up", "--planners", "0", "--exit-when-done", code=5)
     crew.liza("up", "--planners", "0", "--exit-when-done", "--program", "alpha@one", "--program", "reviewer=beta")
-    assert crew.json("config", "get", "programs")["value"] == {"default": "alpha@one", "code-reviewer": "beta"}
-    shown = lines_of(crew.liza("start", "Another one"))
-    assert "coder: alpha, model one (config.programs.default)" in shown
-    assert "reviewer: beta (config.programs.code-reviewer)" in shown
-    assert argv(crew)["coder-1.2"] == "--model one"
-    crew.liza("start", "A third one", "--model", "two")
-    assert (argv(crew)["coder-1.3"], argv(crew)["code-reviewer-1.3"]) == ("--model two", "--model two")
-    refused = crew.liza("start", "A fourth", "--model", "x", "--program", "alpha@y", code=2)
+    crew.liza("start", "Another one", "--model", "two")
+    assert (argv(crew)["coder-1.2"], argv(crew)["code-reviewer-1.2"]) == ("--model two", "--model two")
+    refused = crew.liza("start", "A third", "--model", "x", "--program", "alpha@y", code=2)
     assert "--program alpha@y names a model, and so does --model" in refused
     crew.liza("config", "set", "programs.coder", "beta@three")
-    crew.liza("start", "A fifth")
-    assert argv(crew)["coder-1.4"] == "--model three"
+    crew.liza("start", "A fourth")
+    assert argv(crew)["coder-1.3"] == "--model three"
 
 
+@pytest.mark.campaign
 def test_the_one_installed_program_is_taken_and_a_gone_one_named(crew: Crew) -> None:
     alpha = install(crew, "alpha")
     crew.add("task-1")
@@ -138,6 +148,7 @@ def test_the_one_installed_program_is_taken_and_a_gone_one_named(crew: Crew) -> 
     assert crew.state().task("another-one") is None
 
 
+@pytest.mark.campaign
 def test_an_unknown_model_ends_the_crew_with_one_alarm(crew: Crew) -> None:
     install(crew, "alpha", REFUSES + AGENT)
     crew.add("task-1")
@@ -155,6 +166,7 @@ def test_an_unknown_model_ends_the_crew_with_one_alarm(crew: Crew) -> None:
     assert not [one for one in crew.json("status")["alerts"] if one["kind"] == "model_refused"]
 
 
+@pytest.mark.campaign
 def test_a_refused_model_stops_no_agent_with_another_model(crew: Crew) -> None:
     install(crew, "alpha", REFUSES + AGENT)
     crew.add("task-1")
@@ -185,6 +197,7 @@ def test_a_model_that_cannot_be_passed_is_a_usage_error(crew: Crew, words: tuple
     assert says in crew.liza(*words, code=2)
 
 
+@pytest.mark.campaign
 def test_start_beside_a_running_crew_needs_no_program(crew: Crew) -> None:
     install(crew, "alpha")
     install(crew, "beta")

@@ -116,6 +116,7 @@ def test_completion_takes_no_lock_and_fails_nowhere(filled: Crew, tmp_path: Path
     assert ask_bash(filled.root, "liza task show ") == ("", [])
 
 
+@pytest.mark.campaign
 def test_zsh_and_fish_get_the_same_values(filled: Crew) -> None:
     def ask(shell: str, typed: str, **env: str) -> subprocess.CompletedProcess[str]:
         asked = {"_LIZA_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": typed, **env}

@@ -196,6 +196,7 @@ def test_boxes_fetch_submodules_and_tests_may_not_change_them(tmp_path: Path) ->
         crew.clean()
 
 
+@pytest.mark.campaign
 def test_a_gate_without_the_network_reaches_no_server(shop: Crew) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         ask = f"python3 ask.py {server.getsockname()[1]}"

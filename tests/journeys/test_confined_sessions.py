@@ -193,6 +193,7 @@ def test_a_submit_killed_at_any_step_is_completed_by_another(
     assert list((confined.root / ".git" / "objects").glob("incoming-*")) == []
 
 
+@pytest.mark.campaign
 def test_a_confined_session_can_edit_the_board_within_its_guards(confined: Crew) -> None:
     confined.add("one")
     entry = "{agent: coder-1, run: coder-1.1, summary: begun, next_action: the rest}"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 TUTORIAL_AGENT = "examples/tutorial-agent.sh"
 
@@ -60,6 +62,7 @@ def test_the_tutorial_leads_from_a_task_to_the_persons_branch(tmp_path: Path) ->
     assert _git(shop, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
 
 
+@pytest.mark.campaign
 def test_the_commands_of_the_page_on_working_by_hand_run(tmp_path: Path) -> None:
     printed = _run_blocks(ROOT / "docs" / "howto" / "by-hand.md", tmp_path)
     assert re.search(r"^  \d\d:\d\d:\d\d  \S+ +greet to fix: ", printed.partition("\ntoday\n")[2], re.MULTILINE)

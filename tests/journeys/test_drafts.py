@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew
 
 LACKS = "spec DESIGN.md is not committed on integration"
@@ -59,6 +61,7 @@ def test_another_persons_commit_on_integration_frees_a_draft(crew: Crew) -> None
     planner.wait_said("liza  t1 is not a draft any more")
 
 
+@pytest.mark.campaign
 def test_the_next_up_frees_a_draft_and_status_stays_true(crew: Crew) -> None:
     told = add(crew, "t1")
     assert '\nnext: "${EDITOR:-vi}" DESIGN.md && git add DESIGN.md && git commit' in told

@@ -99,6 +99,7 @@ def test_example_workers_merge_every_task_once_beside_server_kills(deep: Crew) -
     assert metrics["by_tool"]["shell"]["calls"] == 5 * len(TASKS)
 
 
+@pytest.mark.campaign
 def test_a_rejected_example_tries_again(crew: Crew) -> None:
     crew.add("task-1")
     up(crew, program(crew))
@@ -110,6 +111,7 @@ def test_a_rejected_example_tries_again(crew: Crew) -> None:
     assert listed(crew, str(task.review_commit), "task-1") == ["README.md"]
 
 
+@pytest.mark.campaign
 def test_a_reviewer_rejects_a_list_that_is_not_true(crew: Crew) -> None:
     there = crew.work_by_hand("task-1")
     crew.liza("submit", cwd=there)

@@ -41,6 +41,7 @@ def test_up_ends_when_a_task_asks_and_names_the_answer(crew: Crew) -> None:
     assert crew.living() == []
 
 
+@pytest.mark.campaign
 def test_up_finishes_other_tasks_before_it_ends(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1", "t2")
@@ -112,6 +113,7 @@ def test_what_waits_counts_after_some_quiet_seconds(crew: Crew) -> None:
     until(lambda: waits.final_lines(["coder-1"]), "the end of the crew")
 
 
+@pytest.mark.campaign
 def test_start_ends_with_its_question(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     try:

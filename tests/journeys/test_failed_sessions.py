@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.journeys.crews import APPROVE, WORK, Crew
 
 FAIL = """\
@@ -25,6 +27,7 @@ esac
 """
 
 
+@pytest.mark.campaign
 def test_retries_of_one_cause_leave_one_report(crew: Crew) -> None:
     crew.add("t1")
     program = crew.script("agent", f'case "$LIZA_RUN" in\ncoder-*)\n{FAIL}{WORK};;\n*)\n{APPROVE};;\nesac\n')

@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from liza.programs.session.run_directory import AgentWait, read_wait, write_wait
 from tests.conftest import LONG
 from tests.journeys.crews import Crew, Supervisor
@@ -48,6 +50,7 @@ def test_an_idle_supervisor_wakes_no_thread_without_a_task(crew: Crew) -> None:
     crew.wait_status("mail", "CLAIMED")
 
 
+@pytest.mark.campaign
 def test_a_supervisor_that_looks_again_and_again_would_be_seen(crew: Crew) -> None:
     crew.configure(poll_interval=1)
     supervisor = crew.agent("coder-1", crew.script("agent", AGENT))
@@ -55,6 +58,7 @@ def test_a_supervisor_that_looks_again_and_again_would_be_seen(crew: Crew) -> No
     assert wait_unwoken(supervisor, 3 * WINDOW)
 
 
+@pytest.mark.campaign
 def test_a_claim_that_git_refuses_is_retried_at_growing_intervals(crew: Crew) -> None:
     """Each try changes the board. Its events end no wait: there were 20 tries a second."""
     crew.add("task-1")

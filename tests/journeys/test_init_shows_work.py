@@ -106,6 +106,7 @@ def test_red_tests_show_the_first_failure_and_keep_its_output(crew: Crew) -> Non
     assert not crew.paths.liza.exists()
 
 
+@pytest.mark.campaign
 def test_a_second_try_does_not_run_the_same_setup_again(crew: Crew) -> None:
     commit(crew, "tests/test_sum.py", RED)
     commit(crew, ".gitignore", "built/\n__pycache__/\n")
@@ -134,6 +135,7 @@ def test_changed_inputs_run_the_setup_in_an_empty_worktree(crew: Crew) -> None:
     assert (crew.notes / "runs").read_text().splitlines() == ["ran with ", "ran with ", "ran with done"]
 
 
+@pytest.mark.campaign
 def test_a_missing_module_leads_to_a_command_that_installs_it(crew: Crew) -> None:
     commit(crew, "requirements_test.txt", "pytest\nnosuchmodule\n")
     commit(crew, "tests/test_sum.py", "import nosuchmodule\n\ndef test_it():\n    pass\n")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import worktree_of
+from tests.conftest import variant, worktree_of
 from tests.journeys.crews import Crew, begun
 
 SAVED = "refs/liza/earlier/1/total/coder-1.1"
 
 
 def started(crew: Crew, goal: str) -> str:
-    return crew.liza("init", goal, "--no-test", "--confinement", "off")
+    return crew.prepare("init", goal, "--no-test", "--confinement", "off")
 
 
 def claimed(crew: Crew, task: str = "total") -> Path:
@@ -46,7 +46,7 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()} - {".git"}
 
 
-@pytest.mark.parametrize("purge", [True, False], ids=["purged", ".liza deleted"])
+@pytest.mark.parametrize("purge", [pytest.param(True, id="purged"), variant(False, name=".liza deleted")])
 def test_a_new_crew_begins_an_old_task_id_from_integration(tmp_path: Path, purge: bool) -> None:
     crew = begun(tmp_path)
     left(crew)
@@ -68,7 +68,7 @@ def test_a_new_crew_begins_an_old_task_id_from_integration(tmp_path: Path, purge
     assert crew.git("show", f"{saved}:left.txt") == "left"
 
 
-@pytest.mark.parametrize("purge", [True, False], ids=["purged", ".liza deleted"])
+@pytest.mark.parametrize("purge", [pytest.param(True, id="purged"), variant(False, name=".liza deleted")])
 def test_a_branch_of_an_earlier_crew_is_refused_by_name(tmp_path: Path, purge: bool) -> None:
     crew = begun(tmp_path)
     left(crew, committed=True)
@@ -84,6 +84,7 @@ def test_a_branch_of_an_earlier_crew_is_refused_by_name(tmp_path: Path, purge: b
     assert crew.git("rev-parse", "task-total") == commit
 
 
+@pytest.mark.campaign
 def test_a_damaged_slot_of_an_earlier_crew_stops_no_init(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     left(crew)
@@ -96,7 +97,7 @@ def test_a_damaged_slot_of_an_earlier_crew_stops_no_init(tmp_path: Path) -> None
     assert crew.git("show", "refs/liza/salvage/earlier.total/coder-1.1:left.txt") == "left"
 
 
-@pytest.mark.parametrize("lost", [True, False], ids=["without the claim", "complete"])
+@pytest.mark.parametrize("lost", [pytest.param(True, id="without the claim"), variant(False, name="complete")])
 def test_a_restored_board_keeps_the_work_of_its_tasks(tmp_path: Path, lost: bool) -> None:
     crew = begun(tmp_path)
     left(crew, committed=True)

@@ -54,6 +54,7 @@ def test_a_conflicting_merge_returns_to_its_coder_for_fixing(crew: Crew) -> None
     )
 
 
+@pytest.mark.campaign
 def test_an_idle_coder_resolves_the_conflict_of_a_busy_one(crew: Crew) -> None:
     writes = (
         'case "$LIZA_TASK" in busy) echo > "$NOTES/at-work"; cat "$NOTES/gate";; esac\n'
@@ -124,6 +125,7 @@ def test_tests_that_kill_their_merger_fail_only_their_task(tmp_path: Path) -> No
         assert crew.paths.alerts.read_text().count("merge_set_aside  task-1 ") == 1
 
 
+@pytest.mark.campaign
 def test_a_crew_outlasts_a_service_that_its_tests_need(tmp_path: Path) -> None:
     service = tmp_path / "service"
     command = f'[ -f "{service}" ] || {{ echo "connection refused"; exit 1; }}'

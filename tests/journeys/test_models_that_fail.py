@@ -78,6 +78,7 @@ next = "run modelled, /login"
 """
 
 
+@pytest.mark.campaign
 def test_a_missing_login_is_found_before_sessions_or_named_after(crew: Crew) -> None:
     program = modelled(
         crew,

@@ -96,6 +96,7 @@ def test_a_detached_crew_sends_notices_and_leaves_no_process(crew: Crew, receive
     crew.wait(lambda _: not is_flock_held(lock), "the end of the process that sends")
 
 
+@pytest.mark.campaign
 def test_a_killed_notice_process_restarts_and_loses_no_alarm(crew: Crew, receiver: Receiver) -> None:
     target = target_file(crew, receiver)
     crew.configure(notify={"targets": [target]})

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.journeys.crews import Crew
 
 TRACE = """
@@ -33,32 +31,31 @@ def callers(stack: list[str], *names: str) -> list[str]:
     return [name for path in stack if (name := next((n for n in names if path.endswith(n)), ""))]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("liza", "claim", "task-2", "--agent", "coder-2"),
-        ("liza", "submit"),
-        ("liza", "merge", "task-1"),
-        ("liza", "status"),
-        ("liza-agent", "coder-2", "--program", "script:/bin/true", "--until-eof"),
-    ],
-)
-def test_git_and_locks_have_one_way_each(crew: Crew, tmp_path: Path, words: tuple[str, ...]) -> None:
-    place = crew.work_by_hand("task-1")
+def test_git_and_locks_have_one_way_each(crew: Crew, tmp_path: Path) -> None:
+    directory = crew.work_by_hand("task-1")
     crew.add("task-2")
-    if words[1] == "merge":
-        crew.liza("submit", cwd=place)
-        crew.liza("verdict", "approve", "good", "--task", "task-1")
-    environ = {**os.environ, "TRACED": str(tmp_path / "traced"), "LIZA_COMMAND_SERVER": "0"}
-    directory = place if words[1] == "submit" else crew.root
-    trace = [sys.executable, "-c", TRACE, *words]
+    traced = tmp_path / "traced"
+    check_starts_and_locks("liza submit", directory, traced)
+    crew.prepare("verdict", "approve", "good", "--task", "task-1")
+    for command in (
+        "liza claim task-2 --agent coder-2",
+        "liza merge task-1",
+        "liza status",
+        "liza-agent coder-2 --program script:/bin/true --until-eof",
+    ):
+        check_starts_and_locks(command, crew.root, traced)
+
+
+def check_starts_and_locks(command: str, directory: Path, traced: Path) -> None:
+    """Run a command by itself; check where each of its git processes and locks comes from."""
+    environ = {**os.environ, "TRACED": str(traced), "LIZA_COMMAND_SERVER": "0"}
+    trace = [sys.executable, "-c", TRACE, *command.split()]
     done = subprocess.run(trace, cwd=directory, env=environ, stdin=subprocess.DEVNULL, check=False, timeout=120)
-    assert done.returncode == 0
-    starts, locks = json.loads((tmp_path / "traced").read_text())
-    assert starts
+    assert done.returncode == 0, command
+    starts, locks = json.loads(traced.read_text())
+    assert starts, command
     for stack in starts:
         assert callers(stack, "git/git_start.py", "git/cmd.py")[:2] == ["git/git_start.py", "git/cmd.py"], stack
-    if words[1] != "status":
-        assert locks
+    assert locks or command == "liza status", command
     for stack in locks:
         assert callers(stack, "system/locks.py", "server_keeper.py"), stack

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.journeys.crews import APPROVE, WORK, Crew
 
 WHY = "the spec names two formats, and each half of the tasks needs another one"
@@ -21,6 +23,7 @@ if liza pause --checkpoint "I would like a break" 2> "$NOTES/coder"; then echo s
 """
 
 
+@pytest.mark.campaign
 def test_a_planner_stops_the_crew_until_a_person_resumes_it(crew: Crew) -> None:
     crew.add("t1")
     program = crew.script(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, WORK, Crew
 
@@ -48,6 +50,7 @@ def test_a_persons_answer_reaches_the_next_session_of_a_coder(crew: Crew) -> Non
     assert crew.git("show", "integration:task-1.txt").splitlines() == ["begun", ANSWER]
 
 
+@pytest.mark.campaign
 def test_a_reviewer_gets_an_answered_review_with_its_commit(crew: Crew) -> None:
     crew.add("t1")
     crew.agent("coder-1", crew.script("coder", WORK))

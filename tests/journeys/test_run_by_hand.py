@@ -146,6 +146,7 @@ def test_a_run_in_a_claimed_worktree_gets_the_tasks_brief(crew: Crew) -> None:
     assert crew.status("t1") == "READY_FOR_REVIEW"
 
 
+@pytest.mark.campaign
 def test_a_worktree_is_refused_to_all_but_its_present_agent(crew: Crew) -> None:
     program(crew)
     gate = crew.script("coder", f'echo here > "{crew.notes}/at"\nread line < "{crew.notes}/gate"\n')

@@ -80,6 +80,7 @@ def _rows(text: str) -> list[str]:
     return [line[10:] for line in text.splitlines()]
 
 
+@pytest.mark.campaign
 def test_a_tasks_log_has_all_its_sessions_and_raw_output(crew: Crew) -> None:
     crew.add("t1")
     _use(crew, SESSION + WORK)

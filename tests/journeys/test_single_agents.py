@@ -27,6 +27,7 @@ def supervised(crew: Crew) -> list[str]:
     return [agent for agent in sorted(crew.state().agents) if found.is_supervised(agent)]
 
 
+@pytest.mark.campaign
 def test_down_stops_one_agent_and_another_takes_its_task(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         program = crew.script("coder", WAITS + WORK)

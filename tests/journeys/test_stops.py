@@ -23,6 +23,7 @@ def test_two_successful_sessions_without_progress_block_the_task(crew: Crew) -> 
 POISON = 'if [ "$LIZA_TASK" = poison ]; then echo "cannot import name shop" >&2; exit 3; fi\n'
 
 
+@pytest.mark.campaign
 def test_a_task_whose_sessions_crash_is_blocked_without_stopping_others(crew: Crew) -> None:
     crew.add("poison", "task-1", "task-2")
     supervisor = crew.agent("coder-1", crew.script("coder", POISON + WORK))

@@ -125,6 +125,7 @@ def test_a_claim_by_hand_restores_uncommitted_files_in_the_worktree(tmp_path: Pa
         assert crew.task("task-1").iteration == 2
 
 
+@pytest.mark.campaign
 def test_an_unknown_or_dead_reservation_is_taken_back_at_once(
     tmp_path: Path,
 ) -> None:

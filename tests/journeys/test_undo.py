@@ -25,19 +25,13 @@ OWN_REFS = ("refs/liza/integration", "refs/liza/blackboard", "refs/heads/integra
 
 
 def prepare_batch(crew: Crew) -> None:
-    """Five tasks of scripted agents, approved one after the other and merged as one batch."""
+    """Five tasks of a person, approved one after the other and merged as one batch."""
     (crew.notes / "check").write_text(CHECK.replace("NOTES", str(crew.notes)))
     crew.configure(integration_command=f"sh {crew.notes}/check", queue={"batch": 5})
     crew.add(*FIVE)
     for task in FIVE:
         crew.prepare("queue", "hold", task, "all five together")
-    agents = [
-        crew.agent("coder-1", crew.script("coder", WORK)),
-        crew.agent("code-reviewer-1", crew.script("reviewer", APPROVE)),
-    ]
-    crew.wait(lambda state: all(task.status == "APPROVED" for task in state.tasks), "five approved tasks")
-    for agent in agents:
-        assert agent.stop() == 0
+        approve_by_hand(crew, task)
     for task in FIVE:
         crew.prepare("queue", "release", task)
     assert sorted(crew.json("merge")["merged"]) == sorted(FIVE)
@@ -93,8 +87,8 @@ def files_of(crew: Crew) -> set[str]:
     }
 
 
-def merge_by_hand(crew: Crew, task: str, **files: str) -> None:
-    """A task of a person, which writes ``files``."""
+def approve_by_hand(crew: Crew, task: str, **files: str) -> None:
+    """An approved task of a person, which writes ``files``."""
     crew.prepare("claim", task, "--agent", "coder-1")
     there = worktree_of(crew.root, task)
     for name, text in (files or {task: "x\n"}).items():
@@ -103,6 +97,11 @@ def merge_by_hand(crew: Crew, task: str, **files: str) -> None:
     crew.git("commit", "-q", "-m", "work", cwd=there)
     crew.prepare("submit", cwd=there)
     crew.prepare("verdict", "approve", "good", "--task", task)
+
+
+def merge_by_hand(crew: Crew, task: str, **files: str) -> None:
+    """A merged task of a person, which writes ``files``."""
+    approve_by_hand(crew, task, **files)
     crew.prepare("merge", task)
 
 
@@ -186,6 +185,7 @@ def test_a_conflicting_undo_names_files_and_later_tasks(crew: Crew) -> None:
     assert files_of(crew) == {"two", "three", "four", "five"}
 
 
+@pytest.mark.campaign
 def test_an_undo_beside_a_running_crew_disturbs_no_agent(crew: Crew) -> None:
     crew.add("six")
     crew.gate("gate")

@@ -46,7 +46,9 @@ def begun(tmp_path: Path, *options: str) -> tuple[Crew, str]:
     return crew, crew.liza("init", "Everything is there", "--test", "./run-tests", "--setup", SET_UP, *options)
 
 
-@pytest.mark.parametrize("confinement", ["off", pytest.param("required", marks=pytest.mark.needs("bwrap"))])
+@pytest.mark.parametrize(
+    "confinement", ["off", pytest.param("required", marks=[pytest.mark.needs("bwrap"), pytest.mark.campaign])]
+)
 def test_a_virtual_environment_of_the_set_up_is_never_merged(tmp_path: Path, confinement: str) -> None:
     shared = ("--share", str(tmp_path / "notes")) if confinement == "required" else ()
     crew, said = begun(tmp_path, "--confinement", confinement, *shared)
@@ -79,6 +81,7 @@ def test_a_virtual_environment_of_the_set_up_is_never_merged(tmp_path: Path, con
     assert crew.git("for-each-ref", "refs/liza/salvage") == ""
 
 
+@pytest.mark.campaign
 def test_the_hint_of_a_submission_with_an_environment_works(tmp_path: Path) -> None:
     crew, _ = begun(tmp_path)
     crew.add("a")

@@ -96,6 +96,7 @@ def test_a_stopped_reader_blocks_neither_the_work_nor_term(crew: Crew) -> None:
     assert crew.living() == []
 
 
+@pytest.mark.campaign
 def test_a_third_ctrl_c_ends_everything_at_once(
     crew: Crew,
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_third_ctrl_c_ends_everything_at_once(
     assert (healer.look(crew.state(), ["coder-1"], []), told) == (Look(), [])
 
 
+@pytest.mark.campaign
 def test_a_finished_crew_shows_how_far_integration_is_ahead(
     crew: Crew,
 ) -> None:

@@ -44,6 +44,7 @@ def merge_one(crew: Crew) -> str:
     return (crew.notes / "ci").read_text().strip()
 
 
+@pytest.mark.campaign
 def test_gates_and_sessions_run_with_ci(tmp_path: Path) -> None:
     crew, said = begun(tmp_path, WANTS_CI)
     assert "config.gate_environment" not in said

@@ -106,6 +106,7 @@ def test_an_unreadable_secret_is_a_problem_and_keeps_the_token(tmp_path: Path) -
         assert (reply.status, reply.data["credentials"][0]["value"]) == (200, "x")
 
 
+@pytest.mark.campaign
 def test_a_command_that_hangs_keeps_no_prompt_from_the_stream(tmp_path: Path) -> None:
     with serving(tmp_path) as api:
         gate = tmp_path / "gate"
@@ -127,6 +128,7 @@ def test_a_command_that_hangs_keeps_no_prompt_from_the_stream(tmp_path: Path) ->
         until(lambda: changes(stream), "the other credential")
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "body",
     [

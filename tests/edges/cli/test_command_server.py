@@ -278,6 +278,7 @@ RUN = "sys.argv[0] = 'liza'; from liza.client import main; sys.exit(main())"
 SERVE = "from pathlib import Path; from liza.cli.server import server; server.run_server(Path(sys.argv[1]))"
 
 
+@pytest.mark.campaign
 def test_a_server_whose_installation_changed_runs_no_command_and_ends(repo: Path, tmp_path: Path) -> None:
     code = copy_liza(tmp_path)
     directory = tmp_path / "s"

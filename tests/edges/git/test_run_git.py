@@ -164,6 +164,7 @@ def test_uncommitted_staged_and_nested_work_of_a_run_is_saved(slots: BoxedSlots)
     assert git(slots.repo, "fsck", "--no-dangling") == ""
 
 
+@pytest.mark.campaign
 def test_commits_beside_the_branch_of_the_task_are_saved(slots: BoxedSlots) -> None:
     slots.begin()
     slots.do("echo 1 > a.txt; git stash -q; echo 2 > a.txt; git stash -q; git switch -qc side")
@@ -207,6 +208,7 @@ def test_a_run_has_the_persons_sparse_checkout(slots: BoxedSlots) -> None:
     assert git(slots.slot, "status", "--porcelain") == ""
 
 
+@pytest.mark.campaign
 def test_a_submodule_of_a_run_stays_and_is_saved(slots: BoxedSlots, tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     git(tmp_path, "init", "-q", "inner")

@@ -99,6 +99,7 @@ def _hold_turn(path: Path, taken: Event, released: Event) -> None:
         released.wait(60)
 
 
+@pytest.mark.campaign
 def test_a_hook_waits_for_the_lock_of_a_report(run: RunDir) -> None:
     context = multiprocessing.get_context("spawn")
     taken, released = context.Event(), context.Event()

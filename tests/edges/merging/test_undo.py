@@ -24,7 +24,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
-from tests.conftest import git
+from tests.conftest import git, variant
 from tests.edges.merge_crew import Merges
 
 
@@ -192,7 +192,7 @@ def test_a_conflict_names_archived_tasks_and_commits_of_people(crew: UndoCrew) -
     assert "and not by a task" in crew.undo("a")
 
 
-@pytest.mark.parametrize("way", ["merge", "other branch", "squash"])
+@pytest.mark.parametrize("way", ["merge", variant("other branch"), variant("squash")])
 def test_a_landed_task_is_left_to_the_person(crew: UndoCrew, way: str) -> None:
     crew.merged("a")
     git(crew.root, "branch", "release")
@@ -299,6 +299,7 @@ def test_what_an_undo_has_already_lost_is_refused(crew: UndoCrew) -> None:
 POINTS = ("tested", "noted", "passed", "advanced", "tip", "recorded")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_undo_is_complete_or_has_not_happened(crew: UndoCrew, point: str) -> None:
     crew.merged("a", "b")

@@ -231,6 +231,7 @@ def test_nothing_is_merged_or_landed_beside_a_foreign_server(crew: Merges, serve
     assert not ran.exists()
 
 
+@pytest.mark.campaign
 def test_a_person_merges_untested_what_is_not_red(crew: Merges, servers: Servers) -> None:
     crew.approved("a", "b")
     servers.start(crew.root, PYTHON, "-m", "http.server", str(choose_port()))

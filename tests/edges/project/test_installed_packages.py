@@ -74,6 +74,7 @@ def test_a_dependency_edited_in_the_merge_slot_is_installed_again(crew: Merges, 
     assert module.read_text() == "GOOD = 1\n"
 
 
+@pytest.mark.campaign
 def test_a_dependency_modified_by_the_set_up_waits_for_permission(crew: Merges, tmp_path: Path) -> None:
     """As from a cache in which somebody edited a file, or by a set-up that patches."""
     site = install(tmp_path / "made", "dep", {"dep/core.py": "GOOD = 1\n"}, installer="uv")
@@ -105,6 +106,7 @@ def test_an_edit_in_the_activated_environment_blames_no_task(crew: Merges, tmp_p
     assert crew.task("a").tested is True
 
 
+@pytest.mark.campaign
 def test_new_packages_in_the_activated_environment_are_reported_and_proved(crew: Merges, tmp_path: Path) -> None:
     install(tmp_path / "ve", "dep", {"dep.py": "GOOD = 1\n"})
     crew.configure(environment=str(tmp_path / "ve"))
@@ -168,6 +170,7 @@ def test_set_up_and_tests_of_each_slot_copy_packages(crew: Merges, tmp_path: Pat
         assert wanted <= set((tmp_path / name).read_text().splitlines())
 
 
+@pytest.mark.campaign
 @pytest.mark.needs("uv")
 def test_an_edit_in_an_agents_environment_reaches_no_other(crew: Merges, tmp_path: Path) -> None:
     wheel(tmp_path / "wheels")

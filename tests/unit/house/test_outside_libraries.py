@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,20 +27,22 @@ PLACES = {
 """Library → the files and directories that may import it."""
 
 
-def _importers(library: str) -> set[str]:
-    importers = set()
+@cache
+def _importers() -> dict[str, set[str]]:
+    """Return the files that import each top-level package."""
+    importers = defaultdict(set)
     for path in PACKAGE.rglob("*.py"):
         for node in module_nodes(path):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
-            if any(name == library or name.startswith(f"{library}.") for name in names):
-                importers.add(str(path.relative_to(PACKAGE)))
+            for name in names:
+                importers[name.partition(".")[0]].add(str(path.relative_to(PACKAGE)))
     return importers
 
 
 @pytest.mark.parametrize("library", PLACES)
 def test_an_outside_library_is_imported_in_one_place(library: str) -> None:
-    importers = _importers(library)
+    importers = _importers().get(library, set())
     assert importers, f"nothing imports {library}"
     elsewhere = {name for name in importers if not any(Path(name).is_relative_to(place) for place in PLACES[library])}
     assert elsewhere == set()

@@ -107,16 +107,15 @@ def test_the_check_finds_retired_words_in_names_docstrings_and_comments() -> Non
 
 def test_no_test_has_a_retired_word_in_its_name() -> None:
     tests = [
-        (path, node)
+        (path, name)
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        for node in module_nodes(path)
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        for name in re.findall(r"^ *def (test_\w+)\(", path.read_text(), re.M)  # To parse all tests takes 4 s.
     ]
     assert len(tests) > 1000
     found = [
-        f"{_id(path)}:{node.lineno}: {node.name}: {word}: write {RETIRED['tests'][word]}"
-        for path, node in tests
-        for word in node.name.split("_")
+        f"{_id(path)}: {name}: {word}: write {RETIRED['tests'][word]}"
+        for path, name in tests
+        for word in name.split("_")
         if word in RETIRED["tests"]
     ]
     assert found == []
