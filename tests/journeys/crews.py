@@ -85,8 +85,8 @@ class Crew:
         assert done.returncode == code, f"liza {words} ended with {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stderr if code else done.stdout
 
-    def prepare(self, *words: str | Path, cwd: Path | None = None, **env: str) -> str:
-        """What ``liza`` printed, run in this process: for a step before what a test is about.
+    def prepare(self, *words: str | Path, code: int = 0, cwd: Path | None = None, **env: str) -> str:
+        """As ``liza``, run in this process: for a step before what a test is about, and the second of like refusals.
 
         The same code runs as in `liza`; the start of a process, which is most of a command's CPU time, is left out.
         """
@@ -102,12 +102,12 @@ class Crew:
             patch.setattr(sys, "stdin", nothing)
             for name, value in env.items():
                 patch.setenv(name, value)
-            code = entry_points.run_command([str(word) for word in words])
+            ended = entry_points.run_command([str(word) for word in words])
             out.seek(0)
             err.seek(0)
-            printed = out.read()
-            assert code == 0, f"liza {words} ended with {code}\n{printed}{err.read()}"
-        return printed
+            printed, refused = out.read(), err.read()
+            assert ended == code, f"liza {words} ended with {ended}\n{printed}{refused}"
+        return refused if code else printed
 
     def json(self, *words: str | Path) -> Any:
         return json.loads(self.liza(*words, "--json"))

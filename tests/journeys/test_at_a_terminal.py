@@ -221,6 +221,7 @@ def test_a_watched_status_is_repainted_within_the_terminals_rows(crew: Crew, row
         assert len(ESCAPE.sub("", frame.removesuffix("\r\n\x1b[J")).split("\r\n")) <= rows
 
 
+@pytest.mark.campaign
 def test_status_short_names_what_a_directory_lacks(crew: Crew, tmp_path: Path) -> None:
     crew.add("one", "two")
     crew.liza("task", "drop", "two", "not needed")

@@ -86,6 +86,8 @@ def test_each_role_runs_its_model_and_every_view_shows_it(crew: Crew) -> None:
     shown = lines_of(crew.liza("up", "--planners", "0", *words))
     assert "coder: alpha, model sonnet (--program)" in shown
     assert "reviewer: beta, model org/big:7b (--program)" in shown
+    chosen = {"coder": "alpha@sonnet", "code-reviewer": "beta@org/big:7b"}
+    assert crew.json("config", "get", "programs")["value"] == chosen, "for a bare start"
     assert crew.status("task-1") == "MERGED"
     assert argv(crew) == {"coder-1.1": "--model sonnet", "code-reviewer-1.1": "--model org/big:7b"}
     agents = {row["id"]: (row["program"], row["model"]) for row in crew.json("status")["agents"]}
@@ -100,6 +102,7 @@ def test_each_role_runs_its_model_and_every_view_shows_it(crew: Crew) -> None:
     assert crew.json("metrics")["by_program"].keys() == {"alpha@sonnet", "beta@org/big:7b"}
 
 
+@pytest.mark.campaign
 def test_a_bare_start_uses_the_last_choice(crew: Crew) -> None:
     install(crew, "alpha")
     install(crew, "beta")
@@ -194,7 +197,7 @@ def test_a_refused_model_stops_no_agent_with_another_model(crew: Crew) -> None:
 )
 def test_a_model_that_cannot_be_passed_is_a_usage_error(crew: Crew, words: tuple[str, ...], says: str) -> None:
     install(crew, "alpha")
-    assert says in crew.liza(*words, code=2)
+    assert says in crew.prepare(*words, code=2)
 
 
 @pytest.mark.campaign

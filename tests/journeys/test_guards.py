@@ -62,13 +62,13 @@ def test_guard_test_runs_nothing(crew: Crew) -> None:
     assert not (crew.root / "x").exists()
     assert "denied by rule no-push" in crew.run("guard", "test", "git push").stdout
     assert crew.liza("guard", "test", "make check > report", "--role", "reviewer").startswith("allowed by rule tests")
-    assert crew.run("guard", "test", "echo > other", "--role", "reviewer").returncode == 1
-    assert crew.run("guard", "test", "--path", ".liza/state.yaml").returncode == 1
-    assert crew.run("guard", "test", "--path", "src/a.py").returncode == 0
-    assert crew.run("guard", "test", "--path", "src/a.py", "--role", "planner").returncode == 1
-    assert crew.run("guard", "test", "--path", "src/a.py", "--role", "planner", "--tool", "read").returncode == 0
-    assert crew.run("guard", "test", "ls", "--role", "boss").returncode == 2
-    assert crew.run("guard", "test").returncode == 2
+    crew.prepare("guard", "test", "echo > other", "--role", "reviewer", code=1)
+    crew.prepare("guard", "test", "--path", ".liza/state.yaml", code=1)
+    crew.prepare("guard", "test", "--path", "src/a.py")
+    crew.prepare("guard", "test", "--path", "src/a.py", "--role", "planner", code=1)
+    crew.prepare("guard", "test", "--path", "src/a.py", "--role", "planner", "--tool", "read")
+    crew.prepare("guard", "test", "ls", "--role", "boss", code=2)
+    crew.prepare("guard", "test", code=2)
 
 
 def test_a_project_gives_rights_after_a_person_trusted_its_file(crew: Crew) -> None:

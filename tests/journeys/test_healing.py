@@ -51,6 +51,7 @@ def wait_without_keeper(crew: Crew) -> None:
     crew.wait(lambda _: not is_flock_held(lock), "the end of the keeper")
 
 
+@pytest.mark.campaign
 def test_up_restarts_a_killed_supervisor_and_finishes_its_task(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.gate("gate")

@@ -68,6 +68,7 @@ def test_a_new_crew_begins_an_old_task_id_from_integration(tmp_path: Path, purge
     assert crew.git("show", f"{saved}:left.txt") == "left"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("purge", [pytest.param(True, id="purged"), variant(False, name=".liza deleted")])
 def test_a_branch_of_an_earlier_crew_is_refused_by_name(tmp_path: Path, purge: bool) -> None:
     crew = begun(tmp_path)

@@ -1,4 +1,4 @@
-"""The wheel and the sdist, installed by pip into bare environments, without a network."""
+"""The wheel, installed by uv, and the sdist, installed by pip, into bare environments, without a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import liza
-from tests.conftest import git, variant
+from tests.conftest import git
 
 ROOT = Path(__file__).parents[2]
 FILES = (
@@ -67,15 +67,22 @@ def write_wheel(package: Distribution, directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the wheel and the sdist of Liza, and wheels of all that they need to be built and to run."""
+    """A directory with the wheel of Liza, and wheels of all that it needs to be built and to run."""
     pytest.importorskip("hatchling", reason="the wheel's builder is not installed here")
-    pytest.importorskip("ensurepip", reason="this Python creates no environments with pip")
     directory = tmp_path_factory.mktemp("packages")
-    run(sys.executable, "-m", "hatchling", "build", "-d", directory, cwd=ROOT)
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", directory, cwd=ROOT)
     for package in [*required("liza"), *required("hatchling")]:
         if package.name != "liza":
             write_wheel(package, directory)
     return directory
+
+
+@pytest.fixture(scope="module")
+def sdist(packages: Path) -> Path:
+    """The sdist of Liza, in the same directory."""
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", packages, cwd=ROOT)
+    (sdist,) = packages.glob("liza-*.tar.gz")
+    return sdist
 
 
 def test_a_wheel_carries_the_contracts_the_specs_and_the_presets(packages: Path) -> None:
@@ -86,24 +93,40 @@ def test_a_wheel_carries_the_contracts_the_specs_and_the_presets(packages: Path)
     assert not [name for name in names if name.startswith(("tests/", ".liza-venv/"))]
 
 
-def test_an_sdist_carries_the_tests_and_the_programs(packages: Path) -> None:
-    (sdist,) = packages.glob("liza-*.tar.gz")
+@pytest.mark.campaign
+def test_an_sdist_carries_the_tests_and_the_programs(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {*FILES, "bin/test", "tests/conftest.py", "README.md", "CHANGELOG.md", "LICENSE"} <= names
     assert not [name for name in names if name.startswith((".git/", ".liza-venv/"))]
 
 
-@pytest.mark.parametrize("kind", [".whl", variant(".tar.gz")])
-def test_liza_runs_from_a_bare_environment(packages: Path, tmp_path: Path, kind: str) -> None:
-    (package,) = packages.glob(f"liza-*{kind}")
+@pytest.mark.needs("uv")
+def test_liza_runs_from_a_wheel_in_a_bare_environment(packages: Path, tmp_path: Path) -> None:
+    (wheel,) = packages.glob("liza-*.whl")
+    environment, empty = tmp_path / "environment", tmp_path / "empty"
+    empty.mkdir()
+    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=empty)
+    python = ("--python", environment / "bin" / "python")
+    run("uv", "pip", "install", "-q", *python, "--no-index", "--find-links", packages, wheel, cwd=empty)
+    run("uv", "pip", "check", "-q", *python, cwd=empty)
+    check_program(environment / "bin" / "liza", empty)
+
+
+@pytest.mark.campaign
+def test_liza_runs_from_an_sdist_that_pip_installed(packages: Path, sdist: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ensurepip", reason="this Python creates no environments with pip")
     environment, empty = tmp_path / "environment", tmp_path / "empty"
     empty.mkdir()
     run(sys.executable, "-m", "venv", environment, cwd=empty)
-    program = environment / "bin" / "liza"
     pip = (environment / "bin" / "python", "-m", "pip")
-    run(*pip, "install", "-q", "--no-compile", "--no-index", "--find-links", packages, package, cwd=empty)
+    run(*pip, "install", "-q", "--no-compile", "--no-index", "--find-links", packages, sdist, cwd=empty)
     run(*pip, "check", cwd=empty)
+    check_program(environment / "bin" / "liza", empty)
+
+
+def check_program(program: Path, empty: Path) -> None:
+    """Run an installed ``liza`` in an empty directory, and then in a new repository there."""
     assert run(program, "--version", cwd=empty) == f"liza {liza.__version__}\n"
     assert "git" in run(program, "doctor", cwd=empty, code=5)
     assert "script" in run(program, "programs", "list", cwd=empty)

@@ -105,6 +105,7 @@ LOGGED = json.dumps(
 )
 
 
+@pytest.mark.campaign
 def test_logs_show_calls_of_programs_own_log_and_unknown_forms(crew: Crew) -> None:
     crew.add("t1")
     log = LOGGED.replace("2099-01-01T10:00:00Z", "'$(date -u +%FT%TZ)'")

@@ -20,6 +20,7 @@ echo "-----BEGIN PGP SIGNATURE-----"
 """
 
 
+@pytest.mark.campaign
 def test_a_commit_that_cannot_be_signed_is_named_with_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEAM_KEY", "open")
     crew = begun(tmp_path)

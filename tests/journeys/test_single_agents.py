@@ -88,7 +88,7 @@ def test_down_and_up_refuse_names_that_are_no_agents(crew: Crew) -> None:
         (("up", "coder-1", "--coders", "2"), 2, "liza up coder-1"),
         (("up", "2"), 2, "liza up --coders 2"),
     ):
-        assert crew.liza(*words, code=code).endswith(f"  next: {hint}\n"), words
+        assert crew.prepare(*words, code=code).endswith(f"  next: {hint}\n"), words
     assert crew.state().agents == {}
 
 

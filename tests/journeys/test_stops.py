@@ -43,6 +43,7 @@ def test_a_task_whose_sessions_crash_is_blocked_without_stopping_others(crew: Cr
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_tasks_that_crash_keep_no_coder_from_the_untried_ones(crew: Crew) -> None:
     crew.add("exit1-a", "exit1-b", "exit1-c", "good-1", "good-2")
     supervisor = crew.agent("coder-1", crew.script("coder", 'case "$LIZA_TASK" in exit1-*) exit 1;; esac\n' + WORK))

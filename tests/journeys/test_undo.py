@@ -144,6 +144,7 @@ def test_a_red_undo_leaves_everything_as_it_was(crew: Crew) -> None:
     assert crew.json("undo", "four")["tested"]
 
 
+@pytest.mark.campaign
 def test_tasks_that_build_on_it_are_named_and_undone_first(crew: Crew) -> None:
     crew.add("six", "seven", depends_on="two")
     crew.add("eight", depends_on="six")

@@ -200,12 +200,12 @@ def test_up_reports_a_missing_program_at_once(crew: Crew) -> None:
     before = crew.paths.state.read_bytes()
     plain = crew.notes / "plain"
     plain.write_text("#!/bin/sh\n")
-    for words in (("up", "-d"), ("up",)):
-        assert "no-such-agent" in crew.liza(*words, "--program", f"script:{crew.notes}/no-such-agent", code=5)
-    assert "executable" in crew.liza("up", "-d", "--program", f"script:{plain}", code=5)
-    assert "no-such-program" in crew.liza("up", "-d", "--program", "no-such-program", code=2)
-    assert "coder-3=" in crew.liza("up", "-d", "--coders", "2", "--program", f"coder-3=script:{plain}", code=2)
-    assert "planner=" in crew.liza("up", "-d", "--planners", "0", "--program", f"planner=script:{plain}", code=2)
+    assert "no-such-agent" in crew.liza("up", "-d", "--program", f"script:{crew.notes}/no-such-agent", code=5)
+    assert "no-such-agent" in crew.prepare("up", "--program", f"script:{crew.notes}/no-such-agent", code=5)
+    assert "executable" in crew.prepare("up", "-d", "--program", f"script:{plain}", code=5)
+    assert "no-such-program" in crew.prepare("up", "-d", "--program", "no-such-program", code=2)
+    assert "coder-3=" in crew.prepare("up", "-d", "--coders", "2", "--program", f"coder-3=script:{plain}", code=2)
+    assert "planner=" in crew.prepare("up", "-d", "--planners", "0", "--program", f"planner=script:{plain}", code=2)
     done = subprocess.run(
         [str(BIN / "liza-agent"), "coder-1", "--program", f"script:{crew.notes}/no-such-agent"],
         cwd=crew.root,

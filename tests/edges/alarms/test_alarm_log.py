@@ -153,6 +153,7 @@ DEEP = b'{"x":' + b"[" * 200_000
 OTHER_START = b'{"revision":1,"stamp":[],"looked_at":9e9,"found_at":9e9}'
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "record", [b"", b"[1]", b"{}", DEEP, OTHER_START], ids=["empty", "list", "none", "deep", "start"]
 )

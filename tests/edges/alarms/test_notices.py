@@ -116,6 +116,7 @@ def test_nothing_is_sent_in_quiet_hours(crew: Crew, receiver: Receiver) -> None:
     assert receiver.count == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("status", "reason"),
     [

@@ -79,6 +79,7 @@ def test_a_directory_as_port_file_leaves_other_runs_their_files(tmp_path: Path) 
     assert missing == []
 
 
+@pytest.mark.campaign
 def test_no_file_of_a_session_turns_it_into_another_run(api: Api) -> None:
     directory = api.open_run("code-reviewer-1.1", kind="review")
     token = "code-reviewer-1.1:mine"

@@ -135,6 +135,7 @@ def test_only_a_message_quoted_in_full_counts_as_read(rig: Rig, brief: str, is_q
     assert len(queue.next_messages()) == (not is_quoted)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("switches", [{}, {"cancel_is_error": True}])
 def test_an_urgent_message_cancels_the_turn_and_comes_next(rig: Rig, switches: dict) -> None:
     rig.script([{"say": "I wait."}, {"wait": "never"}], [CLOSE], **switches)
@@ -391,6 +392,7 @@ def test_the_last_errors_of_a_program_are_its_unread_ones(tmp_path: Path) -> Non
 COUNTS = [("turn", [(110, 20), (220, 40)]), ("session", [(110, 20), (110, 20)])]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("counts", "wanted"), COUNTS)
 def test_the_usage_of_each_turn_is_counted_once(rig: Rig, counts: str, wanted: list) -> None:
     first = {"usage": {"inputTokens": 100, "cachedReadTokens": 10, "outputTokens": 20}}
@@ -453,6 +455,7 @@ def test_a_loaded_conversation_is_counted_from_its_earlier_end(rig: Rig) -> None
     assert [(line["input_tokens"], line["output_tokens"], line["cost_usd"]) for line in lines] == [(200, 40, 2)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("switches", [{"load_errors": 1}, {"no_load": True}])
 def test_a_conversation_that_cannot_be_loaded_starts_anew(rig: Rig, switches: dict) -> None:
     rig.script([{"say": "Hm."}])

@@ -651,6 +651,7 @@ def assert_restored(path: Path, was: str, damage: Callable[[str], str]) -> None:
     assert path.read_text() == was
 
 
+@pytest.mark.sample(2)
 @LOSSES
 def test_a_move_beside_a_damaged_file_counts_its_tasks(root: Path, damage: Callable[[str], str]) -> None:
     add(root, "t3")

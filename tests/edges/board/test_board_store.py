@@ -559,6 +559,7 @@ def killed(work: Callable[[], object], step: str, after: bool) -> None:
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("after", [False, True])
 def test_a_revision_killed_at_any_step_is_whole_or_absent(board: Board, paths: Paths, step: str, after: bool) -> None:
@@ -579,6 +580,7 @@ def test_a_revision_killed_at_any_step_is_whole_or_absent(board: Board, paths: P
     assert texts_of(paths)[other.read().revision] == other.read_text()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("step", ["record_intent", "write_next_board", "rename_board"])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("earlier", [0, 1])

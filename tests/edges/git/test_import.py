@@ -350,6 +350,7 @@ def test_a_linked_lfs_directory_is_not_followed(slots: BoxedSlots, tmp_path: Pat
     assert not (slots.repo / ".git" / "lfs").exists()
 
 
+@pytest.mark.campaign
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "damage",
@@ -402,6 +403,7 @@ def test_a_planted_program_runs_in_a_box_only(slots: BoxedSlots, tmp_path: Path)
     assert slots.salvages()
 
 
+@pytest.mark.campaign
 def test_a_filter_program_from_the_worktree_runs_in_boxes_only(slots: BoxedSlots, tmp_path: Path) -> None:
     for name in ("clean", "smudge"):
         git(slots.repo, "config", f"filter.own.{name}", f"./{name}.sh %f")

@@ -167,6 +167,7 @@ def test_files_that_do_not_block_stay_and_the_branch_moves(repo: Path, case: str
     assert git(repo, "ls-files", "-v", "cfg", "docs/d") == flags
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("point", ["move.locked", "git.read-tree", "move.branch"])
 def test_flags_and_a_sparse_checkout_survive_a_killed_move(repo: Path, point: str) -> None:
     move = Move(repo, "echo 2 > plain; echo 2 > cfg; echo 2 > sub/f; echo 2 > docs/new")

@@ -285,6 +285,7 @@ def test_a_candidate_without_parents_stops_no_merge(repo: Path, work: tuple[str,
     assert git(repo, "rev-parse", "integration") == root
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     "name",
     [

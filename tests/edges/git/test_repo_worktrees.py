@@ -165,6 +165,7 @@ def test_finish_repeated_after_the_agent_began_touches_nothing(trees: Worktrees)
     assert trees.paths.task_link("one").is_symlink()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("step", [variant("empty"), "switch", variant("lay_back"), "note"])
 def test_a_killed_finish_is_completed_by_the_next_run(trees: Worktrees, step: str) -> None:
     claim(trees, "s1", "one", "coder-1.1")
@@ -662,6 +663,7 @@ def test_files_a_task_never_had_are_not_restored_to_it(trees: Worktrees) -> None
     assert [path.name for path in trees.paths.task_links.iterdir()] == ["task-2"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("is_known", [True, False])
 def test_an_unfinished_claim_adds_no_files_of_the_previous_owner(trees: Worktrees, is_known: bool) -> None:
     claim(trees, "s1", "task-1", "coder-1.1")
@@ -711,6 +713,7 @@ def test_an_unfinished_claim_restores_late_files_of_the_same_task(trees: Worktre
     assert status(trees, "s1") == ["?? late.txt"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "spoiled", ["", "garbage", variant("{}"), variant('{"task": 7, "run": []}'), variant("\0" * 40)]
 )

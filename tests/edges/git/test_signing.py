@@ -84,6 +84,7 @@ def ssh_agent() -> Iterator[None]:
         subprocess.run(["ssh-agent", "-k"], check=True, capture_output=True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.needs("ssh-agent")
 @pytest.mark.usefixtures("ssh_agent")
 @pytest.mark.parametrize("form", ["file", variant("literal"), variant("command")])
@@ -109,6 +110,7 @@ def test_init_names_the_command_to_reach_an_ssh_agent_key(repo: Path, form: str,
     assert "commit" not in git(repo, "fsck", "--unreachable", "--no-progress"), "the commit of the trial is not kept"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.needs("gpg")
 @pytest.mark.parametrize("confinement", BOTH_WAYS)
 def test_a_gpg_key_is_found_by_the_persons_address(

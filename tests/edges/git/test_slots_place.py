@@ -238,6 +238,7 @@ def test_an_init_that_is_refused_leaves_no_directory(repo: Path) -> None:
     assert not repo.with_name("repo.worktrees").exists()
 
 
+@pytest.mark.campaign
 def test_a_restore_after_git_clean_finds_worktrees_with_uncommitted_files(repo: Path, tmp_path: Path) -> None:
     crew = begun(repo, worktrees=tmp_path / "mine")
     there = drafted(crew)

@@ -87,6 +87,7 @@ def broken(root: Path, name: str) -> Path:
     return liza
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", ["missing", "moved installation", "failed", "killed", "no answer", "no permission"])
 @pytest.mark.parametrize("provider", BY_COMMAND)
 def test_a_tool_is_refused_without_a_liza_that_answers(tmp_path: Path, provider: str, name: str) -> None:
@@ -137,6 +138,7 @@ SCRIPT_OF = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.needs("node")
 @pytest.mark.parametrize("name", ["missing", "moved installation", "failed", "killed", "no permission", "it allows"])
 @pytest.mark.parametrize("provider", sorted(SCRIPTED))

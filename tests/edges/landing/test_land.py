@@ -41,6 +41,7 @@ def landed(crew: Merges, branch: str | None = None) -> str:
     return ""
 
 
+@pytest.mark.campaign
 def test_the_checked_out_branch_and_files_follow_the_tip(crew: Merges) -> None:
     (crew.root / "mine.txt").write_text("mine\n")
     shown = describe_landing(crew.crew)

@@ -298,6 +298,7 @@ def test_closed_pull_request_is_reported_once_and_not_read_again(
         assert crew.crew.board.read().pull_request.number == 2
 
 
+@pytest.mark.campaign
 def test_a_branch_that_others_pushed_is_refused(crew: Merges, gh: ForgeStandIn, tmp_path: Path) -> None:
     gh.check("test", "FAILURE", 1, LOG)
     elsewhere = tmp_path / "elsewhere"

@@ -56,6 +56,7 @@ def positions(crew: Merges) -> list[str]:
     return git(crew.root, "log", "--walk-reflogs", "--format=%H", "integration").splitlines()[::-1]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("deed", ["hold", "drop"])
 def test_tasks_of_a_killed_merger_can_be_held_or_dropped(crew: Merges, deed: str) -> None:
     crew.approved("a")

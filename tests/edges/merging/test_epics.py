@@ -365,6 +365,7 @@ def test_an_epic_merged_by_a_person_lands_after_its_tests(crew: EpicCrew, script
     assert bool(mends) == (script == "exit 1")
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(not processes.has_proc(), reason="no /proc")
 @pytest.mark.parametrize("by_hand", [True, variant(False)])
 def test_an_epic_does_not_land_while_a_foreign_server_listens(crew: EpicCrew, servers: Servers, by_hand: bool) -> None:

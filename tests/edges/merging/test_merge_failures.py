@@ -290,6 +290,7 @@ def test_a_green_result_recorded_in_one_place_merges_nothing(crew: Merges, forge
     assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", made.expected)
 
 
+@pytest.mark.campaign
 def test_candidate_written_onto_the_board_is_tested_before_its_offer(
     crew: Merges,
 ) -> None:
@@ -322,6 +323,7 @@ def test_a_killed_mergers_green_candidate_is_published_without_new_tests(
     assert len(count.read_text().split()) == (2 if point == "merge.noted" else 1)
 
 
+@pytest.mark.campaign
 def test_tests_publishing_their_green_candidate_merge_it_once(crew: Merges) -> None:
     crew.tests("[ ! -f a.txt ] || git update-ref refs/heads/integration HEAD; git tag -f tested > /dev/null")
     crew.approved("a")
@@ -685,6 +687,7 @@ def test_an_unreadable_repository_does_not_mean_a_missing_commit(crew: Merges) -
     assert crew.merge("a") == ""
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_stopped_merge_counts_against_no_agent(crew: Merges, number: signal.Signals) -> None:
     crew.tests(f'kill -{number.value} $(cut -d" " -f1 "$HERE/.liza/merge.lock"); sleep 60')
@@ -763,6 +766,7 @@ def test_a_marked_system_failure_is_a_named_error(crew: Merges) -> None:
     assert crew.merge("a") == ""
 
 
+@pytest.mark.campaign
 def test_tests_deleting_integration_leave_it_where_others_moved_it(crew: Merges) -> None:
     crew.approved("a")
     theirs = git(crew.root, "commit-tree", "-p", "integration", "-m", "theirs", "integration^{tree}")
@@ -947,6 +951,7 @@ def test_a_bug_in_one_merge_sets_its_task_aside(crew: Merges, monkeypatch: pytes
     assert crew.merge("a") == ""
 
 
+@pytest.mark.campaign
 def test_a_bug_with_one_batched_task_still_merges_the_others(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     crew.approved("a", "b", "c")
     build = candidates.build_candidate
@@ -962,6 +967,7 @@ def test_a_bug_with_one_batched_task_still_merges_the_others(crew: Merges, monke
     assert "TypeError" in crew.alarms()["merge_set_aside"]
 
 
+@pytest.mark.campaign
 def test_a_failure_that_cannot_be_written_is_recorded_without_text(
     crew: Merges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1021,6 +1027,7 @@ def _locked(*_: object) -> None:
     raise LockTimeout("the lock is taken", "liza status")
 
 
+@pytest.mark.campaign
 def test_a_task_that_never_merges_stops_alone(crew: Merges) -> None:
     crew.tests("! ls bad-*.txt 2> /dev/null")
     crew.configure(max_review_cycles=1)

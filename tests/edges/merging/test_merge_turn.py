@@ -101,6 +101,7 @@ def test_a_shared_lock_on_the_merge_turn_stops_no_supervisor(tmp_path: Path) -> 
             assert turn is not None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["-x", variant("-s")])
 @pytest.mark.parametrize("lock", ["locks/merge-turn.lock", "merge.lock"])
 def test_status_and_doctor_name_a_foreign_process_blocking_every_merge(tmp_path: Path, lock: str, mode: str) -> None:
@@ -130,6 +131,7 @@ def test_a_merger_and_an_inheritor_of_the_turn_are_distinguished(tmp_path: Path)
             child.communicate()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("is_held", [True, False])
 def test_a_merger_passes_on_its_turn_without_a_supervisor_lock(tmp_path: Path, is_held: bool) -> None:
     with started(tmp_path) as project:
@@ -323,6 +325,7 @@ def test_supervisors_wake_once_a_person_releases_the_merge_lock(tmp_path: Path, 
         assert (file_growth.last_wake(crew.paths, "merge") is not None) is is_due
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_supervisors_wake_once_down_releases_the_merge_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_failing: bool
@@ -371,6 +374,7 @@ def _end_check_at_its_first_refusal(monkeypatch: pytest.MonkeyPatch, lock: Path)
     monkeypatch.setattr(locks, "try_flock", take_and_end_check)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", [sync, lambda crew: prove_now(crew, "human:ann")], ids=["sync", "prove"])
 def test_checking_the_merge_lock_blocks_no_command_of_a_person(
     repo: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[[Crew], object]

@@ -39,6 +39,7 @@ def commits(**files: str) -> Work:
     return work
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("script", "said"),
     [

@@ -93,6 +93,7 @@ def test_an_undone_task_is_no_drift_and_later_merges_go_on(crew: UndoCrew) -> No
     assert crew.alarms().keys() <= {"supervisor_gone", "untested_merges"}
 
 
+@pytest.mark.campaign
 def test_a_task_of_an_open_epic_is_undone_on_its_branch(crew: UndoCrew) -> None:
     before = crew.tip()
     add(crew.crew, [TaskFields("open", "Write", "done", "x", "README.md", epic="shop")])
@@ -122,6 +123,7 @@ def test_a_task_of_a_landed_epic_is_undone_alone(crew: UndoCrew) -> None:
     assert describe_landing(crew.crew)["tasks"] == ["a"]
 
 
+@pytest.mark.campaign
 def test_a_merge_that_brought_integration_along_is_refused(crew: UndoCrew) -> None:
     add(crew.crew, [TaskFields("open", "Write", "done", "x", "README.md", epic="shop")])
     crew.merged("outside")
@@ -138,6 +140,7 @@ def test_a_merge_that_brought_integration_along_is_refused(crew: UndoCrew) -> No
     assert "take back what others brought" in crew.undo("mix")
 
 
+@pytest.mark.campaign
 def test_a_task_with_a_target_is_undone_on_that_branch(crew: UndoCrew) -> None:
     git(crew.root, "branch", "release")
     crew.approved("hotfix", target="release")
@@ -167,6 +170,7 @@ def test_an_archived_task_comes_back_undone(crew: UndoCrew) -> None:
     assert not crew.has_drift()
 
 
+@pytest.mark.campaign
 def test_dependents_in_the_archive_refuse_an_undo(crew: UndoCrew) -> None:
     crew.merged("a")
     crew.merged("b", depends_on=("a",))
@@ -174,6 +178,7 @@ def test_dependents_in_the_archive_refuse_an_undo(crew: UndoCrew) -> None:
     assert crew.undo("a").endswith("→ liza undo b")
 
 
+@pytest.mark.campaign
 def test_a_conflict_names_archived_tasks_and_commits_of_people(crew: UndoCrew) -> None:
     crew.merged("a", file="shared.txt")
     crew.merged("b", file="shared.txt")
@@ -216,6 +221,7 @@ def test_a_landed_task_is_left_to_the_person(crew: UndoCrew, way: str) -> None:
     assert crew.undo("b") == ""
 
 
+@pytest.mark.campaign
 def test_only_a_merge_of_the_approved_commit_is_undone(crew: UndoCrew) -> None:
     crew.merged("a", "b")
     add(crew.crew, [TaskFields("open", "Write", "done", "x", "README.md")])
@@ -287,6 +293,7 @@ def test_an_undo_that_heals_a_red_branch_ends_its_pause(crew: UndoCrew) -> None:
     assert crew.files() == {"b.txt", "c.txt"}
 
 
+@pytest.mark.campaign
 def test_what_an_undo_has_already_lost_is_refused(crew: UndoCrew) -> None:
     crew.merged("a")
     git(crew.root, "switch", "-q", "-c", "own", "integration")

@@ -276,6 +276,7 @@ def test_lock_runs_its_command_inside_and_hands_in_the_copy(either: Boxes) -> No
     assert either.crew.json("history", "--all")["revisions"][0]["by"] == RUN
 
 
+@pytest.mark.campaign
 def test_an_edit_of_an_older_board_is_merged_or_conflicts(boxes: Boxes) -> None:
     note = "{agent: coder-1, run: coder-1.1, summary: half, next_action: rest}"
     boxes.start(

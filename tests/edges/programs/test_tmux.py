@@ -543,6 +543,7 @@ def said_by_kernel(run: RunDir) -> float | None:
     return None if not found else 0.0 if found[0].is_busy else found[0].confidence
 
 
+@pytest.mark.sample(2)
 @needs_proc
 @pytest.mark.parametrize("how", WAITS)
 def test_every_way_to_wait_for_a_terminal_is_recognized(crew: Crew, how: str) -> None:
@@ -550,6 +551,7 @@ def test_every_way_to_wait_for_a_terminal_is_recognized(crew: Crew, how: str) ->
     until(lambda: said_by_kernel(run) == 0.95, f"{how} is seen")
 
 
+@pytest.mark.sample(2)
 @needs_proc
 @pytest.mark.parametrize("how", AT_WORK)
 def test_a_silent_program_waiting_for_something_else_is_not_ready(crew: Crew, how: str) -> None:

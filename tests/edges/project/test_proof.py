@@ -167,6 +167,7 @@ def copied(source: Path, *parts: Path | str) -> Path:
     return place
 
 
+@pytest.mark.campaign
 def test_an_installed_copy_counts_despite_other_red_tests(package: Path, tmp_path: Path) -> None:
     part = with_a_part_that_fails(package)
     venv = environment(tmp_path / "venv")
@@ -202,6 +203,7 @@ def test_an_environment_of_the_checkout_counts_however_python_is_started(
         begun(package, f"{with_a_part_that_fails(package)}{python} -m unittest discover -s tests -q")
 
 
+@pytest.mark.campaign
 def test_an_environment_of_the_checkout_is_ignored_beside_own_sources(package: Path, tmp_path: Path) -> None:
     venv = environment(tmp_path / "venv", f"{package}/src")
     begun(package, f"PYTHONPATH=src {venv}/bin/python -m unittest discover -s tests -q")
@@ -294,6 +296,7 @@ def test_a_missing_test_runner_does_not_count_as_red(package: Path) -> None:
         begun(package, "true", setup="no-such-tool sync")
 
 
+@pytest.mark.campaign
 def test_an_environment_with_dependencies_only_stays_in_use(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -485,6 +488,7 @@ def write(root: Path, name: str, text: str) -> None:
 A, B = "sh tests/a.sh", "sh tests/b.sh"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("command", "green"),
     [

@@ -41,6 +41,7 @@ def test_work_on_its_tasks_branch_is_kept_without_a_salvage(crew: Crew) -> None:
     assert refs(crew) == {"refs/heads/main", "refs/heads/task/c", "refs/liza/blackboard"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("recorded", [True, False])
 def test_purge_removes_the_history_with_the_last_ref(
     crew: Crew,  # noqa: F811
@@ -148,6 +149,7 @@ def test_a_purge_keeps_all_files_of_a_person(
     assert not crew.paths.liza.exists()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("linked", [False, True], ids=["a file", "a link"])
 def test_a_purge_keeps_a_persons_own_program_table(
     crew: Crew,  # noqa: F811

@@ -180,6 +180,7 @@ def test_without_a_board_every_command_names_the_kept_history(repo: Path, clock:
     assert bare.value.hint == f"mv {repo}/.liza {repo}/.liza-old"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("left", ["the rest of .liza", "nothing"])
 def test_a_crew_is_restored_from_its_history_alone_and_continues(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, left: str
@@ -202,6 +203,7 @@ def test_a_crew_is_restored_from_its_history_alone_and_continues(
     assert [number for number, _ in recorded(repo)] == [4, 3, 2, 1]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("moved", [False, True])
 def test_no_crew_is_created_beside_supervisor_of_a_deleted_liza(
     repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, moved: bool
@@ -349,6 +351,7 @@ def _history_findings(crew: Crew) -> list[findings.Finding]:
     return [item for item in findings.list_findings(crew, crew.board.read()) if item.about == "history"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mark", [None, "", "\0" * 20, "3"])
 def test_without_a_mark_only_what_the_history_lacks_is_recorded(repo: Path, clock: FakeClock, mark: str | None) -> None:
     crew = begun(repo, "x", clock)

@@ -96,6 +96,7 @@ def test_without_a_file_there_are_no_accounts(home: Path) -> None:
     assert account_files.read_accounts(home).accounts_of(PRESET) == ()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
