@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 
 from liza.model.derived import changed_tasks
 from liza.model.history_events import CREW_EVENTS, HistoryEvent, first_line
@@ -47,16 +48,23 @@ def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
     return (*_added(added), *_describe_events(sorted(lines, key=_when)), *_ended(before, after))
 
 
-def recall_news(state: State) -> tuple[NewsItem, ...]:
-    """Return the news of all events that the board dates, and the notes of people, without details, oldest first."""
-    lines = [(event, _task_then(task, number)) for task in state.tasks for number, event in enumerate(task.history)]
+def recall_news(state: State, limit: int | None = None) -> tuple[NewsItem, ...]:
+    """Return the news of the events that the board dates, and the notes of people, without details, oldest first.
+
+    ``limit``: only the newest so many.
+    """
+    events = [(task, number) for task in state.tasks for number in range(len(task.history))]
+    events.sort(key=lambda pair: pair[0].history[pair[1]].time)
+    described = _describe_events((task.history[number], _task_then(task, number)) for task, number in reversed(events))
+    recent = islice((item for item in described if not item.is_detail), limit)
     is_over = state.goal.status != GoalStatus.IN_PROGRESS
     notes = (
         NewsItem("", f"noted for {note.recipient or 'all'}: {_short(note.message)}", time=note.timestamp)
         for note in state.human_notes
     )
-    items = (*_added(state.tasks), *_describe_events(lines), *_decisions(state, 0, is_over=is_over), *notes)
-    return tuple(sorted((item for item in items if item.time is not None and not item.is_detail), key=_time))
+    items = (*_added(state.tasks), *reversed(tuple(recent)), *_decisions(state, 0, is_over=is_over), *notes)
+    dated = sorted((item for item in items if item.time is not None and not item.is_detail), key=_time)
+    return tuple(dated if limit is None else dated[-limit:])
 
 
 def _time(item: NewsItem) -> datetime:

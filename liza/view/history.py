@@ -35,9 +35,9 @@ def recall_events(crew: Crew, task_id: str | None, limit: int) -> PastNews:
     """Return the newest ``limit`` events that matter to a person, of one task or of all. Raises UnknownId."""
     state = crew.board.read()
     if task_id is None:
-        return PastNews(recall_news(state)[-limit:], state.archived.total)
+        return PastNews(recall_news(state, limit), state.archived.total)
     state = archive.with_archived(crew.paths, state, checked_id(task_id))
-    return PastNews(recall_news(_only(state, task_id))[-limit:])
+    return PastNews(recall_news(_only(state, task_id), limit))
 
 
 def follow_events(crew: Crew, task_id: str | None) -> Iterator[NewsItem]:

@@ -83,8 +83,8 @@ def clean(text: str | None) -> str:
 
 def cut(text: str, width: int) -> str:
     """Return at most ``width`` cells of a text; the last one is ``…`` if something is left out."""
-    if len(text) <= width and text.isascii():
-        return text
+    if text.isascii():
+        return text if len(text) <= width else text[: width - 1] + "…" if width > 0 else ""
     if cell_width(text) <= width:
         return text
     kept, cells = "", 0
