@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from liza.board.signals import raise_signal
 from liza.board.text import document
 from liza.config import confirmed_settings
 from liza.config.rules import settings
@@ -22,16 +23,21 @@ from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.model.value_classes import replace
 from liza.printing import render_crew, render_task
-from liza.printing.columns import cell_width, wrap_text
+from liza.printing.columns import cell_width, paint, wrap_text
 from liza.printing.render_metrics import format_summary
 from liza.printing.render_patch import EventList
 from liza.printing.render_session import SessionStyle, format_session
 from liza.programs.liveness import RunningSession
-from liza.programs.session.run_directory import RunRecord
+from liza.programs.session.run_directory import AgentWait, RunRecord, write_wait
 from liza.project.baseline import InitOptions
 from liza.project.init import init
 from liza.system.locks import Lock
 from liza.system.processes import identify_self
+from liza.ui.facts import gather
+from liza.ui.rules.drawing import draw as draw_picture
+from liza.ui.rules.lines import Line, Span, fit_height
+from liza.ui.rules.picture_view import PictureView
+from liza.ui.rules.snapshot import ScreenName, Wanted
 from liza.usage import ledger
 from liza.usage.costs import task_cost_text
 from liza.view.history import recall_events
@@ -73,9 +79,26 @@ class PictureClock:
         return 1000.0
 
 
+REASON = "payment-terms was rejected 3 times in a row; the last: a test was marked skip"
+TROUBLE = f"""\
+    - time: "2026-11-20T09:56:00Z"
+      trigger: review_loop
+      severity: checkpoint
+      subject: "payment-terms"
+      detail: "{REASON}"
+      tasks: ["payment-terms"]
+      evidence: ["2026-11-20T09:55:00Z payment-terms reject"]
+"""
+"""An open trip of the circuit breaker, as an entry of the board."""
+LIMIT = AgentWait(reason="the usage limit of the account is reached", until=datetime(2026, 11, 20, 10, 40, tzinfo=UTC))
+
+
 @contextmanager
-def open_example(root: Path) -> Iterator[Crew]:
-    """Yield a crew in an empty directory, with the example board and its agents at work."""
+def open_example(root: Path, *, is_troubled: bool = False) -> Iterator[Crew]:
+    """Yield a crew in an empty directory, with the example board and its agents at work.
+
+    ``is_troubled``: the circuit breaker has tripped, and coder-2 waits for the end of a usage limit.
+    """
     (root / "docs").mkdir(parents=True)
     (root / "docs" / "invoice.md").write_text("# Invoices\n")
     for words in ("init -q -b main", "add .", "-c commit.gpgsign=false commit -q -m Start"):
@@ -83,6 +106,9 @@ def open_example(root: Path) -> Iterator[Crew]:
     init(root, InitOptions(goal="Customers can pay by invoice", test="true", no_proof=True, program="script:/bin/true"))
     crew = Crew(Paths(root), PictureClock())
     text = BOARD.read_text(encoding="utf-8").replace("config:\n", f"config:\n  {PROVED}\n")
+    if is_troubled:
+        untroubled = "circuit_breaker:\n  status: OK\n  history:\n"
+        text = text.replace(untroubled, f"{untroubled.replace('OK', 'TRIGGERED')}{TROUBLE}")
     crew.paths.state.write_text(text, encoding="utf-8")
     state = document.load_state(text)
     confirmed_settings.confirm_settings(crew.paths, settings.confirmable_values(state.config), state.config)
@@ -97,6 +123,9 @@ def open_example(root: Path) -> Iterator[Crew]:
                 _start_session(crew, state, name)
         for run, (seconds, used) in SESSIONS.items():
             ledger.append_entry(crew.paths, _spent(run, seconds, used, state.sprint.id))
+        if is_troubled:
+            raise_signal(crew.paths, "CHECKPOINT", f"circuit breaker, review_loop: {REASON}")
+            write_wait(crew.paths, "coder-2", LIMIT)
         yield crew
 
 
@@ -210,8 +239,47 @@ TITLES = {
 }
 
 
+SIZES = ((80, 24), (160, 50))
+"""Columns and rows of the terminals on which the screens of `liza ui` are drawn."""
+
+
+def print_screen(crew: Crew, columns: int, rows: int, screen: ScreenName) -> str:
+    """What `liza ui` shows on a screen, with the first line chosen."""
+    view = PictureView(columns=columns, rows=rows, wanted=Wanted(screen))
+    snapshot = gather(crew, view.wanted)
+    targets = [line.target for line in draw_picture(snapshot, view).body if line.target is not None]
+    drawing = draw_picture(snapshot, replace(view, chosen=targets[0]))
+    body, side = fit_height(drawing.body, view.body_rows), drawing.side or (Line(),) * view.body_rows
+    lines = [*drawing.header, *(_beside(*pair, view) for pair in zip(body, side, strict=True)), drawing.footer]
+    return "\n".join("".join(paint(span.text, span.tone, True) for span in line.spans) for line in lines)
+
+
+def _beside(line: Line, side: Line, view: PictureView) -> Line:
+    if not view.side_columns:
+        return line
+    return Line((*line.spans, Span(" " * (view.columns - view.side_columns - cell_width(line.text))), *side.spans))
+
+
+def draw_screens(crew: Crew) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the pictures of `liza ui`, as ``draw_all`` does."""
+    for screen in (ScreenName.NOW, ScreenName.AGENTS, ScreenName.QUEUE):
+        for columns, rows in SIZES[: 2 if screen is ScreenName.NOW else 1]:
+            output = print_screen(crew, columns, rows, screen)
+            for theme in THEMES:
+                name = f"ui-{screen.lower()}-{columns}-{theme}"
+                yield name, draw(name, "liza ui", output, columns, theme), "liza ui", output
+
+
+def draw_pictures(directory: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Yield all pictures; the crews that they show are made in ``directory``."""
+    with open_example(directory / "shop") as crew:
+        yield from draw_all(crew)
+    with open_example(directory / "troubled" / "shop", is_troubled=True) as crew:
+        yield from draw_screens(crew)
+
+
 def draw_all(crew: Crew) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each picture: its name, its SVG, its title and the output that it shows."""
+    """Yield each picture of a command: its name, its SVG, its title and the output that it shows."""
     for name, print_output in PICTURES.items():
         for width in WIDTHS:
             output = print_output(crew, width)

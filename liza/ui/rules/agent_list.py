@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
 from liza.model.statuses import AgentWord
-from liza.printing.columns import format_clock, shorten_program
+from liza.printing.columns import format_clock, format_day, shorten_program
 from liza.text.formats import count_noun
 from liza.ui.rules.filtering import lists_agent, waiting_subjects
 from liza.ui.rules.lines import Cell, Line, Target, TargetKind, Tone, cut_line, make_row, make_rule, text_line
@@ -54,7 +55,7 @@ def _agent_row(line: AgentLine, picture: Picture, width: int) -> Line:
     row, (sign, tone) = line.row, AGENT_SIGNS[line.word]
     cells = [Cell(sign, 1, tone), Cell(row.id, name_cells(width))]
     if width >= NARROW_BELOW:
-        cells.append(Cell(agent_word_text(line), _WORD_CELLS, tone))
+        cells.append(Cell(agent_word_text(line, picture.time), _WORD_CELLS, tone))
         cells.append(Cell("" if row.context is None else f"{row.context}%", _CONTEXT_CELLS, is_right=True))
     cells.append(Cell(row.current_task or (row.doing or "" if line.word is AgentWord.WORKING else "")))
     if width >= WIDE_FROM:
@@ -65,11 +66,17 @@ def _agent_row(line: AgentLine, picture: Picture, width: int) -> Line:
     return make_row(cells, width, Target(TargetKind.AGENT, row.id))
 
 
-def agent_word_text(line: AgentLine) -> str:
+def agent_word_text(line: AgentLine, now: datetime) -> str:
     """Return the word of an agent, with the time until which it waits."""
     if line.word is AgentWord.WAITS_UNTIL and line.row.until is not None:
-        return f"until {format_clock(line.row.until)}"
+        return f"until {_clock_text(line.row.until, now)}"
     return str(line.word)
+
+
+def _clock_text(when: datetime, now: datetime) -> str:
+    """Return a time of day in the local time zone, or another day."""
+    local = when.astimezone()
+    return f"{local:%H:%M}" if local.date() == now.astimezone().date() else format_day(when, now)
 
 
 def agent_details(line: AgentLine, account: AccountState | None = None) -> Iterator[str]:

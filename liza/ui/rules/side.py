@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from liza.model.value_classes import asdict
 from liza.printing.columns import wrap_text
@@ -41,7 +42,7 @@ def _chosen_lines(picture: Picture, view: PictureView, width: int) -> Iterator[L
         yield from () if row is None else _task_lines(row, width)
     elif target.kind is TargetKind.AGENT:
         line = next((line for line in picture.agents if line.row.id == target.name), None)
-        yield from () if line is None else _agent_lines(line, width)
+        yield from () if line is None else _agent_lines(line, picture.time, width)
 
 
 def _task_lines(row: TaskRow, width: int) -> Iterator[Line]:
@@ -53,10 +54,10 @@ def _task_lines(row: TaskRow, width: int) -> Iterator[Line]:
         yield from wrap_line(line, width)
 
 
-def _agent_lines(line: AgentLine, width: int) -> Iterator[Line]:
+def _agent_lines(line: AgentLine, now: datetime, width: int) -> Iterator[Line]:
     yield text_line(line.row.id, Tone.BOLD)
     work = f" on {line.row.current_task}" if line.row.current_task else ""
-    yield text_line(f"{agent_word_text(line)}{work}")
+    yield text_line(f"{agent_word_text(line, now)}{work}")
     for text in agent_details(line):
         yield EMPTY
         yield from (text_line(part) for part in wrap_words(text, width))
