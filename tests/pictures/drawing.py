@@ -18,7 +18,8 @@ THEMES = {"dark": TerminalTheme(BLACK, WHITE, _UNUSED), "light": TerminalTheme((
 SVG_FORM = f"""\
 <svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" xmlns="http://www.w3.org/2000/svg">
 <style>
-.{{unique_id}}-matrix {{{{ font: {{char_height}}px {FONT}; line-height: {{line_height}}px; white-space: pre; }}}}
+.{{unique_id}}-matrix {{{{ font: {{char_height}}px {FONT}; line-height: {{line_height}}px; }}}}
+.{{unique_id}}-matrix text {{{{ white-space: pre; }}}}
 .{{unique_id}}-title {{{{ font: bold 18px {FONT}; fill: #767676; }}}}
 {{styles}}
 </style>

@@ -35,7 +35,7 @@ from liza.system.locks import Lock
 from liza.system.processes import identify_self
 from liza.ui.facts import gather
 from liza.ui.rules.drawing import draw as draw_picture
-from liza.ui.rules.lines import Line, Span, fit_height
+from liza.ui.rules.lines import Line, Span, Target, TargetKind, fit_height
 from liza.ui.rules.picture_view import PictureView
 from liza.ui.rules.snapshot import ScreenName, Wanted
 from liza.usage import ledger
@@ -243,12 +243,14 @@ SIZES = ((80, 24), (160, 50))
 """Columns and rows of the terminals on which the screens of `liza ui` are drawn."""
 
 
+CHOSEN = Target(TargetKind.TASK, "vat-rates")
+"""The line under the cursor."""
+
+
 def print_screen(crew: Crew, columns: int, rows: int, screen: ScreenName) -> str:
-    """What `liza ui` shows on a screen, with the first line chosen."""
-    view = PictureView(columns=columns, rows=rows, wanted=Wanted(screen))
-    snapshot = gather(crew, view.wanted)
-    targets = [line.target for line in draw_picture(snapshot, view).body if line.target is not None]
-    drawing = draw_picture(snapshot, replace(view, chosen=targets[0]))
+    """What `liza ui` shows on a screen."""
+    view = PictureView(columns=columns, rows=rows, wanted=Wanted(screen), chosen=CHOSEN)
+    drawing = draw_picture(gather(crew, view.wanted), view)
     body, side = fit_height(drawing.body, view.body_rows), drawing.side or (Line(),) * view.body_rows
     lines = [*drawing.header, *(_beside(*pair, view) for pair in zip(body, side, strict=True)), drawing.footer]
     return "\n".join("".join(paint(span.text, span.tone, True) for span in line.spans) for line in lines)
