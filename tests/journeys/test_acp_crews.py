@@ -134,7 +134,7 @@ def test_a_killed_supervisors_successor_continues_the_session(scene: Scene) -> N
     assert scene.crew.living() == []
 
 
-@pytest.mark.sample(1)
+@pytest.mark.campaign
 @BOTH_WAYS
 def test_stopped_and_killed_sessions_continue_their_conversation(scene: Scene) -> None:
     scene.script([COMMIT, {"say": "I wait."}, {"wait": "never"}], [{"say": "I wait."}, {"wait": "never"}], [SUBMIT])

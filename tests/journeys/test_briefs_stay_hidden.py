@@ -169,6 +169,7 @@ def test_text_an_agent_writes_beside_a_brief_is_not_lost(crew: Crew) -> None:
     assert holders(crew) == []
 
 
+@pytest.mark.campaign
 def test_a_private_file_of_worktrees_is_refused_in_commits(crew: Crew) -> None:
     """Ignored files such as AGENTS.md and .env are copied by `--copy` or `.worktreeinclude`: they are the person's."""
     (crew.root / ".git" / "info" / "exclude").open("a").write("AGENTS.md\n.env\n")

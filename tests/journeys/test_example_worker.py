@@ -137,6 +137,7 @@ def test_the_model_learns_why_a_submit_was_refused(crew: Crew) -> None:
     assert "forgotten.txt" in reason
 
 
+@pytest.mark.campaign
 def test_a_planner_with_nothing_to_plan_completes_the_goal(crew: Crew) -> None:
     crew.add("task-1")
     up(crew, program(crew), reviewers=1, planners=1)

@@ -163,6 +163,7 @@ def test_unknown_output_is_reported_with_the_program_and_raw_output(crew: Crew) 
     assert "5 of 5 events have a form that is not known" in crew.run("logs", "coder-1.1").stderr
 
 
+@pytest.mark.campaign
 def test_a_session_is_printed_for_other_tools(crew: Crew) -> None:
     crew.add("t1")
     _use(crew, SESSION + WORK)

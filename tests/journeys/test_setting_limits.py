@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.journeys.crews import WORK, Crew
 
 
+@pytest.mark.campaign
 def test_settings_no_clock_can_add_are_violations_and_stop_nothing(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     text = crew.paths.state.read_text()

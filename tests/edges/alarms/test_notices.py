@@ -244,6 +244,7 @@ def test_a_kill_before_the_record_repeats_a_notice_only_once(crew: Crew, receive
     assert receiver.count == 2
 
 
+@pytest.mark.campaign
 def test_the_process_that_sends_ends_with_its_parent(crew: Crew, receiver: Receiver) -> None:
     words = [sys.executable, "-P", "-m", "liza.alarms.notice_sender", str(crew.paths.root)]
     plan = b'{"targets": [{"text": "desktop"}]}\n'

@@ -380,6 +380,7 @@ def test_a_repository_at_a_deep_path_has_a_socket(tmp_path: Path) -> None:
                 one.process.wait()
 
 
+@pytest.mark.campaign
 def test_a_server_whose_crew_was_deleted_ends_and_creates_nothing(api: Api) -> None:
     assert api.process is not None
     api.crew.root.joinpath(".liza").rename(api.crew.root.parent / "gone")
@@ -426,6 +427,7 @@ def test_a_task_is_done_through_the_api_alone(api: Api) -> None:
     assert api.crew.task("task-1").approved_by == "code-reviewer-1"
 
 
+@pytest.mark.campaign
 def test_an_api_rejection_comments_on_lines_of_the_reviewed_commit(api: Api) -> None:
     api.crew.work_by_hand("task-1")
     api.crew.prepare("submit", cwd=worktree_of(api.crew.root, "task-1"))
@@ -465,6 +467,7 @@ def test_a_run_that_lost_its_task_is_refused(api: Api) -> None:
     assert find_crew(api.crew.root).board.read().task("task-1").status == "UNCLAIMED"  # type: ignore[union-attr]
 
 
+@pytest.mark.campaign
 def test_an_unreadable_board_is_a_problem_for_one_request_only(api: Api) -> None:
     good = api.paths.state.read_bytes()
     api.paths.state.write_bytes(b"goal: [\n")

@@ -137,6 +137,7 @@ def test_down_ends_no_process_that_only_a_file_names(api: Api) -> None:
             bystander.kill()
 
 
+@pytest.mark.campaign
 def test_a_directory_in_place_of_the_servers_lock_leaves_status(tmp_path: Path) -> None:
 
     from tests.journeys.crews import BIN, started

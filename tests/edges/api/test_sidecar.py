@@ -73,6 +73,7 @@ def test_a_session_begins_with_its_brief_and_ends_after_closing(rig: Rig) -> Non
     assert rig.run_dir.is_ready()
 
 
+@pytest.mark.campaign
 def test_mode_options_and_model_are_set_before_the_first_prompt(rig: Rig) -> None:
     rig.script([CLOSE])
     rig.start(mode="ask", options={"effort": "high"}, model="m")
@@ -108,6 +109,7 @@ def test_an_idle_session_gets_and_acknowledges_each_message_separately(rig: Rig)
     assert [done.by for done in inbox.list_done(Paths(rig.root), "coder-1")] == ["acp prompt", "acp prompt"]
 
 
+@pytest.mark.campaign
 def test_messages_that_the_brief_quotes_are_not_sent_again(rig: Rig) -> None:
     rig.script([{"say": "I read it."}, CLOSE])
     rig.note("use tabs\nnot blanks")
@@ -148,6 +150,7 @@ def test_an_urgent_message_cancels_the_turn_and_comes_next(rig: Rig, switches: d
     assert [line["end"] for line in rig.lines("turn")] == ["cancelled", "over"]
 
 
+@pytest.mark.campaign
 def test_a_message_interrupted_before_any_answer_is_given_again(rig: Rig) -> None:
     rig.script([{"say": "Hm."}], [{"wait": "never"}], [{"say": "I stop."}, {"wait": "gate"}], [{"say": "Tabs."}, CLOSE])
     rig.start()
@@ -212,6 +215,7 @@ def test_a_refused_tool_does_not_run_and_gives_its_reason(rig: Rig, switches: di
     assert rig.lines("tool_result")[0]["status"] == "failed"
 
 
+@pytest.mark.campaign
 def test_turn_with_two_refused_tools_is_interrupted_with_the_reason(rig: Rig) -> None:
     tries = [{"shell": f"echo forbidden {number}"} for number in range(9)]
     rig.script([*tries, {"wait": "never"}], [CLOSE])
@@ -229,6 +233,7 @@ def test_a_tool_that_cannot_be_decided_is_refused(rig: Rig) -> None:
     assert "no parser" in rig.prompts()[1]
 
 
+@pytest.mark.campaign
 def test_a_cancelled_turn_answers_its_open_permission_request(rig: Rig) -> None:
     rig.script(
         [{"say": "I wait."}, {"wait": "cancelled-by-the-test"}],
@@ -244,6 +249,7 @@ def test_a_cancelled_turn_answers_its_open_permission_request(rig: Rig) -> None:
     assert answers[0] == {"outcome": {"outcome": "cancelled"}}
 
 
+@pytest.mark.campaign
 def test_an_unsupported_request_gets_an_error_and_the_turn_continues(rig: Rig) -> None:
     rig.script([{"request": "fs/write_text_file"}, CLOSE])
     rig.start()
@@ -294,6 +300,7 @@ def test_an_answer_with_an_unknown_id_is_ignored(name: str) -> None:
     assert parse_message(f'{{"id":{name},"result":1}}'.encode()) is None
 
 
+@pytest.mark.campaign
 def test_an_inbox_error_ends_the_program_and_loses_no_message(rig: Rig) -> None:
     rig.script([{"say": "Hm."}], [{"say": "never sent"}])
     rig.start()

@@ -59,6 +59,7 @@ def test_an_extension_is_in_the_history_that_task_show_prints(by_hand: Crew) -> 
     assert _task(by_hand).lease_expires == before
 
 
+@pytest.mark.campaign
 def test_a_reviewer_extends_the_lease_of_the_review(by_hand: Crew) -> None:
     submit(by_hand)
     claim_review(by_hand, REVIEWER, "c")

@@ -42,7 +42,7 @@ def files_of_briefs(root: Path) -> list[str]:
     return [*left, *(path.name for path in (root / ".liza" / "run").iterdir())]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("test", "said"),
     [

@@ -324,6 +324,7 @@ def test_a_branch_that_a_person_moved_is_not_moved_back(slots: BoxedSlots) -> No
     assert git(slots.repo, "log", "--format=%s", "-n2", "task/t").splitlines() == ["own.txt", "person"]
 
 
+@pytest.mark.campaign
 @pytest.mark.needs("git-lfs")
 def test_files_of_lfs_come_with_the_commits_and_are_verified(slots: BoxedSlots) -> None:
     slots.do("git lfs install --local --skip-smudge -f; git lfs track '*.bin'; echo large > x.bin; git add -A")
@@ -351,7 +352,6 @@ def test_a_linked_lfs_directory_is_not_followed(slots: BoxedSlots, tmp_path: Pat
 
 
 @pytest.mark.campaign
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "damage",
     [

@@ -121,6 +121,7 @@ def test_commit_messages_that_are_not_utf_8_are_shown_escaped(crew: Merges) -> N
     assert r"caf\xe9" in crew.alerts()
 
 
+@pytest.mark.campaign
 def test_a_diff_shows_names_and_contents_outside_utf_8(crew: Merges) -> None:
     there = crew.claimed("a")
     written(there, b"n\xe9w", b"x")

@@ -45,6 +45,7 @@ def test_a_task_reaches_main_where_tags_have_the_same_names(crew: Merges) -> Non
     assert "Merge main into integration" in git(crew.root, *shlex.split(synced.next)[1:], "--format=%s", "-1")
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["-x", *map(variant, ["HEAD", "refs/heads/main", "work"])])
 def test_a_branch_of_any_name_is_landed_on(crew: Merges, name: str) -> None:
     crew.approved("a")

@@ -516,6 +516,7 @@ def test_submodule_work_is_saved_and_hidden_from_the_next_task(
     assert git(root, *salvages).split() == [saved]
 
 
+@pytest.mark.campaign
 def test_a_continued_task_finds_its_submodules_unchanged(trees: Worktrees, library: Path) -> None:
     claim(trees, "s1", "t1", "coder-1.2")
     assert (library / "draft").read_text() == "not committed\n"
@@ -550,6 +551,7 @@ def test_a_submodule_added_by_a_task_is_saved_and_removed(
     assert git(tmp_path / "clean", "show", "saved:draft").strip() == "not committed"
 
 
+@pytest.mark.campaign
 def test_a_repository_that_is_no_submodule_stays_in_its_slot(trees: Worktrees, library: Path) -> None:
     subprocess.run(["rm", "-rf", library], check=True)
     library.mkdir()
@@ -678,6 +680,7 @@ def test_an_unfinished_claim_adds_no_files_of_the_previous_owner(trees: Worktree
     assert salvages(trees) == ["refs/liza/salvage/task-1/coder-1.1" if is_known else "refs/liza/salvage/s1/unknown"]
 
 
+@pytest.mark.campaign
 def test_an_interrupted_finish_saves_nothing_for_the_previous_owner(
     trees: Worktrees, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ def test_prune_removes_only_free_slots_and_claims_recreate_them(crew: Merges) ->
     assert (crew.crew.paths.slot("s3") / "README.md").exists()
 
 
+@pytest.mark.campaign
 def test_the_size_of_a_slot_includes_files_of_its_boxes(crew: Merges) -> None:
     merged(crew, "a")
     before = rows(crew)
@@ -153,6 +154,7 @@ def test_nuke_saves_unmerged_work_but_refuses_a_slot_in_use(crew: Merges) -> Non
         verbs.nuke(crew.crew, "s7")
 
 
+@pytest.mark.campaign
 def test_a_claim_after_slot_removal_has_its_work_again(crew: Merges) -> None:
     slot = crew.claimed("a")
     head = git(slot, "rev-parse", "HEAD")

@@ -147,6 +147,7 @@ def test_a_hook_runs_in_worktrees_after_the_named_command(repo: Path) -> None:
     assert find_gaps(repo, "hooks") + find_gaps(repo, "files") == []
 
 
+@pytest.mark.campaign
 def test_files_that_the_set_up_makes_are_no_gap(repo: Path) -> None:
     (repo / ".git" / "info" / "exclude").write_text("node_modules\nown\n")
     write(

@@ -93,6 +93,7 @@ def test_a_submitted_task_is_pushed_until_origin_has_it(crew: Merges) -> None:
     assert (due(crew), at_origin(crew)) == ((), {"task/a": crew.tip("task/a")}), "a merged branch stays at origin"
 
 
+@pytest.mark.campaign
 def test_a_rebased_branch_replaces_only_its_own_earlier_push(crew: Merges, tmp_path: Path) -> None:
     push_tasks(crew.crew)
     rebased = commit_again(crew, "--amend")
@@ -192,6 +193,7 @@ def test_a_setting_that_an_agent_wrote_pushes_nothing(crew: Merges) -> None:
     assert at_origin(crew) == {}
 
 
+@pytest.mark.campaign
 def test_a_push_whose_end_is_unknown_is_the_crews_own(crew: Merges) -> None:
     push_tasks(crew.crew)
     first = commit_again(crew, "--amend")

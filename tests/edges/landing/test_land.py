@@ -67,6 +67,7 @@ def test_a_landing_names_the_tasks_that_it_leaves(crew: Merges) -> None:
     assert "1 held: d" in land_merge(crew.crew).message
 
 
+@pytest.mark.campaign
 def test_after_a_landing_the_checked_out_branch_does_not_count(crew: Merges) -> None:
     git(crew.root, "branch", "other")
     land_merge(crew.crew)

@@ -254,6 +254,7 @@ def test_a_batch_that_an_agent_wrote_is_never_published(crew: Merges, forged: st
     assert [crew.status(name) for name in "ab"] == ["APPROVED", "APPROVED"]
 
 
+@pytest.mark.campaign
 def test_an_unreadable_gate_log_is_reported_and_stops_no_merge(crew: Merges) -> None:
     crew.approved("a")
     crew.crew.paths.gates.write_text("garbage\n")

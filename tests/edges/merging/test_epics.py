@@ -311,6 +311,7 @@ def test_a_purge_keeps_only_epic_branches_with_unmerged_work(crew: EpicCrew) -> 
     assert git(crew.root, "for-each-ref", "--format=%(refname)", "refs/heads/epic/") == "refs/heads/epic/shop"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("other", ["not the epic", variant("not a merge of it")])
 def test_an_epic_landing_that_an_agent_wrote_is_not_completed(crew: EpicCrew, other: str) -> None:
     crew.add("a", epic="shop")

@@ -175,6 +175,7 @@ def test_a_failure_in_the_checkout_repeats_no_tests(crew: Merges, tmp_path: Path
     assert len(count.read_text().split()) == 4
 
 
+@pytest.mark.campaign
 def test_a_locked_absent_checkout_of_integration_holds_merges(crew: Merges, tmp_path: Path) -> None:
     drive, away = tmp_path / "usb", tmp_path / "away"
     git(crew.root, "worktree", "add", "-q", str(drive), "integration")
@@ -550,6 +551,7 @@ def test_files_of_a_green_candidate_are_removed_on_request(crew: Merges, tmp_pat
     assert len(count.read_text().split()) == 2
 
 
+@pytest.mark.campaign
 def test_a_crew_without_confirmed_settings_still_tests_its_candidates(crew: Merges) -> None:
     crew.tests("echo first; echo last; exit 1")
     crew.approved("a")
@@ -678,6 +680,7 @@ def test_a_failure_of_every_merge_blames_no_task(crew: Merges, tmp_path: Path) -
     assert crew.alarms()["place_broken"].endswith(f"no task can be merged → {stopped.value.hint}")
 
 
+@pytest.mark.campaign
 def test_an_unreadable_repository_does_not_mean_a_missing_commit(crew: Merges) -> None:
     crew.approved("a")
     (crew.root / ".git" / "shallow").write_text("garbage\n")
@@ -998,7 +1001,7 @@ def test_a_target_branch_with_two_checkouts_stops_its_tasks_only(crew: Merges, t
     assert (crew.status("a"), crew.status("b")) == ("APPROVED", "MERGED")
 
 
-@pytest.mark.sample(1)
+@pytest.mark.campaign
 @pytest.mark.parametrize("broken", ["two-checkouts", "full-disk", "lock"])
 def test_what_is_at_fault_for_every_merge_blames_no_task(
     crew: Merges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str

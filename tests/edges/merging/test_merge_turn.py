@@ -268,6 +268,7 @@ def _raise_inconsistent() -> State:
     raise BoardInconsistent("half typed", "liza doctor")
 
 
+@pytest.mark.campaign
 def test_a_late_supervisor_starts_no_merger_for_a_merged_task(tmp_path: Path) -> None:
     with started(tmp_path) as project:
         crew = _approve(project, "task-1")

@@ -258,6 +258,7 @@ def sparse(crew: Merges) -> Merges:
     return crew
 
 
+@pytest.mark.campaign
 def test_a_candidate_is_tested_with_files_the_checkout_left_out(sparse: Merges) -> None:
     sparse.tests('[ ! -f a.txt ] || test "$(cat other/value)" = 1')
     sparse.approved("a")

@@ -113,6 +113,7 @@ def test_a_task_of_an_open_epic_is_undone_on_its_branch(crew: UndoCrew) -> None:
     assert not crew.has_drift()
 
 
+@pytest.mark.campaign
 def test_a_task_of_a_landed_epic_is_undone_alone(crew: UndoCrew) -> None:
     crew.merged("a", "b", epic="shop")
     assert crew.merge() == ""
@@ -150,6 +151,7 @@ def test_a_task_with_a_target_is_undone_on_that_branch(crew: UndoCrew) -> None:
     assert (crew.files("release"), crew.tip()) == (set(), before)
 
 
+@pytest.mark.campaign
 def test_an_archived_task_comes_back_undone(crew: UndoCrew) -> None:
     crew.merged("a", "b")
     archive.archive(crew.crew)

@@ -739,6 +739,7 @@ def watched(crew: Crew) -> Iterator[Watched]:
     assert isinstance(liveness.read_state(other.path), RunningSession), "the other agent lost its terminal"
 
 
+@pytest.mark.campaign
 def test_a_person_at_an_ended_session_is_moved_to_another(crew: Crew, watched: Watched) -> None:
     killed(watched.run, shim=True)
     later, pane = crew.start([sys.executable, "-c", "print('the next one', flush=True)\ninput()"], "coder-1.2")

@@ -125,6 +125,7 @@ def test_databases_and_servers_from_elsewhere_are_left_alone(crew: Merges, serve
     assert find(crew) == ""
 
 
+@pytest.mark.campaign
 def test_the_server_of_the_crew_is_left_alone(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     api_server.start(crew.crew.paths)
     try:

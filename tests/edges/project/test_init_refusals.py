@@ -138,6 +138,7 @@ def test_an_existing_branch_is_taken_over_only_by_name(repo: Path, name: str) ->
     assert git(repo, "rev-parse", name) == tip
 
 
+@pytest.mark.campaign
 def test_init_names_commits_of_the_upstream_that_the_branch_lacks(repo: Path) -> None:
     clone = shell("git clone -q . ../clone; git commit -q --allow-empty -m new; cd ../clone; git fetch -q", repo)
     facts: dict[str, str] = {}
@@ -148,6 +149,7 @@ def test_init_names_commits_of_the_upstream_that_the_branch_lacks(repo: Path) ->
     assert git(clone, "merge-base", "integration", "main") == git(repo, "rev-parse", "main")
 
 
+@pytest.mark.campaign
 def test_a_named_branch_behind_is_moved_by_the_next_step(repo: Path) -> None:
     git(repo, "branch", "integration")
     git(repo, "tag", "main")

@@ -280,6 +280,7 @@ def test_source_is_never_replaced_through_a_link_of_the_tests(package: Path) -> 
     assert proof(crew)[0] == "elsewhere"
 
 
+@pytest.mark.campaign
 @needs_setpriv
 def test_files_left_by_tests_make_no_proof_and_are_removed(package: Path) -> None:
     test = "mkdir -p mod/x && touch mod/x/f && chmod -R a-w mod"
@@ -289,6 +290,7 @@ def test_files_left_by_tests_make_no_proof_and_are_removed(package: Path) -> Non
     assert not crew.paths.slot("proof").exists()
 
 
+@pytest.mark.campaign
 def test_a_missing_test_runner_does_not_count_as_red(package: Path) -> None:
     with pytest.raises(Missing, match="the tests do not start: no-such-runner is missing"):
         begun(package, "no-such-runner -q", accept_red=True)
@@ -341,6 +343,7 @@ def about(root: Path, name: str) -> Finding:
     return found
 
 
+@pytest.mark.campaign
 def test_doctor_names_commands_that_cannot_start_and_files_worktrees_lack(repo: Path) -> None:
     (repo / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     (repo / "poetry.lock").write_text("")
@@ -587,6 +590,7 @@ for d in $(git log --name-only --format= {base}..HEAD | sed -n 's,/lib.sh,,p'); 
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("base", "is_last"),
     [("HEAD~1", True), variant("$(git rev-list -n 2 HEAD | tail -n 1)", True), variant("$LIZA_BASE", False)],

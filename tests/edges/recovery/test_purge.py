@@ -58,6 +58,7 @@ def test_purge_removes_the_history_with_the_last_ref(
     assert not (crew.paths.root / ".git/info/attributes").exists()
 
 
+@pytest.mark.campaign
 def test_purge_removes_empty_salvages_and_keeps_those_with_work(
     crew: Crew,  # noqa: F811
 ) -> None:

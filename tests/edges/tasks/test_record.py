@@ -118,6 +118,7 @@ def find_conflicts(crew: Crew) -> list[Alarm]:
     return [alarm for alarm in present if alarm.kind == AlarmKind.HISTORY_CONFLICT]
 
 
+@pytest.mark.campaign
 def test_revisions_of_another_crew_are_alarm_and_nothing_is_lost(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     signed(crew, "coder-1")
@@ -259,6 +260,7 @@ def test_many_revisions_are_recorded_in_several_batches(
     assert waiting_of(crew.paths) == []
 
 
+@pytest.mark.campaign
 def test_git_joins_the_packs_of_the_history_and_prunes_nothing(repo: Path, clock: FakeClock) -> None:
     crew = begun(repo, "x", clock)
     (repo / "mine.txt").write_text("mine\n")
