@@ -25,6 +25,7 @@ from liza.tasks.verdict import verdict
 from liza.text.formats import count_noun
 from liza.text.redaction import redact
 from liza.ui.rules.actions import ActionName, Offer, describe_change
+from liza.view.attach import attach
 
 _MAX_NAMES = 4
 """Names of files that are shown of what is not committed."""
@@ -116,6 +117,17 @@ _VERBS: Final[Mapping[ActionName, Callable[[Crew, Offer, Sequence[str]], Result]
 }
 
 
+def check_attach(crew: Crew, agent: str) -> Outcome | None:
+    """Return why a person cannot attach to an agent; None if it is possible."""
+    try:
+        attach(replace(crew), agent)
+    except LizaError as error:
+        return Outcome(False, redact(error.message), error.hint)
+    except OSError as error:
+        return Outcome(False, redact(str(error)), "liza doctor")
+    return None
+
+
 def find_losses(crew: Crew, offer: Offer) -> tuple[str, ...]:
     """Return what an action ends and sets aside: the session, uncommitted lines, commits that are not merged.
 
@@ -125,7 +137,7 @@ def find_losses(crew: Crew, offer: Offer) -> tuple[str, ...]:
     try:
         state = fresh.board.read()
         task, run = _find_work(state, offer)
-        ends = [f"the session {run} ends"] if run is not None and fresh.run_dir(run).exists() else []
+        ends = [f"ends the session {run}"] if run is not None and fresh.run_dir(run).exists() else []
         return (*ends, *(_describe_work(fresh, state, task) if task is not None else ()))
     except (LizaError, OSError) as error:
         return (f"? what would be set aside cannot be read: {redact(str(error))}",)
@@ -150,7 +162,7 @@ def _describe_work(crew: Crew, state: State, task: Task) -> Iterator[str]:
         head = crew.git.find_commit(f"refs/heads/{branch_of(task.id)}") or ""
     number = int(crew.git.out("rev-list", "--count", head, "--not", target)) if head else 0
     if number:
-        yield f"{count_noun(number, 'commit')} that {'is' if number == 1 else 'are'} not merged"
+        yield f"sets aside {count_noun(number, 'commit')} that {'is' if number == 1 else 'are'} not merged"
 
 
 def _describe_uncommitted(git: Git) -> Iterator[str]:
@@ -162,4 +174,5 @@ def _describe_uncommitted(git: Git) -> Iterator[str]:
         shown = ", ".join(names[:_MAX_NAMES]) + (
             f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         )
-        yield f"{count_noun(lines, 'uncommitted line')} and {count_noun(len(untracked), 'new file')}: {shown}"
+        new = count_noun(len(untracked), "new file")
+        yield f"sets aside {count_noun(lines, 'uncommitted line')} and {new}: {shown}"

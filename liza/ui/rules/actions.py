@@ -60,8 +60,8 @@ _CLASSES: Final = {
 }
 OUTSIDE: Final = frozenset({ActionName.ATTACH, ActionName.EDIT, ActionName.RUN, ActionName.COMMAND})
 """Actions that have the terminal for themselves: the picture leaves it, and comes back afterwards."""
-UNASKED: Final = frozenset({ActionName.ATTACH, ActionName.EDIT, ActionName.COMMAND})
-"""Actions that begin at once: the person still decides in the terminal or in the editor, or has typed the command."""
+UNASKED: Final = frozenset({ActionName.ATTACH, ActionName.EDIT})
+"""Actions that begin at once: the person decides in the terminal or in the editor."""
 
 
 class Blank(Value):

@@ -22,7 +22,7 @@ from liza.printing import printing
 from liza.system.installation import liza_argv
 from liza.system.program_path import run_command
 from liza.tasks.diff import TaskDiff
-from liza.ui.act import Outcome, act, find_losses
+from liza.ui.act import Outcome, act, check_attach, find_losses
 from liza.ui.follower import Follower
 from liza.ui.rules import actions, task_screen
 from liza.ui.rules.actions import OUTSIDE, UNASKED, ActionClass, ActionName, Blank, Offer
@@ -328,7 +328,9 @@ class ActionApp(PacedApp):
         texts = self._drafts.get((offer.name, offer.subject), ())
         is_end = offer.action_class is ActionClass.END
         if is_end:
-            self.run_worker(partial(self._find_losses, Form(offer, texts, refusal)), thread=True, exit_on_error=False)
+            self._in_thread(partial(self._find_losses, Form(offer, texts, refusal)))
+        elif offer.name is ActionName.ATTACH:
+            self._in_thread(partial(self._check_attach, Form(offer)))
         elif offer.blanks:
             self._show_form(Form(offer, texts, refusal))
         elif offer.name in UNASKED:
@@ -347,6 +349,16 @@ class ActionApp(PacedApp):
     def _find_losses(self, form: Form) -> None:
         shown = replace(form, losses=find_losses(self.crew, form.offer))
         self.call_from_thread(self._show_form, shown)
+
+    def _check_attach(self, form: Form) -> None:
+        refused = check_attach(self.crew, form.offer.subject)
+        if refused is None:
+            self.call_from_thread(self._leave_terminal, form)
+        else:
+            self.call_from_thread(self.say, f"{refused.text} ({refused.next})", Tone.YELLOW)
+
+    def _in_thread(self, work: Callable[[], None]) -> None:
+        self.run_worker(work, thread=True, exit_on_error=False)
 
     def _show_form(self, form: Form) -> None:
         self.push_screen(FormDialog(form), partial(self._take_form, form))
@@ -378,7 +390,7 @@ class ActionApp(PacedApp):
             self._leave_terminal(form)
             return
         self.say("…")
-        self.run_worker(partial(self._act, form), thread=True, exit_on_error=False)
+        self._in_thread(partial(self._act, form))
 
     def _act(self, form: Form) -> None:
         outcome = act(self.crew, form.offer, form.texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import TextArea
 
 from liza.model.value_classes import Value
+from liza.printing.columns import cell_width, wrap_text
 from liza.ui.rules.actions import ActionClass, ActionName, Offer, command_of
 from liza.ui.rules.lines import Cell, Line, Span, Target, TargetKind, Tone, clean, make_row, make_rule, wrap_line
 from liza.ui.terminal.row_list import RowList
@@ -58,7 +59,7 @@ class Dialog(ModalScreen[object]):
         """Show wrapped lines in a part of the box, as high as they are."""
         width = max(8, self.app.size.width - _MARGIN)
         # A row of a list is cut, and a text is broken, so that all of it can be read.
-        rows = tuple(part for line in lines for part in ([line] if has_cursor else wrap_line(line, width)))
+        rows = tuple(lines) if has_cursor else tuple(part for line in lines for part in _wrap(line, width))
         part_list = self.query_one(f"#{name}", RowList)
         part_list.styles.height = min(len(rows), max(1, self.app.size.height - 4)) if has_cursor else len(rows)
         part_list.show_lines(rows)
@@ -180,8 +181,7 @@ class FormDialog(Dialog):
         self.show_part("intro", [make_rule(title, width - _MARGIN), *_text_lines(offer.intro, Tone.PLAIN)])
         for number, label in enumerate(self._labels):
             self.show_part(f"label-{number}", _text_lines((label,), Tone.BOLD))
-        losses = (f"set aside: {loss}" for loss in self._form.losses)
-        rest = [*_text_lines(losses, Tone.YELLOW), *_text_lines(filter(None, (offer.effect,)), Tone.PLAIN)]
+        rest = [*_text_lines(self._form.losses, Tone.YELLOW), *_text_lines(filter(None, (offer.effect,)), Tone.PLAIN)]
         problem = _text_lines(filter(None, (self._problem,)), Tone.RED)
         keys = "enter goes on" if len(self._labels) > 1 or offer.action_class is not ActionClass.SAY else "enter sends"
         command = Line((Span(f"  {shlex.join(command_of(offer, self.texts))}", Tone.DIM),))
@@ -221,9 +221,9 @@ class FormDialog(Dialog):
         return not self._offer.blanks[number].is_optional and not self.texts[number].strip()
 
     def on_key(self, event: events.Key) -> None:
-        """Close the form, which stays a draft; no key reaches the picture."""
-        event.stop()
+        """Close the form, which stays a draft."""
         if event.key == "escape":
+            event.stop()
             self.dismiss((False, self.texts))
         elif event.key in ("pagedown", "pageup"):
             self.query_one("#box", VerticalScroll).scroll_relative(
@@ -252,7 +252,7 @@ class ConfirmDialog(Dialog):
             make_rule(f"{offer.name}{f': {offer.subject}' if offer.subject else ''}", self.app.size.width - _MARGIN),
             *(_text_lines(offer.intro, Tone.PLAIN) if is_read else ()),
             *_text_lines((offer.effect,), Tone.PLAIN),
-            *_text_lines((f"set aside: {loss}" for loss in self._form.losses), Tone.YELLOW),
+            *_text_lines(self._form.losses, Tone.YELLOW),
             *_text_lines((command,), Tone.DIM),
             Line((Span("  y does it; any other key does not", Tone.BOLD),)),
         ]
@@ -262,6 +262,15 @@ class ConfirmDialog(Dialog):
         """Take the answer."""
         event.stop()
         self.dismiss(event.key == "y")
+
+
+def _wrap(line: Line, width: int) -> Iterator[Line]:
+    """Yield a line of one tone, broken between words; a word that is too long is broken, too."""
+    if cell_width(line.text) <= width:
+        yield line
+        return
+    for row in wrap_text(line.text, width, 2).split("\n"):
+        yield from wrap_line(Line((Span(row, line.spans[0].tone),)), width)
 
 
 def _text_lines(texts: Iterable[str], tone: Tone) -> list[Line]:

@@ -48,6 +48,11 @@ class RowList(Widget, can_focus=False):
         return self._lines[self._cursor].target if self._cursor < len(self._lines) else None
 
     @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines that are shown."""
+        return self._lines
+
+    @property
     def length(self) -> int:
         """Number of lines."""
         return len(self._lines)
