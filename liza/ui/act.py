@@ -24,7 +24,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.verdict import verdict
 from liza.text.formats import count_noun
 from liza.text.redaction import redact
-from liza.ui.rules.actions import ActionName, Offer, describe_change
+from liza.ui.rules.offers import ActionName, Offer, describe_change
 from liza.view.attach import attach
 
 _MAX_NAMES = 4

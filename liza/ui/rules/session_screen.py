@@ -42,7 +42,7 @@ def draw_head(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
 def _describe(line: AgentLine) -> Iterator[str]:
     row = line.row
     since = "" if row.seconds is None else f" for {format_duration(row.seconds)}"
-    yield f"{line.word}{f' ({row.doing})' if row.doing else ''}{since}"
+    yield f"{row.doing or line.word}{since}"
     if row.program:
         yield f"{row.program}{f' with {row.model}' if row.model else ''}"
     if row.calls:

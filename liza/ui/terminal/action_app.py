@@ -24,9 +24,22 @@ from liza.system.program_path import run_command
 from liza.tasks.diff import TaskDiff
 from liza.ui.act import Outcome, act, check_attach, find_losses
 from liza.ui.follower import Follower
-from liza.ui.rules import actions, task_screen
-from liza.ui.rules.actions import OUTSIDE, UNASKED, ActionClass, ActionName, Blank, Offer
+from liza.ui.rules import task_screen
 from liza.ui.rules.lines import Line, Span, Target, TargetKind, Tone, clean
+from liza.ui.rules.offers import (
+    OUTSIDE,
+    UNASKED,
+    ActionClass,
+    ActionName,
+    Blank,
+    Offer,
+    command_of,
+    find_copy,
+    find_offer,
+    find_task,
+    offer_actions,
+    offer_for_task,
+)
 from liza.ui.rules.picture_view import DraftComment, PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, TaskPage, Wanted
 from liza.ui.terminal.dialogs import BURST_KEYS, BURST_SECONDS, ConfirmDialog, Form, FormDialog, MenuDialog
@@ -119,10 +132,10 @@ class ActionApp(PacedApp):
         picture = self.snapshot.picture if self.snapshot is not None else None
         if not isinstance(picture, Picture):
             return ()
-        return actions.offer_actions(picture, self.find_subject(), self.view.comments)
+        return offer_actions(picture, self.find_subject(), self.view.comments)
 
     def _begin_first(self, *names: ActionName, instead: str) -> None:
-        offer = actions.find_offer(self.list_offers(), *names)
+        offer = find_offer(self.list_offers(), *names)
         if offer is None:
             self.say(instead, Tone.YELLOW)
         else:
@@ -131,12 +144,12 @@ class ActionApp(PacedApp):
     def press_answer(self) -> None:
         """Answer what the chosen line asks, or do what it waits for."""
         offers, subject = self.list_offers(), self.find_subject()
-        offer = actions.find_offer([offer for offer in offers if offer.subject or offer.name in ASKED], *ASKED)
+        offer = find_offer([offer for offer in offers if offer.subject or offer.name in ASKED], *ASKED)
         if offer is not None:
             self.begin(offer)
             return
         asked = [offer for offer in offers if subject is not None and offer.subject == subject.name]
-        step = actions.find_offer(asked, ActionName.RUN, ActionName.COMMAND)
+        step = find_offer(asked, ActionName.RUN, ActionName.COMMAND)
         verdicts = [offer for offer in asked if offer.name in (ActionName.APPROVE, ActionName.REJECT)]
         if verdicts:
             self._open_menu(f"verdict on {verdicts[0].subject}", verdicts)
@@ -182,7 +195,7 @@ class ActionApp(PacedApp):
     def press_copy(self) -> None:
         """Copy the command that the chosen line needs, or the one that shows it."""
         picture = self.snapshot.picture if self.snapshot is not None else None
-        command = actions.find_copy(picture, self.find_subject()) if isinstance(picture, Picture) else None
+        command = find_copy(picture, self.find_subject()) if isinstance(picture, Picture) else None
         if command is not None:
             self._copy(command)
 
@@ -204,7 +217,7 @@ class ActionApp(PacedApp):
         if target is None or target.kind is TargetKind.AGENT:
             return None if target is None else target.name
         picture = self.snapshot.picture if self.snapshot is not None else None
-        task = actions.find_task(picture, target.name) if isinstance(picture, Picture) else None
+        task = find_task(picture, target.name) if isinstance(picture, Picture) else None
         return None if task is None else task.reviewing_by or task.assigned_to
 
     def press_diff(self) -> None:
@@ -232,7 +245,7 @@ class ActionApp(PacedApp):
         subject = self.find_subject()
         number = names.index(subject.name) + steps if subject is not None and subject.name in names else min(steps, 0)
         name = names[number % len(names)]
-        is_task = actions.find_task(picture, name) is not None
+        is_task = find_task(picture, name) is not None
         if self.view.screen is ScreenName.TASK and is_task:
             self.open(Wanted(ScreenName.TASK, name))
             return
@@ -285,7 +298,7 @@ class ActionApp(PacedApp):
         is_shown = self.view.screen is ScreenName.TASK and isinstance(page, TaskPage)
         return page if is_shown and isinstance(page, TaskPage) and isinstance(page.diff, TaskDiff) else None
 
-    def note_seen(self, lines: Sequence[Line]) -> None:
+    def on_row_list_redrawn(self) -> None:
         """Note which rows of a diff are on the screen: a commit is approved only if all of them were."""
         page = self._find_diff()
         if page is None or not isinstance(page.diff, TaskDiff):
@@ -294,7 +307,7 @@ class ActionApp(PacedApp):
         if diff != self._seen_of:
             self._seen_of, self._seen = diff, frozenset()
         top = self.body.top
-        shown = lines[top : top + self.body.size.height]
+        shown = self.body.lines[top : top + self.body.size.height]
         self._seen |= {line.target.name for line in shown if line.target and line.target.kind is TargetKind.DIFF_LINE}
 
     def _count_unseen(self, offer: Offer) -> int | None:
@@ -416,12 +429,12 @@ class ActionApp(PacedApp):
         """Return the offer for the task as it is now, so that the person can send the text again knowingly."""
         if outcome.task is None:
             return offer
-        offers = tuple(actions.offer_for_task(outcome.task, self.view.comments))
-        return actions.find_offer(offers, offer.name) or offer
+        offers = tuple(offer_for_task(outcome.task, self.view.comments))
+        return find_offer(offers, offer.name) or offer
 
     def _leave_terminal(self, form: Form) -> None:
         """Give the terminal to a command, and come back when it has ended."""
-        words = actions.command_of(form.offer, form.texts)[1:]
+        words = command_of(form.offer, form.texts)[1:]
         self._drafts.pop((form.offer.name, form.offer.subject), None)
         try:
             with self.suspend():

@@ -14,8 +14,8 @@ from textual.widgets import TextArea
 
 from liza.model.value_classes import Value
 from liza.printing.columns import cell_width, wrap_text
-from liza.ui.rules.actions import ActionClass, ActionName, Offer, command_of
 from liza.ui.rules.lines import Cell, Line, Span, Target, TargetKind, Tone, clean, make_row, make_rule, wrap_line
+from liza.ui.rules.offers import ActionClass, ActionName, Offer, command_of
 from liza.ui.terminal.row_list import RowList
 
 _MARGIN = 2

@@ -103,10 +103,12 @@ class PictureApp(ActionApp):
         header.styles.height = len(drawing.header)
         side.styles.width = self.view.side_columns
         header.show_lines(drawing.header)
+        follows = self.view.screen is ScreenName.SESSION and self.body.is_at_end
         self.body.show_lines(drawing.body)
+        if follows:
+            self.body.scroll_to_last()
         side.show_lines(drawing.side)
         self.query_one("#footer", RowList).show_lines((self.notice or drawing.footer,))
-        self.note_seen(drawing.body)
 
     def on_key(self, event: events.Key) -> None:
         """Do what a key does on this screen. Keys of a dialog do nothing here."""
@@ -186,11 +188,11 @@ class PictureApp(ActionApp):
 
     def press_page_down(self) -> None:
         """Move down a page."""
-        self.body.move(self.body.size.height - 1)
+        self.body.turn_page(1)
 
     def press_page_up(self) -> None:
         """Move up a page."""
-        self.body.move(1 - self.body.size.height)
+        self.body.turn_page(-1)
 
     def press_first(self) -> None:
         """Move to the first line."""

@@ -12,6 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -33,6 +34,9 @@ class RowList(Widget, can_focus=False):
 
     ``top``: number of the line that is shown first.
     """
+
+    class Redrawn(Message):
+        """Other lines are on the screen."""
 
     def __init__(self, name: str, *, has_cursor: bool = False) -> None:
         super().__init__(id=name)
@@ -81,6 +85,30 @@ class RowList(Widget, can_focus=False):
         """Move the cursor to a row, and show it."""
         self._cursor = row
         self._reveal_cursor()
+        self._refresh_changed()
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the last line is on the screen."""
+        return self.top + self.size.height >= self.length
+
+    def scroll_to_last(self) -> None:
+        """Show the last line."""
+        self.scroll_lines(self.length)
+
+    def turn_page(self, direction: int) -> None:
+        """Scroll by a page, with a line of the page before, and take the cursor along. No line is passed over."""
+        before = self.top
+        self.scroll_lines(direction * (self.size.height - 1))
+        if not self._has_cursor or self.chosen is None:
+            return
+        if self.top == before:
+            self.move(direction * self.size.height)
+            return
+        near = self._cursor + self.top - before
+        shown = range(self.top, min(self.top + self.size.height, self.length))
+        targets = [row for row in shown if self._lines[row].target is not None]
+        self._cursor = min(targets, key=lambda row: abs(row - near), default=self._cursor)
         self._refresh_changed()
 
     def choose(self, target: Target, *, at_top: bool = False) -> None:
@@ -137,6 +165,7 @@ class RowList(Widget, can_focus=False):
         self._shown = tuple((self._lines[row], self._has_cursor and row == self._cursor) for row in rows)
         changed = [y for y, (new, old) in enumerate(zip_longest(self._shown, before)) if new != old]
         if changed:
+            self.post_message(self.Redrawn())
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def render_line(self, y: int) -> Strip:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import time
 from collections.abc import Awaitable, Callable
 
@@ -47,9 +48,7 @@ class Person:
             await self.press(letter)
 
     async def paste(self, text: str) -> None:
-        self.app.post_message(events.Paste(text)) if not self.is_asked else self.app.focused.post_message(  # type: ignore[union-attr]
-            events.Paste(text)
-        )
+        self.app.post_message(events.Paste(text))
         await self.pilot.pause()
 
     async def begin(self, *keys: str) -> None:
@@ -84,7 +83,7 @@ class Person:
     def text(self) -> str:
         """The whole screen, with dialogs."""
         size = self.app.size
-        console = Console(width=size.width, height=size.height, record=True, quiet=False, file=open("/dev/null", "w"))
+        console = Console(width=size.width, height=size.height, record=True, file=io.StringIO())
         console.print(self.app.screen._compositor.render_update(full=True, screen_stack=self.app._background_screens))
         return console.export_text()
 
