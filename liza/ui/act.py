@@ -31,7 +31,7 @@ _MAX_NAMES = 4
 """Names of files that are shown of what is not committed."""
 
 
-class Outcome(Value):
+class ActionOutcome(Value):
     """What became of an action, in one sentence. ``next``: a command. ``task``: the task as it is now."""
 
     is_done: bool
@@ -40,7 +40,7 @@ class Outcome(Value):
     task: Task | None = None
 
 
-def act(crew: Crew, offer: Offer, texts: Sequence[str]) -> Outcome:
+def act(crew: Crew, offer: Offer, texts: Sequence[str]) -> ActionOutcome:
     """Do it, or say in one sentence why not. Nothing is raised: the picture goes on whatever a verb does."""
     fresh = replace(crew)  # Another thread reads with the board of ``crew``.
     try:
@@ -48,16 +48,16 @@ def act(crew: Crew, offer: Offer, texts: Sequence[str]) -> Outcome:
         task = state.task(offer.subject) if offer.mark is not None else None
         change = describe_change(offer.mark, task, offer.subject) if offer.mark is not None else None
         if change is not None:
-            return Outcome(False, change, f"liza task show {offer.subject}", task)
+            return ActionOutcome(False, change, f"liza task show {offer.subject}", task)
         result = _VERBS[offer.name](fresh, offer, [text.strip() for text in texts])
     except LizaError as error:
-        return Outcome(False, redact(error.message), error.hint, _read_task(fresh, offer))
+        return ActionOutcome(False, redact(error.message), error.hint, _read_task(fresh, offer))
     except OSError as error:
-        return Outcome(False, redact(str(error)), "liza doctor")
+        return ActionOutcome(False, redact(str(error)), "liza doctor")
     except Exception as error:  # noqa: BLE001
-        return Outcome(False, redact(f"{type(error).__name__}: {error}"), "liza bug-report")
+        return ActionOutcome(False, redact(f"{type(error).__name__}: {error}"), "liza bug-report")
     text = "; ".join(filter(None, (*result.message.split("\n"), *result.remarks))) or result.result
-    return Outcome(True, redact(text), result.next)
+    return ActionOutcome(True, redact(text), result.next)
 
 
 def _read_task(crew: Crew, offer: Offer) -> Task | None:
@@ -117,14 +117,14 @@ _VERBS: Final[Mapping[ActionName, Callable[[Crew, Offer, Sequence[str]], Result]
 }
 
 
-def check_attach(crew: Crew, agent: str) -> Outcome | None:
+def check_attach(crew: Crew, agent: str) -> ActionOutcome | None:
     """Return why a person cannot attach to an agent; None if it is possible."""
     try:
         attach(replace(crew), agent)
     except LizaError as error:
-        return Outcome(False, redact(error.message), error.hint)
+        return ActionOutcome(False, redact(error.message), error.hint)
     except OSError as error:
-        return Outcome(False, redact(str(error)), "liza doctor")
+        return ActionOutcome(False, redact(str(error)), "liza doctor")
     return None
 
 

@@ -22,7 +22,7 @@ from liza.printing import printing
 from liza.system.installation import liza_argv
 from liza.system.program_path import run_command
 from liza.tasks.diff import TaskDiff
-from liza.ui.act import Outcome, act, check_attach, find_losses
+from liza.ui.act import ActionOutcome, act, check_attach, find_losses
 from liza.ui.follower import Follower
 from liza.ui.rules import task_screen
 from liza.ui.rules.lines import Line, Span, Target, TargetKind, Tone, clean
@@ -409,7 +409,7 @@ class ActionApp(PacedApp):
         outcome = act(self.crew, form.offer, form.texts)
         self.call_from_thread(self._take_outcome, form, outcome)
 
-    def _take_outcome(self, form: Form, outcome: Outcome) -> None:
+    def _take_outcome(self, form: Form, outcome: ActionOutcome) -> None:
         offer = form.offer
         self.follower.refresh()
         if outcome.is_done:
@@ -425,7 +425,7 @@ class ActionApp(PacedApp):
             fresh = self._renew(offer, outcome)
             self._show_form(Form(fresh, form.texts, f"refused: {outcome.text}{hint}", form.losses))
 
-    def _renew(self, offer: Offer, outcome: Outcome) -> Offer:
+    def _renew(self, offer: Offer, outcome: ActionOutcome) -> Offer:
         """Return the offer for the task as it is now, so that the person can send the text again knowingly."""
         if outcome.task is None:
             return offer

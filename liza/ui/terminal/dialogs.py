@@ -37,7 +37,7 @@ class KeyPace:
         return len(self._times) > BURST_KEYS and time - self._times[0] < BURST_SECONDS
 
 
-class Dialog(ModalScreen[object]):
+class PictureDialog(ModalScreen[object]):
     """A box at the bottom of the picture. Keys of the picture do nothing while it is open."""
 
     CSS = """
@@ -72,7 +72,7 @@ class Dialog(ModalScreen[object]):
         """Show the lines of all parts."""
 
 
-class MenuDialog(Dialog):
+class MenuDialog(PictureDialog):
     """All actions that are possible now. Its result: an offer, None, or the command to copy as a text."""
 
     def __init__(self, title: str, offers: Sequence[Offer]) -> None:
@@ -145,7 +145,7 @@ class Form(Value):
     losses: tuple[str, ...] = ()
 
 
-class FormDialog(Dialog):
+class FormDialog(PictureDialog):
     """The blanks of an action. Its result: whether it was sent, with the texts; an unsent form is kept as a draft."""
 
     def __init__(self, form: Form) -> None:
@@ -231,7 +231,7 @@ class FormDialog(Dialog):
             )
 
 
-class ConfirmDialog(Dialog):
+class ConfirmDialog(PictureDialog):
     """What will happen. `y` does it; any other key does not."""
 
     def __init__(self, form: Form) -> None:
