@@ -73,13 +73,15 @@ class RowList(Widget, can_focus=False):
         self._refresh_changed()
 
     def move(self, steps: int) -> None:
-        """Move the cursor by so many lines with a target; without a target, scroll."""
+        """Move the cursor by so many lines with a target; beyond the first or the last of them, scroll."""
         if not self._has_cursor or self.chosen is None:
             self.scroll_lines(steps)
             return
         rows = [row for row, line in enumerate(self._lines) if line.target is not None]
         number = rows.index(self._cursor) + steps
         self.choose_row(rows[max(0, min(number, len(rows) - 1))])
+        if not 0 <= number < len(rows):
+            self.scroll_lines(steps)
 
     def choose_row(self, row: int) -> None:
         """Move the cursor to a row, and show it."""
