@@ -14,7 +14,8 @@ from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_rules import MergeFailureKind
 from liza.model.configuration import QueueSettings
 from liza.model.errors import Refused, UsageError
-from liza.model.model import MergeInProgress, MergeRetry, State, Status
+from liza.model.history_events import HistoryEvent
+from liza.model.model import Event, MergeInProgress, MergeRetry, State, Status, Task
 from liza.model.tested import HowTested
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog
@@ -176,3 +177,30 @@ def test_each_task_of_a_published_batch_merges_its_own_candidate() -> None:
         ("MERGED", "2" * 40, True),
         ("APPROVED", None, None),
     ]
+
+
+def _left(task_id: str, *events: HistoryEvent, status: Status, detail: str = "") -> Task:
+    history = [
+        Event(time=NOW + timedelta(seconds=at), event=event, commit=TIP, detail=detail)
+        for at, event in enumerate(events, int(task_id[1:]))
+    ]
+    return replace(approved(task_id), status=status, history=tuple(history))
+
+
+def test_a_task_that_left_the_queue_says_when_and_why() -> None:
+    approve = HistoryEvent.APPROVE
+    state = board(
+        _left("t1", approve, HistoryEvent.MERGE, status=Status.MERGED),
+        _left("t2", approve, HistoryEvent.MERGE_FAILED, status=Status.INTEGRATION_FAILED, detail="conflict\nlines"),
+        _left("t3", approve, HistoryEvent.DROP, status=Status.ABANDONED, detail="not needed"),
+        _left("t4", approve, HistoryEvent.MERGE_FAILED, approve, status=Status.APPROVED),
+        _left("t5", HistoryEvent.DROP, status=Status.ABANDONED),
+    )
+    exits = merge_queue.find_exits(state)
+    assert [(row.id, row.is_merged) for row in exits] == [("t3", False), ("t2", False), ("t1", True)]
+    assert [row.why for row in exits] == [
+        "given up: not needed",
+        "does not merge: conflict",
+        f"merged as {TIP[:10]}",
+    ]
+    assert exits[0].time == NOW + timedelta(seconds=4)

@@ -12,14 +12,17 @@ from rich.cells import cell_len
 
 from liza.model.errors import UsageError
 from liza.model.statuses import TaskWord
+from liza.model.targets import CommitsAhead
 from liza.model.value_classes import replace
 from liza.printing.columns import cell_width
-from liza.ui.rules.drawing import draw
+from liza.ui.rules.drawing import draw, draw_loading
 from liza.ui.rules.filtering import count_hidden, parse_filter
 from liza.ui.rules.lines import Line, TargetKind, Tone
 from liza.ui.rules.picture_view import Filter, Fold, PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Unread, Wanted
-from liza.view.rules.structs import Picture
+from liza.view.history import PastNews
+from liza.view.rules.picture import build_picture
+from liza.view.rules.structs import CrewFacts, Picture
 from tests.unit import boards
 from tests.unit.ui.crews import LISTS, snapshots
 
@@ -175,3 +178,32 @@ def test_costs_that_are_not_known_are_not_zero(snapshot: Snapshot) -> None:
     assert isinstance(picture, Picture)
     assert "$0" not in header
     assert ("?" in header) == (picture.costs.unreadable is not None)
+
+
+def _empty_crew(**fields: object) -> Snapshot:
+    facts = CrewFacts(now=boards.NOW, state=boards.board(), **fields)  # type: ignore[arg-type]
+    return Snapshot(time=boards.NOW, wanted=Wanted(), picture=build_picture(facts), latest=PastNews(()))
+
+
+def _text(snapshot: Snapshot, view: PictureView) -> str:
+    drawing = draw(snapshot, view)
+    return "\n".join(line.text for line in (*drawing.header, *drawing.body))
+
+
+def test_an_empty_crew_says_what_fills_it() -> None:
+    text = _text(_empty_crew(), PictureView(columns=80, rows=24))
+    assert "no tasks yet" in text
+    assert "no agents yet: liza up" in text
+    assert "nothing spent yet" in text
+
+
+def test_a_stopped_crew_and_a_reached_goal_have_their_command() -> None:
+    ahead = CommitsAhead("integration", "main", 3)
+    text = _text(_empty_crew(up="liza up", ahead=ahead), PictureView(columns=120, rows=24))
+    assert "the crew is stopped: liza up" in text
+    assert ahead.next in text
+
+
+def test_before_the_first_read_no_group_is_drawn_as_empty() -> None:
+    drawing = draw_loading(PictureView(columns=80, rows=24))
+    assert not [line for line in (*drawing.header, *drawing.body) if any(digit in line.text for digit in "0123456789")]
