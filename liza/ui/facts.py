@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from liza.crew.crew import Crew
+from liza.merging import gate_log
 from liza.merging.queue import show_queue
 from liza.model.errors import LizaError
+from liza.model.gates import GateOutcome, GateRun
 from liza.printing.render_task import format_task
 from liza.programs.rules.session_events import describe_unknown
 from liza.tasks import archive
@@ -51,7 +53,15 @@ def gather(crew: Crew, wanted: Wanted, feed: str = "") -> Snapshot:
 def _read_task(crew: Crew, task_id: str) -> TaskPage:
     shown = show_task(crew, task_id)
     task = claims.get_task(archive.with_archived(crew.paths, crew.board.read(), task_id), task_id)
-    return TaskPage(task, format_task(shown, True), _read(lambda: diff(crew, task_id)))
+    tests = _read(lambda: _read_tests(crew, task_id))
+    return TaskPage(task, format_task(shown, True), _read(lambda: diff(crew, task_id)), tests)
+
+
+def _read_tests(crew: Crew, task_id: str) -> tuple[GateRun, ...]:
+    """Return the runs of gates on candidates of a task; the start of a run only while it runs."""
+    runs = [run for run in gate_log.read_runs(crew.paths) if run.subject == task_id]
+    newest = {(run.candidate, run.gate): run for run in runs}
+    return tuple(run for run in runs if run.outcome != GateOutcome.RUNNING or run in newest.values())
 
 
 def _read_session(crew: Crew, name: str) -> SessionPage:

@@ -13,6 +13,7 @@ from liza.model.statuses import AgentWord
 from liza.model.value_classes import Value
 from liza.ui.rules.lines import Target, TargetKind
 from liza.ui.rules.picture_view import DraftComment
+from liza.ui.rules.task_lines import alarm_target
 from liza.view.rules.structs import AgentLine, Picture
 
 
@@ -208,7 +209,7 @@ def find_task(picture: Picture, task_id: str) -> Task | None:
 
 def find_alarm(picture: Picture, target: Target | None) -> AlarmRow | None:
     """Return what waits for a person about a target."""
-    return next((alarm for alarm in picture.waits if target is not None and alarm.about == target.name), None)
+    return next((alarm for alarm in picture.waits if alarm_target(alarm, picture) == target), None)
 
 
 def offer_for_task(task: Task, comments: Sequence[DraftComment] = ()) -> Iterator[Offer]:

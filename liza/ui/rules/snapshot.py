@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from liza.merging.queue import QueueReport
+from liza.model.gates import GateRun
 from liza.model.model import Task
 from liza.model.value_classes import Value, replace
 from liza.programs.rules.session_events import LoggedEvent
@@ -48,11 +49,12 @@ class Wanted(Value):
 
 
 class TaskPage(Value):
-    """A task with the text of `task show`, with colours, and its diff."""
+    """A task with the text of `task show`, with colours, its diff, and the runs of gates on its candidates."""
 
     task: Task
     text: str
     diff: TaskDiff | Unread
+    tests: tuple[GateRun, ...] | Unread = ()
 
 
 class SessionPage(Value):

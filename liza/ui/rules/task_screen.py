@@ -7,16 +7,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+from liza.model.gates import GateOutcome, GateRun
 from liza.model.value_classes import Value
-from liza.printing.columns import wrap_text
+from liza.printing.columns import format_local_time, wrap_text
 from liza.printing.render_patch import paint_patch_line
 from liza.tasks.diff import TaskDiff
+from liza.text.formats import count_noun, format_duration
 from liza.ui.rules.lines import Line, Span, Target, TargetKind, Tone, make_rule, painted_lines, text_line, wrap_line
 from liza.ui.rules.picture_view import DraftComment, PictureView
 from liza.ui.rules.snapshot import Snapshot, TaskPage, Unread
 
+MAX_TESTS: Final = 8
+"""Runs of gates that are shown."""
 MAX_DIFF_LINES: Final = 5_000
 """Lines of a diff that are shown; a longer one cannot be approved here."""
+_OUTCOMES: Final = {GateOutcome.GREEN: Tone.GREEN, GateOutcome.RUNNING: Tone.CYAN}
 _HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -62,7 +67,22 @@ def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
     width = view.list_columns
     text = _wrap_text(page.text, width)
     lines = [Line(line.spans, Target(TargetKind.TEXT, f"text {number}")) for number, line in enumerate(text)]
-    return (*lines, *_diff_lines(page.diff, view))
+    return (*lines, *_test_lines(page.tests, width), *_diff_lines(page.diff, view))
+
+
+def _test_lines(runs: tuple[GateRun, ...] | Unread, width: int) -> Iterator[Line]:
+    """Yield the newest runs of gates on the task's candidates."""
+    if not runs:
+        return
+    yield make_rule("TESTS of its candidates", width, Target(TargetKind.TEXT, "tests"))
+    if isinstance(runs, Unread):
+        yield text_line(f"? {runs.reason}", Tone.DIM, Target(TargetKind.TEXT, "no tests"))
+        return
+    for number, run in enumerate(runs[-MAX_TESTS:]):
+        others = f"  with {count_noun(run.tasks - 1, 'task')} before it" if run.tasks > 1 else ""
+        text = f"  {format_local_time(run.time)}  {run.outcome:<8} {run.gate}  {format_duration(run.seconds)}{others}"
+        tone = _OUTCOMES.get(run.outcome, Tone.RED)
+        yield text_line(text, tone, Target(TargetKind.TEXT, f"test {number}"))
 
 
 @lru_cache(maxsize=4)

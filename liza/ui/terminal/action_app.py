@@ -34,6 +34,7 @@ from liza.ui.rules.offers import (
     Blank,
     Offer,
     command_of,
+    find_alarm,
     find_copy,
     find_offer,
     find_task,
@@ -42,13 +43,11 @@ from liza.ui.rules.offers import (
 )
 from liza.ui.rules.picture_view import DraftComment, PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, TaskPage, Wanted
+from liza.ui.rules.task_lines import alarm_target
 from liza.ui.terminal.dialogs import BURST_KEYS, BURST_SECONDS, ConfirmDialog, Form, FormDialog, MenuDialog
 from liza.ui.terminal.paced_app import PacedApp
 from liza.ui.terminal.row_list import RowList
 from liza.view.rules.structs import Picture
-
-ASKED = (ActionName.ANSWER, ActionName.RESOLVE)
-"""What the key of answers does, if the chosen line offers it."""
 
 
 class ActionApp(PacedApp):
@@ -127,12 +126,16 @@ class ActionApp(PacedApp):
             return Target(TargetKind.AGENT, subject.partition(".")[0])
         return self.body.chosen
 
+    @property
+    def _picture(self) -> Picture | None:
+        picture = self.snapshot.picture if self.snapshot is not None else None
+        return picture if isinstance(picture, Picture) else None
+
     def list_offers(self) -> tuple[Offer, ...]:
         """Return what can be done now; nothing if the crew cannot be read."""
-        picture = self.snapshot.picture if self.snapshot is not None else None
-        if not isinstance(picture, Picture):
+        if self._picture is None or self.snapshot is None or self.snapshot.fault is not None:
             return ()
-        return offer_actions(picture, self.find_subject(), self.view.comments)
+        return offer_actions(self._picture, self.find_subject(), self.view.comments)
 
     def _begin_first(self, *names: ActionName, instead: str) -> None:
         offer = find_offer(self.list_offers(), *names)
@@ -144,17 +147,15 @@ class ActionApp(PacedApp):
     def press_answer(self) -> None:
         """Answer what the chosen line asks, or do what it waits for."""
         offers, subject = self.list_offers(), self.find_subject()
-        offer = find_offer([offer for offer in offers if offer.subject or offer.name in ASKED], *ASKED)
-        if offer is not None:
-            self.begin(offer)
-            return
-        asked = [offer for offer in offers if subject is not None and offer.subject == subject.name]
-        step = find_offer(asked, ActionName.RUN, ActionName.COMMAND)
-        verdicts = [offer for offer in asked if offer.name in (ActionName.APPROVE, ActionName.REJECT)]
-        if verdicts:
+        verdicts = [offer for offer in offers if offer.name in (ActionName.APPROVE, ActionName.REJECT)]
+        alarm = find_alarm(self._picture, subject) if self._picture is not None else None
+        names = [ActionName.ANSWER, ActionName.RUN, ActionName.COMMAND]
+        names += [ActionName.RESOLVE, ActionName.RESUME] * (alarm is not None and alarm.next.startswith("liza resume"))
+        asked = find_offer(offers, *names)
+        if verdicts and (asked is None or asked.name is not ActionName.ANSWER):
             self._open_menu(f"verdict on {verdicts[0].subject}", verdicts)
-        elif step is not None:
-            self.begin(step)
+        elif asked is not None:
+            self.begin(asked)
         else:
             self._begin_first(ActionName.ATTACH, instead="nothing is asked here: x shows what can be done")
 
@@ -194,8 +195,7 @@ class ActionApp(PacedApp):
 
     def press_copy(self) -> None:
         """Copy the command that the chosen line needs, or the one that shows it."""
-        picture = self.snapshot.picture if self.snapshot is not None else None
-        command = find_copy(picture, self.find_subject()) if isinstance(picture, Picture) else None
+        command = find_copy(self._picture, self.find_subject()) if self._picture is not None else None
         if command is not None:
             self._copy(command)
 
@@ -216,8 +216,7 @@ class ActionApp(PacedApp):
         target = self.find_subject()
         if target is None or target.kind is TargetKind.AGENT:
             return None if target is None else target.name
-        picture = self.snapshot.picture if self.snapshot is not None else None
-        task = find_task(picture, target.name) if isinstance(picture, Picture) else None
+        task = find_task(self._picture, target.name) if self._picture is not None else None
         return None if task is None else task.reviewing_by or task.assigned_to
 
     def press_diff(self) -> None:
@@ -237,22 +236,21 @@ class ActionApp(PacedApp):
         self._go_to_wait(-1)
 
     def _go_to_wait(self, steps: int) -> None:
-        picture = self.snapshot.picture if self.snapshot is not None else None
-        names = list(dict.fromkeys(alarm.about for alarm in picture.waits)) if isinstance(picture, Picture) else []
-        if not names or not isinstance(picture, Picture):
+        picture = self._picture
+        targets = list(dict.fromkeys(alarm_target(alarm, picture) for alarm in picture.waits)) if picture else []
+        if not targets:
             self.say("nothing waits for you")
             return
         subject = self.find_subject()
-        number = names.index(subject.name) + steps if subject is not None and subject.name in names else min(steps, 0)
-        name = names[number % len(names)]
-        is_task = find_task(picture, name) is not None
-        if self.view.screen is ScreenName.TASK and is_task:
-            self.open(Wanted(ScreenName.TASK, name))
+        number = targets.index(subject) + steps if subject in targets else min(steps, 0)
+        target = targets[number % len(targets)]
+        if self.view.screen is ScreenName.TASK and target.kind is TargetKind.TASK:
+            self.open(Wanted(ScreenName.TASK, target.name))
             return
         if self.view.screen is not ScreenName.NOW:
             self.open(Wanted())
             self.show_picture()
-        self.body.choose(Target(TargetKind.TASK if is_task else TargetKind.AGENT, name))
+        self.body.choose(target)
 
     # Comments on lines of a diff.
 
