@@ -25,6 +25,7 @@ GROUPS = {
     "queue": "queue_rows",
     "commands": "command_rows",
     "waiting": "waiting_rows",
+    "view": "view_rows",
     "crew": "crew_rows",
     "growth": "growth_rows",
     "worker-api": "worker_api",
