@@ -11,14 +11,10 @@ import typer
 
 from liza.commands._declare import Heading, Position, Process, create_app, declare_command
 from liza.crew.caller import enclosing_run
-from liza.crew.crew import Crew, find_crew
+from liza.crew.crew import find_crew
 from liza.model.errors import Missing, UsageError
 from liza.printing import printing
 from liza.system.installation import extra_command
-from liza.ui.facts import gather
-from liza.ui.rules.drawing import draw
-from liza.ui.rules.picture_view import PictureView
-from liza.ui.rules.snapshot import Wanted
 
 app = create_app()
 
@@ -33,7 +29,9 @@ def ui(
     """Show the crew as a picture that follows it, with keys to answer, review and steer."""
     crew = find_crew()
     if once:
-        _print_picture(crew)
+        from liza.ui.facts import format_once
+
+        printing.print_text(format_once(crew, *shutil.get_terminal_size()))
         return
     if (
         not all(file.isatty() for file in (sys.stdin, sys.stdout, sys.stderr))
@@ -50,10 +48,3 @@ def ui(
     picture.run()
     if picture.return_code:
         raise typer.Exit(picture.return_code)
-
-
-def _print_picture(crew: Crew) -> None:
-    """Print the picture as text, as wide as the terminal, with all its rows."""
-    size = shutil.get_terminal_size()
-    drawing = draw(gather(crew, Wanted()), PictureView(columns=size.columns, rows=size.lines))
-    printing.print_text("\n".join(line.text.rstrip() for line in (*drawing.header, *drawing.body)))

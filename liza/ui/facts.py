@@ -16,6 +16,8 @@ from liza.tasks import archive
 from liza.tasks.diff import diff
 from liza.tasks.rules import claims
 from liza.text.redaction import redact
+from liza.ui.rules.drawing import draw
+from liza.ui.rules.picture_view import PictureView
 from liza.ui.rules.snapshot import ScreenName, SessionPage, Snapshot, TaskPage, Unread, Wanted
 from liza.usage.program_accounts import show_accounts
 from liza.view import history, session_log
@@ -48,6 +50,12 @@ def gather(crew: Crew, wanted: Wanted, feed: str = "") -> Snapshot:
         session=_read(lambda: _read_session(crew, wanted.subject)) if is_shown(ScreenName.SESSION) else None,
         feed=feed,
     )
+
+
+def format_once(crew: Crew, columns: int, rows: int) -> str:
+    """Return the first screen as text, with all its rows."""
+    drawing = draw(gather(crew, Wanted()), PictureView(columns=columns, rows=rows))
+    return "\n".join(line.text.rstrip() for line in (*drawing.header, *drawing.body))
 
 
 def _read_task(crew: Crew, task_id: str) -> TaskPage:

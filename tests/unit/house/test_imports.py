@@ -20,7 +20,7 @@ REASONS = {
     "liza.cli.entry_points": "a hook needs no crew, which takes 60 ms",
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
     "liza.box.support": "an optional package",
-    "liza.commands.ui": "an optional package",
+    "liza.commands.ui": "an optional package, and 0.2 s that the lists of all commands do not spend",
     "liza.alarms.notice_sender": "an optional package",
     "liza.git.git_start": "50 ms, and most commands start no git",
     "liza.programs.session._shim": "a session outside of a box has no socket",
