@@ -80,3 +80,18 @@ def test_the_picture_is_refused_where_no_cursor_moves(crew: Crew) -> None:
     with TerminalStandIn([BIN / "liza", "ui"], crew.root, env={"TERM": "dumb"}) as terminal:
         terminal.wait_for_text("liza status")
         assert terminal.process.wait(20) == 2
+
+
+@pytest.mark.parametrize("keys", ["x", variant("n?"), variant("/t")])
+def test_the_picture_takes_any_size_also_in_a_dialog(crew: Crew, keys: str) -> None:
+    crew.add("t1")
+    with picture_of(crew) as terminal:
+        terminal.type(keys)
+        for size in ((20, 5), (300, 100), (39, 8), (80, 24)):
+            before = terminal.count
+            terminal.resize(*size)
+            terminal.wait_for(lambda before=before: terminal.count > before)
+        terminal.type("\x1b")
+        terminal.wait_for_text("t1")
+        terminal.wait_for(lambda: terminal.type("q") or terminal.process.poll() is not None)
+        assert terminal.process.returncode == 0

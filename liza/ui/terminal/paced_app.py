@@ -31,8 +31,8 @@ class PacedApp(App[None]):
 
     def _end_by(self, number: signal.Signals) -> None:
         """End because of a signal, with the terminal as it was before."""
-        if number is signal.SIGHUP:
-            # There is no terminal any more: a write to it fails, at the latest when Python ends.
+        if not os.isatty(2):
+            # The line was cut: a write to the terminal fails, at the latest when Python ends.
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)

@@ -27,6 +27,8 @@ from liza.ui.terminal.row_list import RowList
 from liza.view.rules.structs import Picture
 
 _TABS = tuple(SCREEN_KEYS.values())
+AGE_SECONDS = STALE_AFTER / 2 + 0.1
+"""Seconds after which the age of the picture is checked. A reading begins them anew: usually they never end."""
 
 
 class PictureApp(ActionApp):
@@ -64,7 +66,7 @@ class PictureApp(ActionApp):
     def on_mount(self) -> None:
         """Begin to follow the crew."""
         self.follower.start(self.view.wanted)
-        self._stale_timer = self.set_interval(STALE_AFTER, self.show_picture)
+        self._stale_timer = self.set_interval(AGE_SECONDS, self.show_picture)
 
     def on_unmount(self) -> None:
         """End the thread."""
