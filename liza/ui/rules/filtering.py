@@ -12,6 +12,8 @@ from liza.ui.rules.picture_view import Filter, PictureView
 from liza.ui.rules.snapshot import ScreenName
 from liza.view.rules.structs import AgentLine, Picture, TaskRow
 
+NEEDS_PERSON = (AgentWord.WAITS_FOR_YOU, AgentWord.STUCK)
+"""Words of agents that no filter and no narrow terminal hides."""
 _LISTS_TASKS = (ScreenName.NOW, ScreenName.BOARD, ScreenName.QUEUE)
 
 
@@ -32,7 +34,7 @@ def lists_task(wanted: Filter, row: TaskRow, waiting: Collection[str]) -> bool:
 def lists_agent(wanted: Filter, line: AgentLine, waiting: Collection[str]) -> bool:
     """Return whether an agent is listed."""
     row = line.row
-    if wanted == Filter() or row.id in waiting or line.word in (AgentWord.WAITS_FOR_YOU, AgentWord.STUCK):
+    if wanted == Filter() or row.id in waiting or line.word in NEEDS_PERSON:
         return True
     has_word = not wanted.words or line.word in wanted.words
     has_agent = not wanted.agent or wanted.agent == row.id

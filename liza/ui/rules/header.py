@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from liza.model.spending import Costs
 from liza.model.statuses import TaskWord
+from liza.printing.columns import cell_width
 from liza.text.formats import count_noun, format_duration
 from liza.ui.rules.agent_list import AGENT_SIGNS
-from liza.ui.rules.filtering import count_hidden, describe_filter
+from liza.ui.rules.filtering import NEEDS_PERSON, count_hidden, describe_filter
 from liza.ui.rules.keys import footer_keys
 from liza.ui.rules.lines import Cell, Line, Span, Tone, clean, cut, cut_line, make_row, text_line
 from liza.ui.rules.picture_view import LOW_BELOW, PictureView
@@ -15,7 +18,8 @@ from liza.view.rules.structs import AgentLine, Picture
 
 STALE_AFTER = 10.0
 """Seconds after which a picture is said to be old: it is read every few seconds also without a change."""
-_BAR_CELLS = 20
+_BAR_CELLS, _BAR_FROM = 20, 60
+"""Cells of the bar of the merged tasks, and the columns from which there is room for it."""
 
 
 def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
@@ -56,12 +60,12 @@ def _counts(picture: Picture, view: PictureView) -> Line:
     bar = "=" * (_BAR_CELLS * merged // picture.total if picture.total else 0)
     spans = [
         Span(f" {waits} {'waits' if waits == 1 else 'wait'} for you", Tone.RED if waits else Tone.DIM),
-        Span(f"   {bar:.<{_BAR_CELLS}}  ", Tone.GREEN),
+        Span(f"   {bar:.<{_BAR_CELLS}}  " if view.columns >= _BAR_FROM else "   ", Tone.GREEN),
         Span(f"{merged}/{picture.total} merged  "),
         _cost_span(picture.costs),
     ]
     if picture.is_off or picture.up:
-        spans.insert(1, Span(f"   the crew is stopped{f': {picture.up}' if picture.up else ''}", Tone.YELLOW))
+        spans.insert(1, Span("   the crew is stopped", Tone.YELLOW))
     spans += [Span(f"  {name} is set", Tone.YELLOW) for name in picture.signals]
     return cut_line(Line(tuple(spans)), view.columns)
 
@@ -79,11 +83,19 @@ def _cost_span(costs: Costs) -> Span:
 
 
 def _agents(picture: Picture, columns: int) -> Line:
+    """Return the agents in their order; if not all fit, those that need a person come first."""
+    line = _agent_line(picture.agents)
+    if cell_width(line.text) > columns:
+        line = _agent_line(sorted(picture.agents, key=lambda agent: agent.word not in NEEDS_PERSON))
+    return cut_line(line, columns)
+
+
+def _agent_line(agents: Iterable[AgentLine]) -> Line:
     spans = [Span(" ")]
-    for line in picture.agents:
+    for line in agents:
         sign, tone = AGENT_SIGNS[line.word]
         spans.append(Span(f"{sign}{line.row.id}{_context(line)}  ", tone))
-    return cut_line(Line(tuple(spans)), columns)
+    return Line(tuple(spans))
 
 
 def _context(line: AgentLine) -> str:

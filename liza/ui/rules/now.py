@@ -39,7 +39,7 @@ def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
     picture = snapshot.picture
     assert isinstance(picture, Picture)
     lines = [
-        *_state_lines(picture, view.list_columns),
+        *_state_lines(picture),
         *_waits(picture, view),
         *_news(picture, view),
         *_tasks(picture, view),
@@ -48,10 +48,12 @@ def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
     return (*lines, *_latest(snapshot, view, view.body_rows - len(lines)))
 
 
-def _state_lines(picture: Picture, width: int) -> Iterator[Line]:
-    """Yield what holds for the whole crew: signals that are set, and how the goal ended."""
-    yield from (text_line(f"{format_signal(*row)}", Tone.YELLOW) for row in picture.signals.items())
-    yield from (text_line(f"{text}", Tone.BOLD) for text in goal_end_lines(picture))
+def _state_lines(picture: Picture) -> Iterator[Line]:
+    """Yield what holds for the whole crew: whether it is stopped, signals that are set, and how the goal ended."""
+    if picture.up:
+        yield text_line(f"the crew is stopped: {picture.up}", Tone.YELLOW)
+    yield from (text_line(format_signal(*row), Tone.YELLOW) for row in picture.signals.items())
+    yield from (text_line(text, Tone.BOLD) for text in goal_end_lines(picture))
     if not picture.tasks and not picture.archived:
         yield text_line("no tasks yet: liza up wakes a planner; or + adds one")
     if not picture.agents:
