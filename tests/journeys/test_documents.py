@@ -21,7 +21,7 @@ def _run_blocks(page: Path, directory: Path, **variables: str) -> str:
     """
     blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(), re.M | re.S)
     assert blocks
-    script = "set -eu\n" + "".join(blocks).replace("sleep 2", "sleep 0.2")
+    script = "set -eu\n" + "".join(blocks).replace("sleep 2", "sleep 0.5")
     for name, value in variables.items():
         script, count = re.subn(rf"^{name}=.*$", f"{name}='{value}'", script, flags=re.M)
         assert count == 1
