@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from liza.model.value_classes import Value
+from liza.ui.rules.picture_view import FILTERED
 from liza.ui.rules.snapshot import ScreenName
 
 SCREEN_KEYS: Final = {str(number): screen for number, screen in enumerate(list(ScreenName)[:6], 1)}
@@ -32,8 +33,6 @@ class Key(Value):
     in_footer: bool = False
 
 
-_LISTS: Final = (ScreenName.NOW, ScreenName.BOARD, ScreenName.AGENTS, ScreenName.QUEUE)
-"""Screens with a filter."""
 KEYS: Final = (
     Key(("enter",), "enter", "open", "open the task or the session under the cursor", "open", in_footer=True),
     Key(("tab",), "tab", "next screen", "next screen", "next_screen"),
@@ -47,8 +46,8 @@ KEYS: Final = (
     Key(("G", "end"), "G", "last", "to the last line", "last"),
     Key(("m",), "m", "merged", "show or fold the merged tasks", "merged"),
     Key(("X",), "X", "given up", "show or hide the tasks that were given up", "given_up"),
-    Key(("slash",), "/", "find", "list only tasks and agents with a text", "find", _LISTS, in_footer=True),
-    Key(("f",), "f", "filter", "list only some statuses, or the tasks of an agent", "filter", _LISTS),
+    Key(("slash",), "/", "find", "list only tasks and agents with a text", "find", FILTERED, in_footer=True),
+    Key(("f",), "f", "filter", "list only some statuses, or the tasks of an agent", "filter", FILTERED),
     Key(("n",), "n", "next wait", "to the next line that waits for you", "next_wait"),
     Key(("N",), "N", "previous wait", "to the line before that waits for you", "previous_wait"),
     Key(("a",), "a", "answer", "answer what is asked, or do what waits", "answer", changes=True, in_footer=True),

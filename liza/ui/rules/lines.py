@@ -181,6 +181,8 @@ def wrap_line(line: Line, width: int) -> Iterator[Line]:
 
 def _fitting(text: str, width: int) -> str:
     """Return the beginning of a text that fits into ``width`` cells; at least a character if the row is empty."""
+    if text.isascii():
+        return text[:width]
     cells = 0
     for number, character in enumerate(text):
         cells += cell_width(character)

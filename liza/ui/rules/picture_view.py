@@ -15,6 +15,8 @@ LOW_BELOW = 12
 """Rows below which the header has one line."""
 WITH_SIDE = tuple(ScreenName)[:6]
 """Screens that are lists of tasks or agents."""
+FILTERED = (ScreenName.NOW, ScreenName.BOARD, ScreenName.AGENTS, ScreenName.QUEUE)
+"""Screens with a filter."""
 SIDE_SHARE = 3
 """The side has a third of the columns."""
 
@@ -93,5 +95,5 @@ class PictureView(Value, kw_only=True):
 
     @property
     def is_filtered(self) -> bool:
-        """Whether some rows may be hidden."""
-        return self.filter != Filter()
+        """Whether some rows of this screen may be hidden."""
+        return self.filter != Filter() and self.screen in FILTERED

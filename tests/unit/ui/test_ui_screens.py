@@ -128,6 +128,12 @@ def test_the_header_counts_what_a_filter_hides(snapshot: Snapshot, wanted: Filte
         assert f"{len(hidden)} row" in draw(snapshot, filtered).header[-1].text
 
 
+def test_a_filter_is_not_announced_where_nothing_is_filtered() -> None:
+    view = PictureView(columns=80, rows=24, filter=Filter(text="pdf"))
+    assert view.is_filtered
+    assert not replace(view, wanted=Wanted(ScreenName.COSTS)).is_filtered
+
+
 @dataclass(frozen=True)
 class Typed:
     text: str
