@@ -19,7 +19,7 @@ from liza.view.rules.structs import AgentLine, Picture
 STALE_AFTER = 10.0
 """Seconds after which a picture is said to be old: it is read every few seconds also without a change."""
 _BAR_CELLS, _BAR_FROM = 20, 60
-"""Cells of the bar of the merged tasks, and the columns from which there is room for it."""
+"""Cells of the bar of the merged tasks, and the columns from which it is shown."""
 
 
 def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:

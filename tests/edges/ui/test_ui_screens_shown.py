@@ -59,7 +59,7 @@ def test_the_numbers_are_those_of_status(shop: Crew) -> None:
     sit_down(shop, steps)
 
 
-def test_a_filter_hides_nothing_that_waits_and_says_what_it_hides(shop: Crew) -> None:
+def test_a_filter_hides_nothing_that_waits_and_counts_the_rest(shop: Crew) -> None:
     async def steps(person: Person) -> None:
         await person.press("f", *"to fix", "enter")
         await person.wait(lambda: "only to fix: 6 rows hidden" in person.text)
@@ -95,7 +95,7 @@ def test_merged_tasks_and_news_are_folded_until_asked_for(shop: Crew) -> None:
     sit_down(shop, steps, size=(160, 50))
 
 
-def test_history_says_what_is_new_since_the_last_visit(shop: Crew) -> None:
+def test_history_marks_what_is_new_since_the_last_visit(shop: Crew) -> None:
     async def first(person: Person) -> None:
         await person.press("6")
         await person.wait(lambda: "vat-rates asks" in person.text)
@@ -122,7 +122,7 @@ def test_history_says_what_is_new_since_the_last_visit(shop: Crew) -> None:
     sit_down(later, second)
 
 
-def test_a_picture_that_only_looks_leaves_no_trace_of_the_visit(shop: Crew) -> None:
+def test_a_picture_that_only_looks_records_no_visit(shop: Crew) -> None:
     async def steps(person: Person) -> None:
         await person.press("6")
 
@@ -131,7 +131,7 @@ def test_a_picture_that_only_looks_leaves_no_trace_of_the_visit(shop: Crew) -> N
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 12), (45, 11), (39, 30), (160, 50), (20, 5)], ids=str)
-def test_what_waits_is_said_at_every_size(shop: Crew, size: tuple[int, int]) -> None:
+def test_what_waits_is_shown_at_every_size(shop: Crew, size: tuple[int, int]) -> None:
     async def steps(person: Person) -> None:
         await person.wait(lambda: "5 wait" in person.text)
 

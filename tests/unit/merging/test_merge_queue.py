@@ -187,7 +187,7 @@ def _left(task_id: str, *events: HistoryEvent, status: Status, detail: str = "")
     return replace(approved(task_id), status=status, history=tuple(history))
 
 
-def test_a_task_that_left_the_queue_says_when_and_why() -> None:
+def test_a_task_that_left_the_queue_has_a_reason() -> None:
     approve = HistoryEvent.APPROVE
     state = board(
         _left("t1", approve, HistoryEvent.MERGE, status=Status.MERGED),

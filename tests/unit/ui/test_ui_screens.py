@@ -83,7 +83,7 @@ def _waiting_lines(lines: tuple[Line, ...]) -> list[Line]:
 
 
 @given(snapshots(), views())
-def test_what_waits_is_never_hidden_and_its_number_is_one_value(snapshot: Snapshot, view: PictureView) -> None:
+def test_what_waits_is_never_hidden_and_its_number_agrees(snapshot: Snapshot, view: PictureView) -> None:
     view = replace(view, wanted=Wanted(), columns=max(view.columns, 40), rows=max(view.rows, 8))
     drawing = draw(snapshot, view)
     picture = snapshot.picture
@@ -128,7 +128,7 @@ def test_the_header_counts_what_a_filter_hides(snapshot: Snapshot, wanted: Filte
         assert f"{len(hidden)} row" in draw(snapshot, filtered).header[-1].text
 
 
-def test_a_filter_is_not_announced_where_nothing_is_filtered() -> None:
+def test_a_filter_is_announced_only_where_it_filters() -> None:
     view = PictureView(columns=80, rows=24, filter=Filter(text="pdf"))
     assert view.is_filtered
     assert not replace(view, wanted=Wanted(ScreenName.COSTS)).is_filtered
@@ -156,14 +156,14 @@ def test_a_filter_is_typed_as_the_words_that_are_shown(typed: Typed) -> None:
     assert wanted == Filter(typed.words, typed.agent, "pdf")
 
 
-def test_a_word_that_is_no_status_is_refused_with_the_similar_one() -> None:
+def test_an_unknown_word_is_refused_with_a_similar_word() -> None:
     with pytest.raises(UsageError, match="merged"):
         parse_filter("mergd", Filter(), ["coder-1"])
 
 
 @given(snapshots())
 @settings(max_examples=20)
-def test_what_cannot_be_read_is_never_drawn_as_zero_or_none(snapshot: Snapshot) -> None:
+def test_what_cannot_be_read_is_never_drawn_as_zero(snapshot: Snapshot) -> None:
     unread = Unread("line 12 is broken", "liza doctor")
     for screen, part in ((ScreenName.QUEUE, "queue"), (ScreenName.COSTS, "costs"), (ScreenName.HISTORY, "latest")):
         wanted = Wanted(screen)
@@ -196,14 +196,14 @@ def _text(snapshot: Snapshot, view: PictureView) -> str:
     return "\n".join(line.text for line in (*drawing.header, *drawing.body))
 
 
-def test_an_empty_crew_says_what_fills_it() -> None:
+def test_an_empty_crew_names_what_fills_it() -> None:
     text = _text(_empty_crew(), PictureView(columns=80, rows=24))
     assert "no tasks yet" in text
     assert "no agents yet: liza up" in text
     assert "nothing spent yet" in text
 
 
-def test_a_stopped_crew_and_a_reached_goal_have_their_command() -> None:
+def test_a_stopped_crew_and_a_reached_goal_name_a_command() -> None:
     ahead = CommitsAhead("integration", "main", 3)
     text = _text(_empty_crew(up="liza up", ahead=ahead), PictureView(columns=120, rows=24))
     assert "the crew is stopped: liza up" in text
