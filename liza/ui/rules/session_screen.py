@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from liza.printing.columns import shorten_program
 from liza.printing.render_session import SessionStyle, format_session
 from liza.text.formats import count_noun, format_duration
 from liza.ui.rules.lines import Line, Tone, make_rule, painted_lines, text_line, wrap_line
@@ -44,7 +45,7 @@ def _describe(line: AgentLine) -> Iterator[str]:
     since = "" if row.seconds is None else f" for {format_duration(row.seconds)}"
     yield f"{row.doing or line.word}{since}"
     if row.program:
-        yield f"{row.program}{f' with {row.model}' if row.model else ''}"
+        yield f"{shorten_program(row.program)}{f' with {row.model}' if row.model else ''}"
     if row.calls:
         yield count_noun(row.calls, "call")
     if row.context is not None:

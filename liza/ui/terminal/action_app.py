@@ -152,7 +152,8 @@ class ActionApp(PacedApp):
         names = [ActionName.ANSWER, ActionName.RUN, ActionName.COMMAND]
         names += [ActionName.RESOLVE, ActionName.RESUME] * (alarm is not None and alarm.next.startswith("liza resume"))
         asked = find_offer(offers, *names)
-        if verdicts and (asked is None or asked.name is not ActionName.ANSWER):
+        is_judged = bool(verdicts) and (alarm is not None or self.view.screen is ScreenName.TASK)
+        if is_judged and (asked is None or asked.name is not ActionName.ANSWER):
             self._open_menu(f"verdict on {verdicts[0].subject}", verdicts)
         elif asked is not None:
             self.begin(asked)
@@ -352,9 +353,10 @@ class ActionApp(PacedApp):
     def _may_approve(self, offer: Offer) -> bool:
         unseen = self._count_unseen(offer)
         if unseen is None:
-            self.say("read its diff first: d", Tone.YELLOW)
+            self.press_diff()
+            self.say("its diff was not read yet: PgDn to its end, then a", Tone.YELLOW)
         elif unseen:
-            self.say(f"{unseen} lines of the diff were not on the screen yet: d, then PgDn", Tone.YELLOW)
+            self.say(f"{unseen} lines of the diff were not on the screen yet: d, then PgDn to its end", Tone.YELLOW)
         return unseen == 0
 
     def _find_losses(self, form: Form) -> None:
