@@ -92,7 +92,9 @@ class PictureApp(ActionApp):
         return self.view.is_read_only or self.snapshot is None or self.snapshot.fault is not None
 
     def show_picture(self) -> None:
-        """Draw what is known."""
+        """Draw what is known. A verb can end while the app does: nothing is drawn then."""
+        if not self.query(RowList):
+            return
         if self.snapshot is None:
             self._show_drawing(draw_loading(self.view))
             return

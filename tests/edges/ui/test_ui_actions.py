@@ -222,6 +222,7 @@ def test_a_task_is_added_moved_held_and_noted_from_the_picture(crew: Merges) -> 
     crew.approved("a", "b")
 
     async def act(person: Person, words: str, *texts: str) -> None:
+        await person.wait(lambda: any(offer.name.startswith(words) for offer in person.app.list_offers()))
         await person.begin("x")
         rows = [line.text for line in person.app.screen.query_one("#menu").lines]  # type: ignore[attr-defined]
         number = next(number for number, row in enumerate(rows) if row.startswith(words))
