@@ -52,18 +52,21 @@ def measure_facts(options: Options, crew: Crew, tasks: int, goal: float) -> Row:
     return Row(GROUP, f"facts and view, {tasks} tasks: CPU", "ms", summarize(taken), target=float(goal))
 
 
-def measure_start(options: Options, crew: Crew, tasks: int, goal: float) -> Row:
+def measure_start(options: Options, crew: Crew, tasks: int, goal: float) -> Iterator[Row]:
     """From the start of the process to its first full picture, beside the whole `liza status`."""
     words = [str(BIN / "liza"), "status"]
-    own, rival = [], []
+    wall, cpu, rival = [], [], []
     for _ in range(options.rounds(11)):
         start = time.monotonic()
         with TerminalStandIn([BIN / "liza", "ui"], crew.root) as terminal:
             terminal.wait_for_text(FIRST, 60)
-            own.append((time.monotonic() - start) * 1000)
-        rival.append(run_process(words, crew.root, {"LIZA_COMMAND_SERVER": "0"}).wall)
-    rivals = {STATUS: summarize(rival)}
-    return Row(GROUP, f"start to full picture, {tasks} tasks", "ms", summarize(own), rivals, float(goal))
+            wall.append((time.monotonic() - start) * 1000)
+            cpu.append(process_cpu(terminal.process.pid))
+        rival.append(run_process(words, crew.root, {"LIZA_COMMAND_SERVER": "0"}))
+    walls = {STATUS: summarize([spent.wall for spent in rival])}
+    yield Row(GROUP, f"start to full picture, {tasks} tasks", "ms", summarize(wall), walls, goal)
+    cpus = {STATUS: summarize([spent.cpu for spent in rival])}
+    yield Row(GROUP, f"start to full picture, {tasks} tasks: CPU", "ms", summarize(cpu), cpus)
 
 
 def measure_picture(options: Options, crew: Crew, tasks: int, number: int) -> Iterator[Row]:
@@ -152,7 +155,7 @@ def measure(options: Options) -> Iterator[Row]:
             fill_board(crew, tasks)
             yield measure_facts(options, crew, tasks, FACTS_GOALS[number])
             describe(crew, 0)
-            yield measure_start(options, crew, tasks, START_GOALS[number])
+            yield from measure_start(options, crew, tasks, float(START_GOALS[number]))
             yield from measure_picture(options, crew, tasks, number)
             if number == 0:
                 yield measure_slow_line(options, crew)

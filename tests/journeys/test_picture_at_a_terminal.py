@@ -58,6 +58,18 @@ def test_a_suspended_picture_gives_the_terminal_back_and_returns(crew: Crew) -> 
         terminal.wait_for_text("q leave")
 
 
+def test_ctrl_z_suspends_the_picture_and_ctrl_c_names_q(crew: Crew) -> None:
+    crew.add("t1")
+    with picture_of(crew) as terminal:
+        terminal.type("\x03")
+        terminal.wait_for_text("q leaves")
+        terminal.type("\x1a")
+        terminal.wait_for(lambda: terminal.is_restored)
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.wait_for_text("q leave")
+        terminal.wait_for_text("t1")
+
+
 def test_the_picture_follows_changes_on_a_terminal_that_answers_nothing(crew: Crew) -> None:
     crew.add("t1")
     with picture_of(crew, answers=False) as terminal:

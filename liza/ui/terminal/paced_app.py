@@ -6,8 +6,10 @@ import asyncio
 import os
 import signal
 import threading
+from typing import ClassVar
 
 from textual.app import App
+from textual.binding import Binding
 
 from liza.ui.terminal.paced_driver import PacedDriver
 from liza.ui.terminal.pacing import Pacing
@@ -17,7 +19,9 @@ END_SECONDS = 3.0
 
 
 class PacedApp(App[None]):
-    """Shows nothing by itself."""
+    """Shows nothing by itself. Ctrl+Z suspends it, as any program."""
+
+    BINDINGS: ClassVar = [Binding("ctrl+z", "suspend_process", show=False)]
 
     def __init__(self) -> None:
         self.pacing = Pacing(self)

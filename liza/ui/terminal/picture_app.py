@@ -256,6 +256,10 @@ class PictureApp(ActionApp):
         """Show all keys."""
         self.open(Wanted(ScreenName.HELP))
 
+    def action_help_quit(self) -> None:
+        """Name the key that leaves, after Ctrl+C."""
+        self.say("q leaves; the crew goes on")
+
     def press_leave(self) -> None:
         """Leave; the crew goes on."""
         self.exit()
