@@ -229,6 +229,7 @@ report("idle")
 """
 
 
+@pytest.mark.campaign
 def test_standard_library_workers_finish_tasks_while_the_server_is_killed(crew: Crew, tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
     crew.gate("gate")

@@ -98,6 +98,7 @@ def test_a_damaged_slot_of_an_earlier_crew_stops_no_init(tmp_path: Path) -> None
     assert crew.git("show", "refs/liza/salvage/earlier.total/coder-1.1:left.txt") == "left"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("lost", [pytest.param(True, id="without the claim"), variant(False, name="complete")])
 def test_a_restored_board_keeps_the_work_of_its_tasks(tmp_path: Path, lost: bool) -> None:
     crew = begun(tmp_path)

@@ -171,6 +171,7 @@ def test_tasks_that_build_on_it_are_named_and_undone_first(crew: Crew) -> None:
     assert crew.json("validate")["valid"]
 
 
+@pytest.mark.campaign
 def test_a_conflicting_undo_names_files_and_later_tasks(crew: Crew) -> None:
     crew.add("six", "seven")
     merge_by_hand(crew, "six", one="rewritten\n")

@@ -180,7 +180,6 @@ def test_dependents_in_the_archive_refuse_an_undo(crew: UndoCrew) -> None:
     assert crew.undo("a").endswith("→ liza undo b")
 
 
-@pytest.mark.campaign
 def test_a_conflict_names_archived_tasks_and_commits_of_people(crew: UndoCrew) -> None:
     crew.merged("a", file="shared.txt")
     crew.merged("b", file="shared.txt")
@@ -283,6 +282,7 @@ def test_a_branch_that_moves_meanwhile_is_tested_again(crew: UndoCrew) -> None:
     assert subjects == ["Undo a: Write", "mine"]
 
 
+@pytest.mark.campaign
 def test_an_undo_that_heals_a_red_branch_ends_its_pause(crew: UndoCrew) -> None:
     crew.merged("a")
     crew.tests("! [ -e a.txt ]")

@@ -163,6 +163,7 @@ def test_a_command_from_a_box_runs_outside_as_its_run(either: Boxes) -> None:
     assert '"id": "one"' in either.note("task.json").read_text()
 
 
+@pytest.mark.campaign
 def test_a_command_takes_streams_and_terminal_variables_from_the_box(either: Boxes) -> None:
     session = either.play(
         """

@@ -136,6 +136,7 @@ def test_init_names_patched_dependencies_and_how_to_allow_them(
     assert facts["packages"].endswith("merges wait until you allow it: liza config set installed_changes dep.py")
 
 
+@pytest.mark.campaign
 def test_ordinary_environments_are_as_installed(repo: Path, tmp_path: Path) -> None:
     """The environment of these tests, which pip made; and what other installers leave."""
     assert changed(repo, Path(sys.prefix)) == []
