@@ -279,7 +279,7 @@ def _offer_for_alarm(alarm: AlarmRow) -> Iterator[Offer]:
     if "…" in alarm.next:
         yield Offer(ActionName.COMMAND, alarm.about, "", (Blank("command", text=alarm.next),))
     else:
-        yield Offer(ActionName.RUN, alarm.about, f"runs {alarm.next}", intro=(alarm.message,), words=words[1:])
+        yield Offer(ActionName.RUN, alarm.about, intro=(alarm.message,), words=words[1:])
 
 
 def offer_for_crew(picture: Picture) -> Iterator[Offer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
@@ -19,6 +19,8 @@ from liza.ui.rules.offers import ActionClass, ActionName, Offer, command_of
 from liza.ui.terminal.row_list import RowList
 
 _MARGIN = 2
+PAGE_STEPS: Final = {"pagedown": 5, "pageup": -5}
+"""Lines that a key scrolls a dialog."""
 _MAX_FIELD_ROWS = 4
 BURST_SECONDS = 0.05
 BURST_KEYS = 3
@@ -67,6 +69,10 @@ class PictureDialog(ModalScreen[object]):
     def on_resize(self) -> None:
         """Draw for the new size."""
         self.draw_parts()
+
+    def turn_page(self, key: str) -> None:
+        """Scroll what is higher than the terminal."""
+        self.query_one("#box", VerticalScroll).scroll_relative(y=PAGE_STEPS[key], animate=False)
 
     def draw_parts(self) -> None:
         """Show the lines of all parts."""
@@ -126,11 +132,15 @@ class Field(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         is_pasted = self._pace.is_burst(event.time)
+        form = self.screen
+        assert isinstance(form, FormDialog)
+        if event.key in PAGE_STEPS:
+            event.stop()
+            form.turn_page(event.key)
+            return
         if event.key == "enter" and not is_pasted:
             event.stop()
             event.prevent_default()
-            form = self.screen
-            assert isinstance(form, FormDialog)
             form.end_field(self)
             return
         await super()._on_key(event)
@@ -225,10 +235,6 @@ class FormDialog(PictureDialog):
         if event.key == "escape":
             event.stop()
             self.dismiss((False, self.texts))
-        elif event.key in ("pagedown", "pageup"):
-            self.query_one("#box", VerticalScroll).scroll_relative(
-                y=5 if event.key == "pagedown" else -5, animate=False
-            )
 
 
 class ConfirmDialog(PictureDialog):
@@ -250,18 +256,21 @@ class ConfirmDialog(PictureDialog):
         is_read = offer.name in (ActionName.RUN, ActionName.RESUME)
         lines = [
             make_rule(f"{offer.name}{f': {offer.subject}' if offer.subject else ''}", self.app.size.width - _MARGIN),
+            Line((Span("  y does it; any other key does not", Tone.BOLD),)),
             *(_text_lines(offer.intro, Tone.PLAIN) if is_read else ()),
-            *_text_lines((offer.effect,), Tone.PLAIN),
+            *_text_lines(filter(None, (offer.effect,)), Tone.PLAIN),
             *_text_lines(self._form.losses, Tone.YELLOW),
             *_text_lines((command,), Tone.DIM),
-            Line((Span("  y does it; any other key does not", Tone.BOLD),)),
         ]
         self.show_part("question", lines)
 
     def on_key(self, event: events.Key) -> None:
-        """Take the answer."""
+        """Take the answer, or scroll."""
         event.stop()
-        self.dismiss(event.key == "y")
+        if event.key in PAGE_STEPS:
+            self.turn_page(event.key)
+        else:
+            self.dismiss(event.key == "y")
 
 
 def _wrap(line: Line, width: int) -> Iterator[Line]:
