@@ -64,7 +64,7 @@ def accepted_entries() -> list[Accepted]:
 
 def renew_records(processes: int, directory: Path) -> Iterator[executed_lines.Record]:
     """Yield the records of all unit tests, after recording those that are not saved."""
-    files = sorted((ROOT / "tests" / "unit").glob("test_*.py"))
+    files = sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
     wanted = executed_lines.checksums(ROOT, files)
     saved = executed_lines.load(STORE, wanted)
     missing = [file for file in wanted if file not in saved]
