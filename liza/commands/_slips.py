@@ -72,7 +72,7 @@ _AT_TOP: Final = (
     Slip("commit push-work complete", "liza submit"),
     Slip("alarms alarm alerts alert why error errors", "liza explain", "liza explain"),
     Slip("notify notifications", "liza watch --help"),
-    Slip("tui dashboard overview monitor picture board", "liza ui", "liza ui --help"),
+    Slip("tui dashboard overview monitor picture", "liza ui", "liza ui --help"),
     Slip("web server api daemon", "liza serve --help"),
     Slip("completion completions", "liza --install-completion"),
     Slip("commands man usage-help ?", "liza help --all"),
