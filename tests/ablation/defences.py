@@ -133,7 +133,7 @@ def _gives_green(was: Callable[..., Any]) -> Any:
     from liza.merging.candidate_tests import CandidateResult
     from liza.model.tested import HowTested
 
-    return lambda crew, landing: CandidateResult(None, HowTested(True))
+    return lambda crew, landing, **named: CandidateResult(None, HowTested(True))
 
 
 def _pushes_always(was: Callable[..., Any]) -> Any:
@@ -689,7 +689,7 @@ TABLE: dict[str, Defence] = {
         {"liza.programs.session.session_process:start_guarded": _unguarded},
         (
             "tests/edges/project/test_commands.py::test_what_a_command_started_is_over_when_the_command_is",
-            f"{CALLERS}test_processes_of_a_test_are_no_person_and_are_ended",
+            f"{CALLERS}test_processes_of_a_test_are_no_person_and_are_ended[directly]",
         ),
     ),
     "wait for guards": Defence(
@@ -700,7 +700,7 @@ TABLE: dict[str, Defence] = {
     "sessions above": Defence(
         "no verb that is said in a session is a person's, whatever the session took off its environment",
         {"liza.crew.caller:enclosing_run": gives(None)},
-        (f"{CALLERS}test_reports_of_a_session_are_its_own_and_without_secrets",),
+        (f"{CALLERS}test_reports_of_a_session_are_its_own_and_without_secrets[directly]",),
     ),
     "credentials of other accounts": Defence(
         "a session has the secret of its own account and of no other",
@@ -1114,7 +1114,7 @@ TABLE: dict[str, Defence] = {
     "own moves": Defence(
         "a move of integration that Liza records during a look for drift is no drift",
         {"liza.git.integration_tip:is_last_tip": gives(True)},
-        ("tests/edges/merging/test_integration.py::test_no_sync_looks_like_a_move_from_outside[git.for-each-ref#3]",),
+        ("tests/edges/merging/test_integration.py::test_no_sync_looks_like_a_move_from_outside[git.rev-parse#2]",),
     ),
     "any bytes on the board": Defence(
         "a name that is not UTF-8 can be recorded",
@@ -1440,7 +1440,7 @@ TABLE: dict[str, Defence] = {
     ),
     "variables that stop the tests": Defence(
         "tests that are red where CI is set go on without it",
-        {"liza.project.proof:ProofPlan": _never_drops_variables},
+        {"liza.project.baseline:ProofPlan": _never_drops_variables},
         (f"{VARIABLES}test_tests_that_are_red_with_ci_go_on_without_it",),
     ),
     "names of variables": Defence(

@@ -25,6 +25,8 @@ from tests.ablation.defences import TABLE
 ROOT = Path(__file__).parents[2]
 LIMIT = 240  # seconds for one run
 CONTROL_SIZE = 20  # tests of one run with all defences on: all in one run exceed the limit on a loaded machine
+NEEDS = pytest.mark.needs("bwrap", "make", "node", "setpriv", "tmux")
+"""What the named tests need: they are run with the PATH of this test, and skipped tests prove nothing."""
 RIGHT = {"AssertionError", "Failed", "LizaError"}
 """How a test says that something was lost or let in: its own word, or the product's."""
 
@@ -96,7 +98,7 @@ def _row(name: str, run: Run) -> str:
 
 
 @pytest.mark.parametrize(
-    "names", [("run fence",), pytest.param(tuple(TABLE), marks=pytest.mark.campaign)], ids=["one", "all"]
+    "names", [("run fence",), pytest.param(tuple(TABLE), marks=[pytest.mark.campaign, NEEDS])], ids=["one", "all"]
 )
 def test_tests_fail_without_a_defence_and_pass_with_it(names: tuple[str, ...], tmp_path: Path) -> None:
     tests = {name: TABLE[name].fails for name in names}

@@ -138,7 +138,9 @@ def test_models_failure_is_reported_at_once_and_blames_no_agent(
     tmp_path: Path,
 ) -> None:
     """No look at the clock would find it: only the output that grows wakes the supervisor."""
-    with started(tmp_path, answer_timeout=600, heartbeat_interval=600, poll_interval=600) as crew:
+    # The next check by the clock is later than the longest wait of the test.
+    slow = {"answer_timeout": 600, "heartbeat_interval": 600, "poll_interval": 600, "hung_after": 36000}
+    with started(tmp_path, **slow) as crew:
         crew.add("task-1")
         # A gate for each step: a writer that is slow to close a FIFO opens it for the next reader as well.
         for name in ("first", "second", "third"):

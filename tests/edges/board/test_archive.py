@@ -215,6 +215,7 @@ def test_a_killed_move_leaves_every_task_in_exactly_one_file(root: Path, tmp_pat
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)
     points = passed(lambda: move(copy), tmp_path / "trace")
+    assert in_files(copy) == ["t1"]
     assert {f"renamed.{the_file(copy).name}#1", "renamed.state.yaml#1"} <= set(points)
     for point in points:
         shutil.rmtree(copy)

@@ -283,7 +283,7 @@ def test_no_merge_of_liza_looks_like_a_move_from_outside(crew: Crew, tmp_path: P
         assert (point, found) == (point, "None")
 
 
-@pytest.mark.parametrize("point", ["git.for-each-ref#2", *map(variant, ("git.log#1", "git.log#2"))])
+@pytest.mark.parametrize("point", ["git.rev-parse#2", *map(variant, ("git.for-each-ref#2", "git.log#1", "git.log#2"))])
 def test_no_sync_looks_like_a_move_from_outside(crew: Crew, tmp_path: Path, point: str) -> None:
     (tmp_path / "notes").mkdir()
     git(crew.paths.root, "commit", "-q", "--allow-empty", "-m", "by the person")

@@ -28,6 +28,7 @@ from liza.merging import merge_outcomes
 from liza.merging.merge import merge
 from liza.merging.rules import epic_rules
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
+from liza.model import gates
 from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.errors import GitFailed, LizaError, LockTimeout, Missing, NotRegularFile, Refused, WriteFailed
 from liza.model.model import State
@@ -304,7 +305,8 @@ def test_candidate_written_onto_the_board_is_tested_before_its_offer(
     commit, tip = crew.task("a").review_commit, crew.tip()
     forged = candidates.build_candidate(crew.crew.git, str(commit), tip, "Merge a: x", "a")
     with crew.crew.change("human:somebody", "edit") as tx:
-        waits = MergeInProgress(candidate=forged, expected=tip, waiting=("README.md",), tested=True)
+        digest = gates.gates_digest(tx.state.config, tx.state.config.integration_branch)
+        waits = MergeInProgress(candidate=forged, expected=tip, waiting=("README.md",), tested=True, gates=digest)
         tx.state = tx.state.with_task(replace(crew.task("a"), merging=waits))
     crew.merge("a")
     assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", tip)
@@ -789,7 +791,14 @@ def test_a_candidate_can_be_named_after_branches_with_slashes(crew: Merges) -> N
 
 
 @pytest.mark.campaign
-def test_candidates_get_submodules_as_committed_despite_earlier_green_tests(crew: Merges, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("setup", "merge_clean"),
+    [("git -c protocol.file.allow=always submodule update -q --init", "never"), ("true", "after_red")],
+    ids=["fetched", "not fetched"],
+)
+def test_candidates_get_submodules_as_committed_despite_earlier_green_tests(
+    crew: Merges, tmp_path: Path, setup: str, merge_clean: str
+) -> None:
     lib = tmp_path / "lib"
     lib.mkdir()
     git(lib, "init", "-q")
@@ -797,8 +806,8 @@ def test_candidates_get_submodules_as_committed_despite_earlier_green_tests(crew
     git(crew.root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(lib), "lib")
     git(crew.root, "commit", "-q", "-m", "a submodule")
     sync(crew.crew)
-    crew.configure(sandbox_setup="git -c protocol.file.allow=always submodule update -q --init")
-    crew.tests("test -e lib/.git || exit 2; test -e b.txt || { echo x > lib/made.txt; exit 0; }; test -e lib/made.txt")
+    crew.configure(sandbox_setup=setup, merge_clean=merge_clean)
+    crew.tests("test -e b.txt || { echo x > lib/made.txt; exit 0; }; test -e lib/made.txt")
     crew.approved("a", "b")
     assert (crew.merge("a"), crew.status("a")) == ("", "MERGED")
     crew.merge("b")
