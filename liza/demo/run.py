@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import shlex
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,8 @@ REVIEWER = "code-reviewer-1"
 CONFLICTING_TASKS = ("price-currency", "price-discount")
 """Two tasks that change the same lines."""
 ANSWERS = {"invoice-mail": "billing@shop.example"}
+ANSWER_SECONDS = 30.0
+"""Seconds that a person at a terminal has to answer the question; then the demo answers it."""
 _COLOURS = {"you": "bold", "project": "plain"}
 
 
@@ -44,6 +47,8 @@ def run_demo(directory: Path | None) -> int:
     _print_line("project", f"a small shop in {root}")
     demo_crew.create_project(root)
     _init(root, env)
+    if _is_watched():
+        _print_line("", f"watch it in another terminal: cd {shlex.quote(str(root))} && {demo_crew.liza_word()} ui")
     crew = open_crew(root)
     _shorten_delays(crew)
     with demo_crew.interrupted_by_signals():
@@ -53,6 +58,11 @@ def run_demo(directory: Path | None) -> int:
             _print_line("", f"all agents are stopped; their work is in {crew.paths.slots} and on the branches task/*")
             raise
     return _report_end(crew, env, time.monotonic() - start)
+
+
+def _is_watched() -> bool:
+    """Whether a person sits at the terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _init(root: Path, env: Mapping[str, str]) -> None:
@@ -73,22 +83,26 @@ def _shorten_delays(crew: Crew) -> None:
 def _run_crew(crew: Crew, env: Mapping[str, str]) -> None:
     """Run the crew until the goal is reached. Raises Refused on a time-out or a failure."""
     news: queue.Queue[Any] = queue.Queue()
-    end = time.monotonic() + TIME_LIMIT
+    patience = ANSWER_SECONDS if _is_watched() else 0.0
+    end = time.monotonic() + TIME_LIMIT + patience
     with events.watch(crew.paths) as watch, DemoCrew(crew, env, news) as supervisors:
         watch.subscribe(news)
         for agent in FIRST_AGENTS:
             supervisors.start(agent)
         _print_line("", f"started {', '.join(FIRST_AGENTS)}")
-        progress = DemoProgress(crew, supervisors, crew.board.read())
+        progress = DemoProgress(crew, supervisors, crew.board.read(), patience)
         while not progress.update():
             _wait_for_event(news, end, progress)
 
 
 def _wait_for_event(news: queue.Queue[Any], end: float, progress: DemoProgress) -> None:
-    """Wait for an event. Raises Refused after the time limit, or if a supervisor ended."""
+    """Wait for an event, or until a question is due. Raises Refused after the limit, or if a supervisor ended."""
+    until = end if progress.answers_at is None else min(end, progress.answers_at)
     try:
-        events_seen = [news.get(timeout=max(0.0, end - time.monotonic()))]
+        events_seen = [news.get(timeout=max(0.0, until - time.monotonic()))]
     except queue.Empty:
+        if until < end:
+            return
         raise Refused(
             f"not finished after {TIME_LIMIT:.0f} s: {progress.describe_unfinished()}", _log_hint(progress.crew.paths)
         ) from None
@@ -103,11 +117,16 @@ def _wait_for_event(news: queue.Queue[Any], end: float, progress: DemoProgress) 
 
 
 class DemoProgress(Mutable):
-    """The state that was printed last, and the actions of the person in the demo."""
+    """The state that was printed last, and the actions of the person in the demo.
+
+    ``patience``: seconds that a real person has to answer. ``answers_at``: when the demo does, on the monotonic clock.
+    """
 
     crew: Crew
     supervisors: DemoCrew
     last_state: State
+    patience: float
+    answers_at: float | None = None
 
     def update(self) -> bool:
         """Print the news, answer questions, start the reviewer; return whether the goal is reached. Raises Refused."""
@@ -120,16 +139,32 @@ class DemoProgress(Mutable):
         return state.goal.status == GoalStatus.COMPLETED
 
     def _answer_questions(self, state: State) -> None:
+        if not any(task.status is Status.BLOCKED for task in state.tasks):
+            self.answers_at = None
         for task in state.tasks:
             if task.status is not Status.BLOCKED:
                 continue
             if task.failed_by or task.answers or task.id not in ANSWERS:
                 raise Refused(f"{task.id} is blocked: {task.blocked_reason}", f"liza task show {task.id}")
+            if self._is_left_to_person():
+                return
             command = ["answer", task.id, ANSWERS[task.id]]
             _print_line("you", f"type: liza {shlex.join(command)}")
             done = demo_crew.run_liza(command, self.crew.paths.root, self.supervisors.env)
-            if done.returncode != 0:
+            if done.returncode != 0 and self._is_blocked(task.id):
                 raise Refused(f"liza {shlex.join(command)}: {done.stderr.strip()}", f"liza task show {task.id}")
+
+    def _is_blocked(self, task_id: str) -> bool:
+        """Whether a task still asks: a person may have answered in the same moment."""
+        task = self.crew.board.read().task(task_id)
+        return task is not None and task.status is Status.BLOCKED
+
+    def _is_left_to_person(self) -> bool:
+        """Whether the person has time left to answer the question. The first time it says how."""
+        if self.patience and self.answers_at is None:
+            self.answers_at = time.monotonic() + self.patience
+            _print_line("", f"answer it: a in {demo_crew.liza_word()} ui; in {self.patience:.0f} s the demo does")
+        return self.answers_at is not None and time.monotonic() < self.answers_at
 
     def _start_reviewer(self, state: State) -> None:
         """Start the reviewer once both conflicting tasks have begun.

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests.journeys.test_actions_at_a_terminal import type_slowly
+from tests.terminal_stand_in import TerminalStandIn
+
 BIN = Path(sys.executable).parent
 LIMIT = 170.0
 RENEWED = re.compile(r"[-+] +(review_)?(lease_expires|heartbeat):")
@@ -276,3 +279,27 @@ def test_an_interrupted_demo_stops_all_that_it_started(
     said = rest()
     assert child.returncode == 130, said
     assert living(root) == []
+
+
+@pytest.mark.campaign
+def test_at_a_terminal_the_question_is_left_to_the_person(tmp_path: Path) -> None:
+    pytest.importorskip("textual")
+    home, root = tmp_path / "home", tmp_path / "shop"
+    home.mkdir()
+    env = clean(home)
+    liza = BIN / "liza"
+    with TerminalStandIn([liza, "demo", root], tmp_path, (120, 50), env=env) as demo:
+        demo.wait_for_text("answer it", LIMIT)
+        with TerminalStandIn([liza, "ui"], root, env=env) as picture:
+            picture.wait_for_text("invoice-mail")
+            picture.wait_for_text("waits for you")
+            type_slowly(picture, "na")
+            picture.wait_for_text("enter sends")
+            type_slowly(picture, "me@shop")
+            picture.type("\r")
+            picture.wait_for_text("answered")
+            type_slowly(picture, "q")
+            assert picture.process.wait(20) == 0
+        assert demo.process.wait(LIMIT) == 0
+    mail = run(["git", "show", "integration:shop/mail.py"], env, root).stdout
+    assert 'SENDER = "me@shop"' in mail

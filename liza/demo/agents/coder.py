@@ -52,7 +52,8 @@ def _merge(branch: str) -> None:
 
 
 def _write(step: Step, brief: AgentBrief) -> None:
-    answer = brief.find(r"^ANSWERED: .* → (.*)$") or ""
+    # What a person types is not always an address, and must not become code.
+    answer = brief.find(r"^ANSWERED: .* → .*?([\w.+-]+@[\w.-]+)") or "billing@shop.example"
     for name, text in step.files.items():
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
