@@ -17,7 +17,7 @@ from liza.ui.rules.drawing import Drawing, draw, draw_loading
 from liza.ui.rules.filtering import parse_filter
 from liza.ui.rules.header import STALE_AFTER
 from liza.ui.rules.keys import SCREEN_KEYS, keys_of
-from liza.ui.rules.lines import TargetKind
+from liza.ui.rules.lines import Target, TargetKind
 from liza.ui.rules.picture_view import Filter, Fold, PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Wanted
 from liza.ui.seen import read_seen, write_seen
@@ -53,6 +53,7 @@ class PictureApp(ActionApp):
         self._read_at = read_clock()
         self.follower = Follower(crew, lambda snapshot: self.call_from_thread(self.take, snapshot))
         self._earlier: list[Wanted] = []
+        self._chosen: dict[ScreenName, Target | None] = {}
 
     def compose(self) -> ComposeResult:
         """Yield the parts: header, list and side, footer."""
@@ -144,8 +145,14 @@ class PictureApp(ActionApp):
     def _go(self, wanted: Wanted) -> None:
         if self.view.screen is ScreenName.HISTORY and wanted.screen is not ScreenName.HISTORY:
             self._remember_visit()
+        self._chosen[self.view.screen] = self.body.chosen
         self.view = replace(self.view, wanted=wanted)
         self.follower.show(wanted)
+        # What was read already is shown at once.
+        self.show_picture()
+        chosen = self._chosen.get(wanted.screen)
+        if chosen is not None:
+            self.body.choose(chosen)
 
     def _remember_visit(self) -> None:
         """Record that the person saw what is shown now; a picture that changes nothing does not."""

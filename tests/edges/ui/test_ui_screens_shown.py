@@ -50,6 +50,19 @@ def test_each_screen_answers_its_question(shop: Crew) -> None:
     sit_down(shop, steps, size=(80, 70))
 
 
+def test_the_chosen_line_is_chosen_again_after_another_screen(shop: Crew) -> None:
+    async def steps(person: Person) -> None:
+        await person.press("j", "j")
+        chosen = person.app.body.chosen
+        await person.press("enter")
+        await person.wait(lambda: "done when" in person.text)
+        await person.press("escape")
+        assert "WAITS FOR YOU" in person.text
+        assert person.app.body.chosen == chosen
+
+    sit_down(shop, steps)
+
+
 def test_the_numbers_are_those_of_status(shop: Crew) -> None:
     async def steps(person: Person) -> None:
         picture = look(shop)
