@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from itertools import takewhile
 
 import pytest
 from hypothesis import given, settings
@@ -77,9 +78,11 @@ def test_equal_snapshots_draw_equal_lines(snapshot: Snapshot, view: PictureView)
 
 
 def _waiting_lines(lines: tuple[Line, ...]) -> list[Line]:
-    return [
-        line for line in lines if line.spans and line.spans[0].text.strip() == "!" and line.spans[0].tone is Tone.RED
-    ]
+    """Return the rows of what waits: those with a red mark, up to the next heading."""
+    texts = [line.text for line in lines]
+    first = next((row for row, text in enumerate(texts) if text.startswith(" WAITS FOR YOU")), len(lines))
+    rows = takewhile(lambda line: not line.text.endswith("─"), lines[first + 1 :])
+    return [line for line in rows if line.spans[0].text.strip() == "!" and line.spans[0].tone is Tone.RED]
 
 
 @given(snapshots(), views())
