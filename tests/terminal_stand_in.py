@@ -142,7 +142,7 @@ class TerminalStandIn:
         """What is on the screen."""
         return "\n".join(self.screen.lines)
 
-    def wait_for(self, is_true: Callable[[], object], seconds: float = 30.0) -> float:
+    def wait_for(self, is_true: Callable[[], object], seconds: float = 60.0) -> float:
         """Wait until something is so; return the seconds that it took."""
         start = time.monotonic()
         while not is_true():
@@ -150,7 +150,7 @@ class TerminalStandIn:
             time.sleep(0.005)
         return time.monotonic() - start
 
-    def wait_for_text(self, text: str, seconds: float = 30.0) -> float:
+    def wait_for_text(self, text: str, seconds: float = 60.0) -> float:
         """Wait until a text is on the screen; return the seconds that it took."""
         return self.wait_for(lambda: text in self.text, seconds)
 

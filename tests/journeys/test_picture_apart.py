@@ -25,6 +25,6 @@ def test_without_its_package_the_picture_names_the_command_that_installs_it(crew
     code = RUN.format(before="sys.modules['textual'] = None", words=["ui"], after="sys.exit(code)")
     with TerminalStandIn([sys.executable, "-c", code], crew.root, (200, 24)) as terminal:
         terminal.wait_for_text("liza ui needs the package textual")
-        assert terminal.process.wait(20) == 5
+        assert terminal.process.wait(60) == 5
         terminal.wait_for_text("install")
         assert "install 'textual" in terminal.text

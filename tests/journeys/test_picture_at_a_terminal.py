@@ -28,7 +28,7 @@ def test_a_signal_ends_the_picture_and_restores_the_terminal(crew: Crew, number:
     crew.add("t1")
     with picture_of(crew) as terminal:
         terminal.process.send_signal(number)
-        assert terminal.process.wait(20) == 128 + number
+        assert terminal.process.wait(60) == 128 + number
         terminal.wait_for(lambda: terminal.is_restored)
 
 
@@ -36,7 +36,7 @@ def test_leaving_the_picture_restores_the_terminal(crew: Crew) -> None:
     crew.add("t1")
     with picture_of(crew) as terminal:
         terminal.type("q")
-        assert terminal.process.wait(20) == 0
+        assert terminal.process.wait(60) == 0
         terminal.wait_for(lambda: terminal.is_restored)
 
 
@@ -44,7 +44,7 @@ def test_a_cut_line_ends_the_picture(crew: Crew) -> None:
     crew.add("t1")
     with picture_of(crew) as terminal:
         terminal.cut_line()
-        assert terminal.process.wait(20) == 128 + signal.SIGHUP
+        assert terminal.process.wait(60) == 128 + signal.SIGHUP
 
 
 def test_a_suspended_picture_gives_the_terminal_back_and_returns(crew: Crew) -> None:
@@ -91,7 +91,7 @@ def test_the_picture_is_refused_where_no_cursor_moves(crew: Crew) -> None:
     assert "liza status" in crew.liza("ui", code=2)
     with TerminalStandIn([BIN / "liza", "ui"], crew.root, env={"TERM": "dumb"}) as terminal:
         terminal.wait_for_text("liza status")
-        assert terminal.process.wait(20) == 2
+        assert terminal.process.wait(60) == 2
 
 
 @pytest.mark.parametrize("keys", ["x", variant("n?"), variant("/t")])

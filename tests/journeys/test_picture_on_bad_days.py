@@ -12,8 +12,6 @@ from tests.conftest import variant
 from tests.journeys.crews import Crew
 from tests.journeys.test_picture_at_a_terminal import picture_of
 
-WITHIN_SECONDS = 10.0
-"""Twice the seconds that are promised: other tests run beside this one."""
 NOT_READABLE = "not readable"
 
 
@@ -26,7 +24,7 @@ def test_the_picture_names_a_stopped_supervisor_and_its_return(crew: Crew) -> No
         pid = locks.find_holder(crew.paths.supervisor_lock("coder-1"))
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-        terminal.wait_for_text("the supervisor of coder-1", WITHIN_SECONDS)
+        terminal.wait_for_text("the supervisor of coder-1")
         os.kill(pid, signal.SIGCONT)
         terminal.wait_for(lambda: "the supervisor of coder-1" not in terminal.text)
 
