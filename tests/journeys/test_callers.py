@@ -38,6 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("run script:/bin/true", REFUSED),
     "down": ("down", REFUSED),
     "serve": ("serve", REFUSED),
+    "ui": ("ui --once", READS),
     "status": ("status", READS),
     "task list": ("task list", READS),
     "task show": ("task show task-1", READS),

@@ -48,7 +48,7 @@ def test_review_comments_on_a_pull_request_are_fixed_and_pushed(
         check, comment = f"ci-ci-test-{tip[:7]}", "pr-1-discussion-r11"
         for task in (check, comment):
             crew.wait_status(task, "MERGED")
-        assert crew.task(comment).description.endswith("a follow-up of task-1")
+        assert "task-1.txt:1" in crew.task(comment).description
         (brief,) = crew.notes.glob(f"brief-{check}-coder-1.*")
         assert f".liza/specs/{check}.md" in brief.read_text()
         crew.wait(lambda _: f"{check}: " in printed(crew), "a line of up")
