@@ -32,6 +32,7 @@ class ScreenText:
         self.cells = [[" "] * columns for _ in range(rows)]
         self.modes: dict[str, bool] = {}
         self._row = self._column = 0
+        self._main = self.cells, 0, 0
         self._rest = ""
         self._answer = answer
 
@@ -58,16 +59,34 @@ class ScreenText:
             if character == "\r":
                 self._column = 0
             elif character == "\n":
-                self._row = min(self._row + 1, self.rows - 1)
+                self._feed_line()
             elif width and self._column < self.columns and self._row < self.rows:
                 self.cells[self._row][self._column : self._column + width] = [character, ""][:width]
                 self._column += width
+
+    def _feed_line(self) -> None:
+        """Move down a row; from the last one, all rows move up."""
+        if self._row + 1 < self.rows:
+            self._row += 1
+        else:
+            self.cells = [*self.cells[1:], [" "] * self.columns]
+
+    def _switch(self, to_alternate: bool) -> None:
+        """Show the alternate screen, which begins empty, or the main one as it was left."""
+        if to_alternate != self.modes.get("1049", False):
+            if to_alternate:
+                self._main = self.cells, self._row, self._column
+                self.cells = [[" "] * self.columns for _ in range(self.rows)]
+            else:
+                self.cells, self._row, self._column = self._main
 
     def _control(self, values: str, kind: str) -> None:
         numbers = [int(value or 0) for value in values.lstrip("?><=").split(";")]
         if kind == "H":
             self._row, self._column = max(numbers[0], 1) - 1, max([*numbers, 1, 1][1], 1) - 1
         elif kind in ("h", "l"):
+            if values == "?1049":
+                self._switch(kind == "h")
             self.modes[values.lstrip("?")] = kind == "h"
         elif kind == "J":
             self.cells = [[" "] * self.columns for _ in range(self.rows)]

@@ -23,8 +23,8 @@ TASKS = 4
 RECORDER = "liza.crew.recorder"
 MERGE = "python -m liza merge"
 USUAL = {
-    "git check-attr": 4, "git commit-tree": 1, "git config": 7, "git for-each-ref": 10, "git ls-files": 7,
-    "git merge-base": 3, "git merge-tree": 1, "git rev-parse": 7, "git status": 4, "git switch": 3,
+    "git check-attr": 4, "git commit-tree": 1, "git config": 7, "git for-each-ref": 6, "git ls-files": 9,
+    "git merge-base": 3, "git merge-tree": 1, "git rev-parse": 13, "git status": 4, "git switch": 3,
     "git update-ref": 5, "git worktree list": 2, MERGE: 1,
 }  # fmt: skip
 """What one task starts. Another number is either a mistake or a reason to change this table."""

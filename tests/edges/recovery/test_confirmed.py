@@ -39,8 +39,8 @@ def test_damaged_pins_stop_no_reader_and_can_be_restored(
     damage(words)
     crew.paths.pins.write_text(json.dumps(words))
     shown = status(find_crew(repo))
-    assert shown["goal"]["description"] == "It is there"
-    told = [(one["kind"], one["next"]) for one in shown["alerts"] if one["about"] != "config"]
+    assert shown.picture.goal == "It is there"
+    told = [(alarm.kind, alarm.next) for alarm in shown.facts.alarms if alarm.about != "config"]
     assert told == [("pins_damaged", "liza doctor --fix")]
     assert not [one for one in doctor(repo).findings if "no setting was ever confirmed" in one.text]
     with pytest.raises(Missing, match="cannot be read") as wrong:
