@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +48,9 @@ def test_a_blocked_task_notifies_once_and_again_after_an_answer(crew: Crew, rece
         wait_received(crew, receiver, count)
         assert f"asks: {question}\nNext: liza answer t1" in receiver.messages[-1]
         crew.prepare("answer", "t1", "8080")
-        time.sleep(0.5)  # The watch has seen the answer: an alarm that returns at once has not cleared.
+        # An alarm that returns before the watch has seen the answer has not cleared.
+        record = notices.record_path(crew.paths, NoticeTarget(receiver.url).key)
+        crew.wait(lambda _, record=record: b"t1" not in record.read_bytes(), "the end of the alarm")
     process.terminate()
     assert process.wait(LIMIT) is not None
     assert receiver.count == 2
