@@ -46,5 +46,9 @@ def ui(
         raise Missing("liza ui needs the package textual", extra_command("ui")) from error
     picture = PictureApp(crew, is_read_only=read_only or enclosing_run(crew) is not None)
     picture.run()
+    for outcome in picture.unshown:
+        printing.print_now(f"{outcome.text} ({outcome.next})\n" if outcome.next else f"{outcome.text}\n")
+    if not all(outcome.is_done for outcome in picture.unshown):
+        raise typer.Exit(1)
     if picture.return_code:
         raise typer.Exit(picture.return_code)

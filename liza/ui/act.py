@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from liza.board import signals
 from liza.briefs import note as notes
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -14,7 +15,7 @@ from liza.merging.merge_recovery import recover_if_dead
 from liza.model.derived import find_current_work
 from liza.model.errors import LizaError, Refused, UsageError
 from liza.model.model import State, Task
-from liza.model.paths import branch_of
+from liza.model.paths import branch_of, run_id
 from liza.model.targets import target_branch
 from liza.model.value_classes import Value, replace
 from liza.supervisor.down import stop_agents
@@ -24,7 +25,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.verdict import verdict
 from liza.text.formats import count_noun
 from liza.text.redaction import redact
-from liza.ui.rules.offers import ActionName, Offer, describe_change
+from liza.ui.rules.offers import ActionName, Offer, ShownWork, describe_change, find_work
 from liza.view.attach import attach
 
 _MAX_NAMES = 4
@@ -47,8 +48,10 @@ def act(crew: Crew, offer: Offer, texts: Sequence[str]) -> ActionOutcome:
         state = fresh.board.read()
         task = state.task(offer.subject) if offer.mark is not None else None
         change = describe_change(offer.mark, task, offer.subject) if offer.mark is not None else None
+        change = change or _describe_other_work(state, offer) or _describe_other_signal(fresh, offer)
         if change is not None:
-            return ActionOutcome(False, change, f"liza task show {offer.subject}", task)
+            step = f"liza task show {offer.subject}" if offer.mark is not None else "liza status"
+            return ActionOutcome(False, change, step, task)
         result = _VERBS[offer.name](fresh, offer, [text.strip() for text in texts])
     except LizaError as error:
         return ActionOutcome(False, redact(error.message), error.hint, _read_task(fresh, offer))
@@ -58,6 +61,35 @@ def act(crew: Crew, offer: Offer, texts: Sequence[str]) -> ActionOutcome:
         return ActionOutcome(False, redact(f"{type(error).__name__}: {error}"), "liza bug-report")
     text = "; ".join(filter(None, (*result.message.split("\n"), *result.remarks))) or result.result
     return ActionOutcome(True, redact(text), result.next)
+
+
+def _describe_other_work(state: State, offer: Offer) -> str | None:
+    """Return whose session the action would end or reach instead of the one that was drawn; None if it is the same."""
+    if offer.work is None:
+        return None
+    if offer.mark is not None:
+        task = state.task(offer.subject)
+        now = find_work(task) if task is not None else None
+    else:
+        agent = state.agents.get(offer.subject)
+        now = ShownWork(offer.subject, run_id(offer.subject, agent.runs) if agent is not None and agent.runs else None)
+    if now is None or now == offer.work:
+        return None
+    worker = f"{now.agent} works in {now.run}" if now.run else now.agent or "nobody has it"
+    return f"{offer.subject} changed while you looked: now {worker}"
+
+
+def _describe_other_signal(crew: Crew, offer: Offer) -> str | None:
+    """Return which signal would be cleared without having been drawn, or for another reason; None if there is none."""
+    if offer.name not in (ActionName.RESUME, ActionName.RESOLVE):
+        return None
+    drawn = dict(offer.signals)
+    for name in signals.active_signals(crew.paths):
+        reason = redact(signals.read_reason(crew.paths, name))
+        is_trip = offer.name is ActionName.RESOLVE and any(text in reason for text in offer.intro)
+        if not is_trip and (name not in drawn or drawn[name] not in (None, reason)):
+            return f"{name} was set while you looked: {reason or 'without a reason'}"
+    return None
 
 
 def _read_task(crew: Crew, offer: Offer) -> Task | None:
@@ -149,7 +181,7 @@ def _find_work(state: State, offer: Offer) -> tuple[Task | None, str | None]:
         work = find_current_work(state, offer.subject)
         return (None, None) if work is None else (state.task(work.task or ""), work.run)
     task = state.task(offer.subject)
-    return task, None if task is None else task.review_run or task.run
+    return task, None if task is None else find_work(task).run
 
 
 def _describe_work(crew: Crew, state: State, task: Task) -> Iterator[str]:

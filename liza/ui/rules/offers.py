@@ -63,6 +63,8 @@ OUTSIDE: Final = frozenset({ActionName.ATTACH, ActionName.EDIT, ActionName.RUN, 
 """Actions that have the terminal for themselves: the picture leaves it, and comes back afterwards."""
 UNASKED: Final = frozenset({ActionName.ATTACH, ActionName.EDIT})
 """Actions that begin at once: the person decides in the terminal or in the editor."""
+_BOUND: Final = frozenset({ActionName.ANSWER, ActionName.APPROVE, ActionName.REJECT, ActionName.COMMENT})
+"""Actions whose text says something about what was drawn, and nothing about what is there later."""
 
 
 class Blank(Value):
@@ -82,10 +84,24 @@ class TaskMark(Value):
     questions: tuple[str, ...]
 
 
+class ShownWork(Value):
+    """The agent that has a task, and its session; None if it has none."""
+
+    agent: str
+    run: str | None
+
+
+def find_work(task: Task) -> ShownWork:
+    """Return who works on a task now: its reviewer, or its coder."""
+    return ShownWork(task.reviewing_by or task.assigned_to or "", task.review_run or task.run)
+
+
 class Offer(Value):
     """An action on ``subject``, a task or an agent; empty for the crew. ``effect``: what will happen.
 
     ``intro``: texts that have to be read first. ``mark``: the task as it was drawn. ``words``: the command of RUN.
+    ``work``: the agent and the session that it ends or reaches. ``signals``: those that it clears, with the reason of
+    each, or None if an alarm says it.
     """
 
     name: ActionName
@@ -96,11 +112,18 @@ class Offer(Value):
     mark: TaskMark | None = None
     comments: tuple[DraftComment, ...] = ()
     words: tuple[str, ...] = ()
+    work: ShownWork | None = None
+    signals: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def action_class(self) -> ActionClass:
         """How it is confirmed."""
         return _CLASSES[self.name]
+
+    @property
+    def draft_key(self) -> tuple[object, ...]:
+        """What a text that is not sent yet belongs to: an answer to its questions, a verdict to its commit."""
+        return (self.name, self.subject, self.words, self.mark if self.name in _BOUND else None)
 
 
 def mark_task(task: Task) -> TaskMark:
@@ -229,10 +252,11 @@ def offer_for_task(task: Task, comments: Sequence[DraftComment] = ()) -> Iterato
     if task.status is Status.CLAIMED or task.reviewing_by is not None:
         agent = task.reviewing_by or task.assigned_to
         effect = f"the session of {agent} ends, its work is saved, and another agent can take {task.id}"
-        yield Offer(ActionName.RELEASE, task.id, effect, mark=mark)
+        yield Offer(ActionName.RELEASE, task.id, effect, mark=mark, work=find_work(task))
     if task.status not in FINAL_STATUSES:
         effect = f"{task.id} is given up; what was done for it is saved, and is not merged"
-        yield Offer(ActionName.DROP, task.id, effect, (Blank("why", is_optional=True),), mark=mark)
+        why_blank = Blank("why", is_optional=True)
+        yield Offer(ActionName.DROP, task.id, effect, (why_blank,), mark=mark, work=find_work(task))
 
 
 def _offer_verdicts(task: Task, mark: TaskMark, comments: Sequence[DraftComment]) -> Iterator[Offer]:
@@ -263,18 +287,25 @@ def _offer_for_agent(line: AgentLine) -> Iterator[Offer]:
     agent = line.row.id
     if line.row.run is not None and line.word is not AgentWord.OFF:
         effect = f"{line.row.run} gets the note at the next edge of its turn"
-        yield Offer(ActionName.SEND, agent, effect, (Blank("note"),))
+        yield Offer(ActionName.SEND, agent, effect, (Blank("note"),), work=ShownWork(agent, line.row.run))
         yield Offer(ActionName.ATTACH, agent, "C-b d comes back to the picture; the session goes on")
     yield Offer(ActionName.NOTE, agent, "its next brief has the note", (Blank("note"),))
     if line.word is not AgentWord.OFF:
         effect = f"{agent} stops, and starts again only with `liza up`; the others go on"
-        yield Offer(ActionName.STOP, agent, effect)
+        yield Offer(ActionName.STOP, agent, effect, work=ShownWork(agent, line.row.run))
+
+
+_NOT_RUN: Final = (("answer",), ("attach",), ("down",), ("resume",), ("verdict",))
+_SHELL_SIGNS: Final = "&|;$`<>"
 
 
 def _offer_for_alarm(alarm: AlarmRow) -> Iterator[Offer]:
-    """Yield the command of an alarm, unless an action of the table does the same."""
+    """Yield the command of an alarm, unless an action of the table does the same.
+
+    One that ends sessions, and several in a row, are copied and typed by the person: no key runs them.
+    """
     words = split_command(alarm.next)
-    if words[:1] != ("liza",) or words[1:2] in (("answer",), ("attach",), ("resume",), ("verdict",)):
+    if words[:1] != ("liza",) or words[1:2] in _NOT_RUN or any(sign in alarm.next for sign in _SHELL_SIGNS):
         return
     if "…" in alarm.next:
         yield Offer(ActionName.COMMAND, alarm.about, "", (Blank("command", text=alarm.next),))
@@ -284,15 +315,16 @@ def _offer_for_alarm(alarm: AlarmRow) -> Iterator[Offer]:
 
 def offer_for_crew(picture: Picture) -> Iterator[Offer]:
     """Yield what is done with the whole crew."""
-    trip = next((alarm for alarm in picture.waits if alarm.kind == AlarmKind.BREAKER_TRIPPED), None)
-    if trip is not None:
+    trips = tuple(alarm.message for alarm in picture.waits if alarm.kind == AlarmKind.BREAKER_TRIPPED)
+    signals = (*((alarm.about, None) for alarm in picture.waits), *picture.signals.items())
+    if trips:
         blank = Blank("its root cause, and what was changed")
-        yield Offer(ActionName.RESOLVE, "", "the trip is resolved, and the crew continues", (blank,), (trip.message,))
+        effect = "the trip is resolved, and the crew continues"
+        yield Offer(ActionName.RESOLVE, "", effect, (blank,), trips, signals=signals)
     elif picture.signals:
         reasons = tuple(f"{name}: {reason}" if reason else name for name, reason in picture.signals.items())
-        yield Offer(
-            ActionName.RESUME, "", f"{', '.join(picture.signals)} is cleared, and the crew continues", (), reasons
-        )
+        effect = f"{', '.join(picture.signals)} is cleared, and the crew continues"
+        yield Offer(ActionName.RESUME, "", effect, (), reasons, signals=signals)
     else:
         effect = "sessions go on to their end, and nothing new is started"
         yield Offer(ActionName.PAUSE, "", effect, (Blank("why", is_optional=True),))

@@ -38,6 +38,7 @@ from liza.ui.rules.offers import (
     find_copy,
     find_offer,
     find_task,
+    mark_task,
     offer_actions,
     offer_for_task,
 )
@@ -45,6 +46,7 @@ from liza.ui.rules.picture_view import DraftComment, PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, TaskPage, Wanted
 from liza.ui.rules.task_lines import alarm_target
 from liza.ui.terminal.dialogs import BURST_KEYS, BURST_SECONDS, ConfirmDialog, Form, FormDialog, MenuDialog
+from liza.ui.terminal.filter_line import FilterLine
 from liza.ui.terminal.paced_app import PacedApp
 from liza.ui.terminal.row_list import RowList
 from liza.view.rules.structs import Picture
@@ -61,7 +63,11 @@ class ActionApp(PacedApp):
 
     def __init__(self) -> None:
         super().__init__()
-        self._drafts: dict[tuple[ActionName, str], tuple[str, ...]] = {}
+        self._drafts: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._acting = 0
+        self._is_leaving = self._is_asked_to_stay = False
+        self.unshown: list[ActionOutcome] = []
+        """Outcomes of actions that ended after the person had left."""
         self._seen: frozenset[str] = frozenset()
         self._seen_of: tuple[str, str] = ("", "")
         self._held: list[Callable[[], None]] = []
@@ -158,7 +164,8 @@ class ActionApp(PacedApp):
         elif asked is not None:
             self.begin(asked)
         else:
-            self._begin_first(ActionName.ATTACH, instead="nothing is asked here: x shows what can be done")
+            step = f"y copies {alarm.next}" if alarm is not None and alarm.next else "n goes to what waits for you"
+            self._begin_first(ActionName.ATTACH, instead=f"nothing is asked here: {step}, x shows what can be done")
 
     def press_note(self) -> None:
         """Leave a note for the chosen task or agent, or for the crew."""
@@ -202,7 +209,7 @@ class ActionApp(PacedApp):
 
     def _copy(self, command: str) -> None:
         self.copy_to_clipboard(command)
-        self.say(f"copied: {command}")
+        self.say(f"nothing was run, only copied: {command}")
 
     def press_log(self) -> None:
         """Show the session of the chosen agent or task."""
@@ -280,13 +287,20 @@ class ActionApp(PacedApp):
             return
         before = next((row.text for row in self.view.comments if row.location == spot.location), "")
         blank = Blank("comment; it is sent with your rejection, and an empty one is removed", True, before)
-        offer = Offer(ActionName.COMMENT, page.task.id, "", (blank,), spot.quoted, words=(spot.location,))
-        self.push_screen(FormDialog(Form(offer, (before,))), partial(self._keep_comment, diff, spot))
+        mark, words = mark_task(page.task), (spot.location,)
+        offer = Offer(ActionName.COMMENT, page.task.id, "", (blank,), spot.quoted, mark=mark, words=words)
+        form = Form(offer, self._drafts.get(offer.draft_key, (before,)))
+        self.push_screen(FormDialog(form), partial(self._keep_comment, diff, spot, offer))
 
-    def _keep_comment(self, diff: TaskDiff, spot: task_screen.Spot, result: object) -> None:
+    def _keep_comment(self, diff: TaskDiff, spot: task_screen.Spot, offer: Offer, result: object) -> None:
         if not isinstance(result, tuple):
             return
-        text = result[1][0].strip()
+        is_sent, texts = result
+        if not is_sent:
+            self._drafts[offer.draft_key] = texts
+            return
+        self._drafts.pop(offer.draft_key, None)
+        text = texts[0].strip()
         others = tuple(row for row in self.view.comments if row.location != spot.location)
         comment = DraftComment(diff.task, diff.commit, spot.location, spot.prefix + text.removeprefix(spot.prefix))
         self.view = replace(self.view, comments=(*others, comment) if text else others, marked=frozenset())
@@ -300,7 +314,8 @@ class ActionApp(PacedApp):
     def on_row_list_redrawn(self) -> None:
         """Note which rows of a diff are on the screen: a commit is approved only if all of them were."""
         page = self._find_diff()
-        if page is None or not isinstance(page.diff, TaskDiff):
+        # A dialog covers rows.
+        if len(self.screen_stack) > 1 or page is None or not isinstance(page.diff, TaskDiff):
             return
         diff = (page.diff.task, page.diff.commit)
         if diff != self._seen_of:
@@ -337,7 +352,7 @@ class ActionApp(PacedApp):
         """Open the form of an action, or its confirmation if nothing is typed for it."""
         if offer.name is ActionName.APPROVE and not self._may_approve(offer):
             return
-        texts = self._drafts.get((offer.name, offer.subject), ())
+        texts = self._drafts.get(offer.draft_key, ())
         is_end = offer.action_class is ActionClass.END
         if is_end:
             self._in_thread(partial(self._find_losses, Form(offer, texts, refusal)))
@@ -361,14 +376,21 @@ class ActionApp(PacedApp):
 
     def _find_losses(self, form: Form) -> None:
         shown = replace(form, losses=find_losses(self.crew, form.offer))
-        self.call_from_thread(self._show_form, shown)
+        self.call_from_thread(self._go_on, self._show_form, shown)
 
     def _check_attach(self, form: Form) -> None:
         refused = check_attach(self.crew, form.offer.subject)
         if refused is None:
-            self.call_from_thread(self._leave_terminal, form)
+            self.call_from_thread(self._go_on, self._leave_terminal, form)
         else:
             self.call_from_thread(self.say, f"{refused.text} ({refused.next})", Tone.YELLOW)
+
+    def _go_on(self, step: Callable[[Form], None], form: Form) -> None:
+        """Take the next step of an action that a thread has prepared, unless the person types something else now."""
+        if len(self.screen_stack) > 1 or self.query_one(FilterLine).is_open:
+            self.say(f"not begun while you type: {form.offer.name} {form.offer.subject}", Tone.YELLOW)
+        else:
+            step(form)
 
     def _in_thread(self, work: Callable[[], None]) -> None:
         self.run_worker(work, thread=True, exit_on_error=False)
@@ -380,7 +402,7 @@ class ActionApp(PacedApp):
         if not isinstance(result, tuple):
             return
         is_sent, texts = result
-        self._drafts[(form.offer.name, form.offer.subject)] = texts
+        self._drafts[form.offer.draft_key] = texts
         if not is_sent:
             return
         sent = replace(form, texts=texts)
@@ -394,7 +416,7 @@ class ActionApp(PacedApp):
             if is_confirmed:
                 self._do(form)
             else:
-                self.say("nothing was done")
+                self.say(f"nothing was done{': your text is kept' if form.texts else ''}")
 
         self.push_screen(ConfirmDialog(form), take)
 
@@ -403,25 +425,45 @@ class ActionApp(PacedApp):
             self._leave_terminal(form)
             return
         self.say("…")
+        self._drafts.pop(form.offer.draft_key, None)
+        self._acting += 1
         self._in_thread(partial(self._act, form))
 
     def _act(self, form: Form) -> None:
         outcome = act(self.crew, form.offer, form.texts)
-        self.call_from_thread(self._take_outcome, form, outcome)
+        self.unshown.append(outcome)
+        if not self._is_leaving:
+            self.call_from_thread(self._take_outcome, form, outcome)
+
+    def press_leave(self) -> None:
+        """Leave; the crew goes on. While an action runs, only at the second press: its outcome is printed then."""
+        if self._acting and not self._is_asked_to_stay:
+            self._is_asked_to_stay = True
+            self.say("an action is not done yet: q again leaves, and prints what became of it", Tone.YELLOW)
+            return
+        self._is_leaving = True
+        self.exit()
 
     def _take_outcome(self, form: Form, outcome: ActionOutcome) -> None:
         offer = form.offer
+        self._acting -= 1
+        self._is_asked_to_stay = False
+        if not self._is_leaving:
+            self.unshown.remove(outcome)
         self.follower.refresh()
         if outcome.is_done:
-            self._drafts.pop((offer.name, offer.subject), None)
             if offer.name is ActionName.REJECT:
                 rest = tuple(row for row in self.view.comments if row not in offer.comments)
                 self.view = replace(self.view, comments=rest)
             self.say(f"{outcome.text}   {outcome.next}", Tone.GREEN)
             return
         hint = f" ({outcome.next})" if outcome.next else ""
+        if form.texts:
+            self._drafts.setdefault(offer.draft_key, form.texts)
         self.say(f"refused: {outcome.text}{hint}", Tone.RED)
-        if offer.blanks and len(self.screen_stack) == 1 and offer.name is not ActionName.APPROVE:
+        # What compares the session of an agent or signals is offered anew from the next picture.
+        is_renewed = offer.mark is not None or not (offer.work or offer.signals)
+        if offer.blanks and len(self.screen_stack) == 1 and is_renewed and offer.name is not ActionName.APPROVE:
             fresh = self._renew(offer, outcome)
             self._show_form(Form(fresh, form.texts, f"refused: {outcome.text}{hint}", form.losses))
 
@@ -435,7 +477,6 @@ class ActionApp(PacedApp):
     def _leave_terminal(self, form: Form) -> None:
         """Give the terminal to a command, and come back when it has ended."""
         words = command_of(form.offer, form.texts)[1:]
-        self._drafts.pop((form.offer.name, form.offer.subject), None)
         try:
             with self.suspend():
                 status = self.run_outside(words)
@@ -444,6 +485,8 @@ class ActionApp(PacedApp):
         except SuspendNotSupported:
             self.say(f"type it in another terminal: {shlex.join(('liza', *words))}", Tone.YELLOW)
             return
+        if not status:
+            self._drafts.pop(form.offer.draft_key, None)
         self.follower.refresh()
         self.say(f"back from {shlex.join(('liza', *words))}" + (f", exit code {status}" if status else ""))
 

@@ -14,7 +14,7 @@ from textual.widgets import TextArea
 
 from liza.model.value_classes import Value
 from liza.printing.columns import cell_width, wrap_text
-from liza.ui.rules.lines import Cell, Line, Span, Target, TargetKind, Tone, clean, make_row, make_rule, wrap_line
+from liza.ui.rules.lines import Cell, Line, Span, Target, TargetKind, Tone, clean, cut, make_row, make_rule, wrap_line
 from liza.ui.rules.offers import ActionClass, ActionName, Offer, command_of
 from liza.ui.terminal.row_list import RowList
 
@@ -56,6 +56,14 @@ class PictureDialog(ModalScreen[object]):
         # In code: the rule of the app for all screens outranks a style sheet of this class.
         self.styles.align = ("left", "bottom")
         self.styles.background = "transparent"
+        self._is_closed = False
+
+    def close(self, result: object) -> None:
+        """Close the dialog with its result. Keys that were typed until it is gone close nothing else."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.dismiss(result)
+            self.app.post_message(RowList.Redrawn())
 
     def show_part(self, name: str, lines: Iterable[Line], *, has_cursor: bool = False) -> None:
         """Show wrapped lines in a part of the box, as high as they are."""
@@ -115,11 +123,11 @@ class MenuDialog(PictureDialog):
         if event.key in ("j", "down", "k", "up"):
             menu.move(1 if event.key in ("j", "down") else -1)
         elif event.key in ("escape", "q", "x"):
-            self.dismiss(None)
+            self.close(None)
         elif event.key == "enter":
-            self.dismiss(chosen)
+            self.close(chosen)
         elif event.key == "y" and chosen is not None:
-            self.dismiss(shlex.join(command_of(chosen, ())))
+            self.close(shlex.join(command_of(chosen, ())))
 
 
 class Field(TextArea):
@@ -193,9 +201,16 @@ class FormDialog(PictureDialog):
             self.show_part(f"label-{number}", _text_lines((label,), Tone.BOLD))
         rest = [*_text_lines(self._form.losses, Tone.YELLOW), *_text_lines(filter(None, (offer.effect,)), Tone.PLAIN)]
         problem = _text_lines(filter(None, (self._problem,)), Tone.RED)
-        keys = "enter goes on" if len(self._labels) > 1 or offer.action_class is not ActionClass.SAY else "enter sends"
-        command = Line((Span(f"  {shlex.join(command_of(offer, self.texts))}", Tone.DIM),))
-        self.show_part("outro", [*rest, command, *problem, Line((Span(f"  {keys}  esc keeps the text", Tone.DIM),))])
+        command = _preview_lines(shlex.join(command_of(offer, self.texts)), max(8, width - _MARGIN))
+        keys = Line((Span(f"  {self._describe_enter()}  esc keeps the text", Tone.DIM),))
+        self.show_part("outro", [*rest, *command, *problem, keys])
+
+    def _describe_enter(self) -> str:
+        """Return what Enter does in the last field, and what has to follow."""
+        if self._offer.name is ActionName.COMMENT:
+            return "enter keeps it for your rejection"
+        last = "sends" if self._offer.action_class is ActionClass.SAY else "asks once more, then y does it"
+        return f"enter goes on, and {last}" if len(self._labels) > 1 else f"enter {last}"
 
     def _fields(self) -> list[Field]:
         return list(self.query(Field))
@@ -223,7 +238,7 @@ class FormDialog(PictureDialog):
         elif self._is_end and field.text.strip() != self._offer.subject:
             self._problem = f"not {self._offer.subject}: nothing was done"
         else:
-            self.dismiss((True, self.texts))
+            self.close((True, self.texts))
             return
         self.draw_parts()
 
@@ -234,7 +249,7 @@ class FormDialog(PictureDialog):
         """Close the form, which stays a draft."""
         if event.key == "escape":
             event.stop()
-            self.dismiss((False, self.texts))
+            self.close((False, self.texts))
 
 
 class ConfirmDialog(PictureDialog):
@@ -270,7 +285,7 @@ class ConfirmDialog(PictureDialog):
         if event.key in PAGE_STEPS:
             self.turn_page(event.key)
         else:
-            self.dismiss(event.key == "y")
+            self.close(event.key == "y")
 
 
 def _wrap(line: Line, width: int) -> Iterator[Line]:
@@ -280,6 +295,15 @@ def _wrap(line: Line, width: int) -> Iterator[Line]:
         return
     for row in wrap_text(line.text, width, 2).split("\n"):
         yield from wrap_line(Line((Span(row, line.spans[0].tone),)), width)
+
+
+_PREVIEW_ROWS = 2
+
+
+def _preview_lines(command: str, width: int) -> list[Line]:
+    """Return a command that is still being typed, in few rows; it is confirmed as a whole."""
+    shown = cut(f"  {clean(command.replace(chr(10), '⏎'))}", _PREVIEW_ROWS * width - 1)
+    return list(wrap_line(Line((Span(shown, Tone.DIM),)), width))[:_PREVIEW_ROWS]
 
 
 def _text_lines(texts: Iterable[str], tone: Tone) -> list[Line]:

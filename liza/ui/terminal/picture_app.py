@@ -136,6 +136,8 @@ class PictureApp(ActionApp):
                 press = getattr(self, f"press_{key.command}")
                 self.hold_key(press) if key.changes or self.holds_keys else press()
                 return
+        if any(event.key in key.presses or event.character in key.presses for key in keys_of(self.view.screen, False)):
+            self.say("read-only: no key changes anything" if self.view.is_read_only else "the crew cannot be read")
 
     def open(self, wanted: Wanted) -> None:
         """Show another screen."""
@@ -267,6 +269,6 @@ class PictureApp(ActionApp):
         """Name the key that leaves, after Ctrl+C."""
         self.say("q leaves; the crew goes on")
 
-    def press_leave(self) -> None:
-        """Leave; the crew goes on."""
-        self.exit()
+    async def action_quit(self) -> None:
+        """Name the key that leaves, after Ctrl+Q: what is typed in a form is not lost by it."""
+        self.action_help_quit()

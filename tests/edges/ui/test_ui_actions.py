@@ -7,13 +7,18 @@ from contextlib import chdir
 import pytest
 from textual import events
 
+from liza.board import signals
 from liza.merging.merge_recovery import recover_if_dead
 from liza.model.history_events import HistoryEvent
+from liza.model.value_classes import replace
 from liza.tasks.archive import archive
+from liza.tasks.pause import CheckpointRequest, checkpoint, pause
 from liza.tasks.questions import BlockRequest, block
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add, drop, unblock
+from liza.ui.act import act
 from liza.ui.rules.lines import Target, TargetKind
+from liza.ui.rules.offers import ActionName, Offer, ShownWork, offer_for_task
 from liza.ui.rules.snapshot import ScreenName, Wanted
 from tests.conftest import git
 from tests.edges.merge_crew import Merges
@@ -46,6 +51,9 @@ def test_a_question_is_answered_where_it_is_listed(asked: Merges) -> None:
         await person.type("billing")
         await person.press("enter")
         await person.paste("Ana\nBo " + "x" * 5_000)
+        await person.wait(lambda: "⏎" in person.text)
+        assert person.text.count("answer its question") == 1
+        assert all(question in person.text for question in QUESTIONS)
         await person.press("enter")
         await person.wait(lambda: not person.is_asked and "answered" in person.notice)
 
@@ -258,6 +266,7 @@ def test_a_read_only_picture_has_no_key_that_changes_anything(asked: Merges) -> 
         await person.choose(task_of("mail"))
         for key in "axtwp+e:":
             await person.press(key)
+            assert "read-only" in person.notice
         assert not person.is_asked
         await person.press("l")
         assert person.app.view.screen is ScreenName.SESSION
@@ -292,3 +301,103 @@ def test_the_cursor_goes_to_the_next_line_that_waits_from_everywhere(asked: Merg
         await person.wait(lambda: "copied: liza answer mail" in person.notice)
 
     sit_down(asked.crew, steps)
+
+
+def test_only_the_signals_that_were_shown_are_cleared(crew: Merges) -> None:
+    pause(crew.crew, "lunch")
+
+    async def steps(person: Person) -> None:
+        await person.wait(lambda: "PAUSE is set" in person.text)
+        await person.begin("p")
+        checkpoint(crew.crew, CheckpointRequest(why="look at the taxes"))
+        await person.press("y")
+        await person.wait(lambda: "refused" in person.notice and "look at the taxes" in person.notice)
+
+    sit_down(crew.crew, steps)
+    assert set(signals.active_signals(crew.crew.paths)) == {"PAUSE", "CHECKPOINT"}
+
+
+def test_no_other_session_is_ended_than_the_one_that_was_shown(crew: Merges) -> None:
+    crew.claimed("pdf")
+    task = crew.task("pdf")
+    offers = {offer.name: offer for offer in offer_for_task(task)}
+    for name in (ActionName.RELEASE, ActionName.DROP):
+        outcome = act(crew.crew, replace(offers[name], work=ShownWork("code-reviewer-1", "code-reviewer-1.9")), ("",))
+        assert not outcome.is_done
+    for name in (ActionName.STOP, ActionName.SEND):
+        agent = str(task.assigned_to)
+        outcome = act(crew.crew, Offer(name, agent, work=ShownWork(agent, f"{agent}.99")), ("hello",))
+        assert not outcome.is_done
+        assert "changed while you looked" in outcome.text
+    assert crew.status("pdf") == "CLAIMED"
+    assert act(crew.crew, offers[ActionName.RELEASE], ()).is_done
+
+
+def test_nothing_opens_over_a_text_that_is_being_typed(crew: Merges) -> None:
+    crew.claimed("pdf")
+    drop, note = (
+        next(offer for offer in offer_for_task(crew.task("pdf")) if offer.name is name)
+        for name in (ActionName.DROP, ActionName.NOTE)
+    )
+
+    async def steps(person: Person) -> None:
+        person.app.begin(drop)
+        person.app.begin(note)
+        await person.wait(lambda: "while you type" in person.notice)
+        assert len(person.app.screen_stack) == 2
+        await person.type("hello")
+        await person.press("ctrl+q")
+        assert person.fields == ["hello"]
+
+    sit_down(crew.crew, steps)
+
+
+def test_keys_that_come_while_a_dialog_closes_close_nothing_else(crew: Merges) -> None:
+    async def steps(person: Person) -> None:
+        await person.begin("x")
+        menu = person.app.screen
+        for key in ("q", "escape", "escape"):
+            menu.post_message(events.Key(key, None))
+        await person.wait(lambda: not person.is_asked)
+        await person.begin("x")
+
+    sit_down(crew.crew, steps)
+
+
+def test_leaving_waits_for_an_action_or_prints_what_became_of_it(crew: Merges) -> None:
+    left: list[Person] = []
+
+    async def steps(person: Person) -> None:
+        left.append(person)
+        await person.wait(lambda: person.app.list_offers())
+        await person.begin("w")
+        await person.type("hello")
+        with crew.crew.change("human:ana", "test"):
+            await person.press("enter")
+            await person.press("q")
+            await person.wait(lambda: "q again" in person.notice)
+            await person.press("q")
+        await person.wait(lambda: person.app.unshown)
+
+    sit_down(crew.crew, steps)
+    assert [outcome.is_done for outcome in left[0].app.unshown] == [True]
+    assert crew.crew.board.read().human_notes[-1].message == "hello"
+
+
+def test_a_comment_that_was_not_kept_is_not_sent(crew: Merges) -> None:
+    submitted(crew)
+
+    async def steps(person: Person) -> None:
+        await person.open(Wanted(ScreenName.TASK, "pdf"))
+        diff = person.app.snapshot.task.diff.diff.split("\n")  # type: ignore[union-attr]
+        line = Target(TargetKind.DIFF_LINE, f"{diff.index('+line 3')}.0")
+        await person.choose(line)
+        await person.begin("c")
+        await person.type("too")
+        await person.press("escape")
+        await person.wait(lambda: not person.is_asked)
+        assert person.app.view.comments == ()
+        await person.begin("c")
+        assert person.fields == ["too"]
+
+    sit_down(crew.crew, steps)

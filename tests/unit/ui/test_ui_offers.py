@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.model.alarm_table import Alarm
 from liza.model.model import FINAL_STATUSES, Status, Task
 from liza.tasks.diff import TaskDiff
+from liza.ui.rules.lines import Target, TargetKind
 from liza.ui.rules.offers import (
     OUTSIDE,
     ActionClass,
@@ -18,10 +20,14 @@ from liza.ui.rules.offers import (
     command_of,
     describe_change,
     mark_task,
+    offer_actions,
     offer_for_task,
 )
 from liza.ui.rules.picture_view import DraftComment
 from liza.ui.rules.task_screen import describe_lines, split_diff
+from liza.view.rules.picture import build_picture
+from liza.view.rules.structs import CrewFacts
+from tests.unit import boards
 
 ENDS = (ActionName.DROP, ActionName.RELEASE, ActionName.STOP)
 DIFF = """\
@@ -116,3 +122,27 @@ def test_a_comment_on_removed_lines_belongs_to_a_line_of_the_commit() -> None:
     assert several is not None
     assert (several.location, several.prefix) == ("shop/tax.py:1", "to line 2: ")
     assert describe_lines(diff, [0]) is None
+
+
+@pytest.mark.parametrize(
+    ("step", "is_run"),
+    [
+        ("liza doctor --fix", True),
+        ("liza down", False),
+        ("liza init && liza doctor --fix", False),
+        ("liza status; rm x", False),
+    ],
+)
+def test_no_key_runs_what_ends_sessions_or_several_commands(step: str, is_run: bool) -> None:
+    alarm = Alarm("moved", "crew", "it was moved", step)
+    picture = build_picture(CrewFacts(now=boards.NOW, state=boards.board(), waiting=(alarm,)))
+    offers = offer_actions(picture, Target(TargetKind.ALARM, "moved:crew"))
+    expected = {ActionName.EDIT, ActionName.RUN} if is_run else {ActionName.EDIT}
+    assert {offer.name for offer in offers if offer.name in OUTSIDE} == expected
+
+
+def test_a_text_belongs_to_the_question_or_commit_it_is_about() -> None:
+    answers = [offers_of(Status.BLOCKED, blocked_questions=(text,))[ActionName.ANSWER] for text in ("Why?", "Who?")]
+    notes = [offers_of(status)[ActionName.NOTE] for status in (Status.CLAIMED, Status.BLOCKED)]
+    assert answers[0].draft_key != answers[1].draft_key
+    assert notes[0].draft_key == notes[1].draft_key
