@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import time
 
 import pytest
@@ -81,3 +82,20 @@ def test_text_pasted_into_the_list_does_nothing(crew: Crew) -> None:
         terminal.type("q")
         assert terminal.process.wait(20) == 0
     assert crew.status("mail") == "BLOCKED"
+
+
+def test_the_outcome_of_a_note_is_printed_after_leaving(crew: Crew) -> None:
+    asks(crew)
+    with TerminalStandIn([BIN / "liza", "ui"], crew.root) as terminal:
+        terminal.wait_for_text("1 waits for you")
+        type_slowly(terminal, "w")
+        terminal.wait_for_text("enter sends")
+        type_slowly(terminal, "hello")
+        with (crew.root / ".liza" / "state.yaml.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            type_slowly(terminal, "\rq")
+            terminal.wait_for_text("q again leaves")
+            type_slowly(terminal, "q")
+        assert terminal.process.wait(20) == 0
+        terminal.wait_for(lambda: "note" in terminal.text.rpartition("q again leaves")[2])
+    assert "hello" in crew.liza("edit", "--print")

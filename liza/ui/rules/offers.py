@@ -317,13 +317,18 @@ def offer_for_crew(picture: Picture) -> Iterator[Offer]:
     """Yield what is done with the whole crew."""
     trips = tuple(alarm.message for alarm in picture.waits if alarm.kind == AlarmKind.BREAKER_TRIPPED)
     signals = (*((alarm.about, None) for alarm in picture.waits), *picture.signals.items())
+    # The reason of some signals is said by an alarm instead.
+    stops = {alarm.about: alarm.message for alarm in picture.waits if alarm.next == "liza resume"} | dict(
+        picture.signals
+    )
     if trips:
         blank = Blank("its root cause, and what was changed")
         effect = "the trip is resolved, and the crew continues"
         yield Offer(ActionName.RESOLVE, "", effect, (blank,), trips, signals=signals)
-    elif picture.signals:
-        reasons = tuple(f"{name}: {reason}" if reason else name for name, reason in picture.signals.items())
-        effect = f"{', '.join(picture.signals)} is cleared, and the crew continues"
+    elif stops:
+        reasons = tuple(f"{name}: {reason}" if reason else name for name, reason in stops.items())
+        names = ", ".join(name for name in stops if name.isupper())
+        effect = f"{names} is cleared, and the crew continues" if names else "the crew continues"
         yield Offer(ActionName.RESUME, "", effect, (), reasons, signals=signals)
     else:
         effect = "sessions go on to their end, and nothing new is started"

@@ -369,7 +369,7 @@ class ActionApp(PacedApp):
         unseen = self._count_unseen(offer)
         if unseen is None:
             self.press_diff()
-            self.say("its diff was not read yet: PgDn to its end, then a", Tone.YELLOW)
+            self.say("its diff was not read yet: read it here to its end, then a", Tone.YELLOW)
         elif unseen:
             self.say(f"{unseen} lines of the diff were not on the screen yet: d, then PgDn to its end", Tone.YELLOW)
         return unseen == 0

@@ -9,6 +9,7 @@ from textual import events
 
 from liza.board import signals
 from liza.merging.merge_recovery import recover_if_dead
+from liza.model.alarm_table import AlarmRow
 from liza.model.history_events import HistoryEvent
 from liza.model.value_classes import replace
 from liza.tasks.archive import archive
@@ -18,8 +19,9 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add, drop, unblock
 from liza.ui.act import act
 from liza.ui.rules.lines import Target, TargetKind
-from liza.ui.rules.offers import ActionName, Offer, ShownWork, offer_for_task
+from liza.ui.rules.offers import ActionName, Offer, ShownWork, offer_for_crew, offer_for_task
 from liza.ui.rules.snapshot import ScreenName, Wanted
+from liza.view.status import look
 from tests.conftest import git
 from tests.edges.merge_crew import Merges
 from tests.edges.ui.person import Person, sit_down
@@ -401,3 +403,43 @@ def test_a_comment_that_was_not_kept_is_not_sent(crew: Merges) -> None:
         assert person.fields == ["too"]
 
     sit_down(crew.crew, steps)
+
+
+def test_a_command_that_could_not_run_is_there_to_be_mended(crew: Merges) -> None:
+    async def steps(person: Person) -> None:
+        await person.wait(lambda: person.app.list_offers())
+        await person.begin(":")
+        await person.type("statux")
+        await person.press("enter")
+        await person.wait(lambda: "another terminal" in person.notice)
+        await person.begin(":")
+        assert person.fields == ["statux"]
+
+    sit_down(crew.crew, steps)
+
+
+def test_a_second_note_is_begun_while_the_first_is_sent(crew: Merges) -> None:
+    async def steps(person: Person) -> None:
+        await person.wait(lambda: person.app.list_offers())
+        with crew.crew.change("human:ana", "test"):
+            await person.begin("w")
+            await person.type("one")
+            await person.press("enter")
+            await person.begin("w")
+            assert person.fields == [""]
+            await person.type("two")
+            await person.press("escape")
+        await person.wait(lambda: crew.crew.board.read().human_notes)
+        await person.wait(lambda: person.notice.strip() not in ("", "…"))
+        await person.begin("w")
+        assert person.fields == ["two"]
+
+    sit_down(crew.crew, steps)
+
+
+def test_a_checkpoint_of_a_planner_is_cleared_where_it_is_listed(crew: Merges) -> None:
+    alarm = AlarmRow("planners_checkpoint", "CHECKPOINT", "look at the taxes", "liza resume")
+    picture = replace(look(crew.crew), waits=(alarm,))
+    (offer,) = [offer for offer in offer_for_crew(picture) if offer.name is ActionName.RESUME]
+    checkpoint(crew.crew, CheckpointRequest(why="look at the taxes"))
+    assert act(crew.crew, offer, ()).is_done
