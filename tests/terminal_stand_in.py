@@ -88,6 +88,8 @@ class ScreenText:
             if values == "?1049":
                 self._switch(kind == "h")
             self.modes[values.lstrip("?")] = kind == "h"
+            if values + kind == ALTERNATE:
+                self.cells = [[" "] * self.columns for _ in range(self.rows)]
         elif kind == "J":
             self.cells = [[" "] * self.columns for _ in range(self.rows)]
         elif kind == "n":

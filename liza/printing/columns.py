@@ -17,6 +17,10 @@ not used: each terminal paints them as it likes, and yellow and cyan are hardly 
 _COLOUR_CODES: Final = {"bold": "1", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
 TONE_OF_CODE: Final[Mapping[str, str]] = {code: name for name, code in _COLOUR_CODES.items()}
 """Name of each colour and weight, by the code that ``paint`` writes for it."""
+_WIDE_SINCE_UNICODE_16: Final = re.compile(
+    "[\u2630-\u2637\u268a-\u268f\u4dc0-\u4dff\U0001d300-\U0001d356\U0001d360-\U0001d376]"
+)
+"""Characters that terminals draw in two cells, which the tables of an older Python do not know yet."""
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _PAINT_CODES: Final = "|".join(("0", *_COLOUR_CODES.values()))
 _CONTROL_CHARACTERS: Final = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
@@ -46,7 +50,8 @@ def cell_width(text: str) -> int:
 def _letter_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    is_wide = unicodedata.east_asian_width(character) in "WF" or _WIDE_SINCE_UNICODE_16.match(character)
+    return 2 if is_wide else 1
 
 
 def count_rows(line: str, columns: int) -> int:
@@ -126,6 +131,11 @@ def escape_json(text: str) -> str:
 def strip_controls(text: str) -> str:
     """Remove terminal control sequences: text of agents is shown, and must not control the terminal."""
     return _ANY_CONTROL.sub("�", _SEQUENCES.sub("", escape_undecoded(text.replace("\r\n", "\n"))))
+
+
+def replace_controls(text: str) -> str:
+    """Replace each control character of a line, and remove nothing: a reviewer has to see all of it."""
+    return _ANY_CONTROL.sub("�", escape_undecoded(text))
 
 
 def strip_controls_but_colours(text: str) -> str:

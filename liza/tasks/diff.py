@@ -17,7 +17,7 @@ from liza.model.value_classes import asdict as fields_of
 from liza.tasks import archive
 from liza.tasks.rules import claims
 
-_DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--find-renames")
+_DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames")
 _UNQUOTED_NAMES = ("core.quotePath", "false")
 
 

@@ -7,11 +7,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from liza.board import events
 from liza.crew.crew import Crew
-from liza.model.errors import LizaError
 from liza.ui.facts import gather
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Wanted, keep_last_good
 from liza.view.pulse import Pulse, take_pulse
@@ -78,8 +78,10 @@ class Follower:
                     while not self._ended.is_set():
                         self._read("reading each second" if watch.is_polling else "")
                         self._rest()
-            except (LizaError, OSError):
-                self._read("changes are not seen: reading every few seconds")
+            except Exception:  # noqa: BLE001
+                # Whatever fails: without this thread the picture would grow old.
+                with suppress(Exception):
+                    self._read("changes are not seen: reading every few seconds")
                 self._has_request(PULSE_SECONDS)
 
     def _read(self, feed: str) -> None:
@@ -105,7 +107,7 @@ class Follower:
             return None
         try:
             return take_pulse(self._crew, self._last.picture)
-        except (LizaError, OSError):
+        except Exception:  # noqa: BLE001
             return None
 
     def _has_request(self, seconds: float) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from liza.model.value_classes import Value
+from liza.text.redaction import redact
 from liza.ui.rules import (
     agent_list,
     cost_tables,
@@ -20,7 +21,7 @@ from liza.ui.rules import (
     task_screen,
 )
 from liza.ui.rules.lines import EMPTY, Line, Tone, dim_line, text_line
-from liza.ui.rules.picture_view import PictureView
+from liza.ui.rules.picture_view import LOW_BELOW, PictureView
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Unread
 
 ScreenDrawing = Callable[[Snapshot, PictureView], tuple[Line, ...]]
@@ -63,13 +64,27 @@ def draw(snapshot: Snapshot, view: PictureView) -> Drawing:
     """Return the picture."""
     if view.columns < MIN_COLUMNS or view.rows < MIN_ROWS:
         return Drawing((header.draw_small(snapshot, view),), (), (), EMPTY)
-    head = header.draw(snapshot, view)
-    if view.screen is ScreenName.SESSION and view.rows >= 12:
-        head = (*head, *session_screen.draw_head(snapshot, view))
-    body = _body(snapshot, view)
+    head = _draw_part("the header", lambda: _head(snapshot, view))
+    body = _draw_part("the screen", lambda: _body(snapshot, view))
     if snapshot.fault is not None and not isinstance(snapshot.picture, Unread):
         body = (*unknown_lines("the crew", snapshot.fault), *map(dim_line, body))
-    return Drawing(head, body, side.draw(snapshot, view), header.draw_footer(view))
+    beside = _draw_part("the chosen line", lambda: side.draw(snapshot, view))
+    return Drawing(head, body, beside, header.draw_footer(view))
+
+
+def _head(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
+    head = header.draw(snapshot, view)
+    if view.screen is ScreenName.SESSION and view.rows >= LOW_BELOW:
+        return (*head, *session_screen.draw_head(snapshot, view))
+    return head
+
+
+def _draw_part(subject: str, draw_lines: Callable[[], tuple[Line, ...]]) -> tuple[Line, ...]:
+    """Return a part of the picture. A fault in it must not take the rest of the picture away."""
+    try:
+        return draw_lines()
+    except Exception as error:  # noqa: BLE001
+        return unknown_lines(subject, Unread(redact(f"{type(error).__name__}: {error}"), "liza bug-report"))
 
 
 def draw_loading(view: PictureView) -> Drawing:

@@ -41,7 +41,7 @@ def draw(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
 def _filter_line(picture: Picture, view: PictureView) -> Line:
     """Return what the filter lists, and how many rows it hides."""
     hidden = count_noun(count_hidden(picture, view), "row")
-    text = f"only {describe_filter(view.filter)}: {hidden} hidden; esc shows all"
+    text = f"only {describe_filter(view.filter)}: {hidden} hidden; esc shows all; what waits for you stays"
     return cut_line(text_line(text, Tone.YELLOW), view.columns)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from liza.model.gates import GateOutcome, GateRun
 from liza.model.value_classes import Value
-from liza.printing.columns import format_local_time, wrap_text
+from liza.printing.columns import format_local_time, replace_controls, wrap_text
 from liza.printing.render_patch import paint_patch_line
 from liza.tasks.diff import TaskDiff
 from liza.text.formats import count_noun, format_duration
@@ -26,10 +26,14 @@ _HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 class DiffRow(Value):
-    """A line of a diff. ``location``: ``FILE:LINE`` at the commit; empty for a heading or a removed line."""
+    """A line of a diff. ``location``: ``FILE:LINE`` at the commit; empty for a heading or a removed line.
+
+    ``is_heading``: it is not in a hunk.
+    """
 
     text: str
     location: str = ""
+    is_heading: bool = True
 
 
 @lru_cache(maxsize=4)
@@ -39,7 +43,8 @@ def split_diff(diff: str) -> tuple[DiffRow, ...]:
     path, number, old, new = "", 0, 0, 0  # ``old`` and ``new``: lines that are left of the hunk
     for text in diff.removesuffix("\n").split("\n") if diff else ():
         location = ""
-        if old > 0 or new > 0:
+        is_heading = old <= 0 and new <= 0
+        if not is_heading:
             start = text[:1]
             if start in ("+", " ") and path:
                 location = f"{path}:{number}"
@@ -50,7 +55,7 @@ def split_diff(diff: str) -> tuple[DiffRow, ...]:
             old, number, new = int(match[1] or 1), int(match[2]), int(match[3] or 1)
         elif text.startswith("+++ "):
             path = _read_path(text)
-        rows.append(DiffRow(text, location))
+        rows.append(DiffRow(text, location, is_heading))
     return tuple(rows)
 
 
@@ -119,8 +124,9 @@ def _diff_lines(diff: TaskDiff | Unread, view: PictureView) -> Iterator[Line]:
 def _paint(diff: str, width: int) -> tuple[tuple[Line, ...], ...]:
     """Return the rows of the screen for each line of a diff. A long line is broken: nothing of it is left out."""
     shown = split_diff(diff)[:MAX_DIFF_LINES]
+    painted = (paint_patch_line(replace_controls(row.text), True) for row in shown)
     # A column is left for the mark.
-    return tuple(tuple(wrap_line(next(painted_lines(paint_patch_line(row.text, True))), width - 1)) for row in shown)
+    return tuple(tuple(wrap_line(next(painted_lines(text)), width - 1)) for text in painted)
 
 
 def _group_comments(diff: TaskDiff, drafts: Iterable[DraftComment]) -> Mapping[str, list[Line]]:
@@ -177,7 +183,18 @@ def row_number(target: Target) -> int:
     return int(target.name.partition(".")[0])
 
 
+def name_rows(lines: Iterable[Line]) -> frozenset[str]:
+    """Return the names of the rows of a diff among these lines."""
+    return frozenset(line.target.name for line in lines if line.target and line.target.kind is TargetKind.DIFF_LINE)
+
+
 def find_unseen(lines: Iterable[Line], seen: frozenset[str], diff: TaskDiff) -> int:
-    """Return how many rows of the diff were not on the screen yet."""
-    names = {line.target.name for line in lines if line.target and line.target.kind is TargetKind.DIFF_LINE}
-    return len(names - seen) + max(0, len(split_diff(diff.diff)) - MAX_DIFF_LINES)
+    """Return how many rows of the diff were not on the screen yet, with the lines of it that are not drawn."""
+    names = name_rows(lines)
+    drawn = {name.partition(".")[0] for name in names}
+    return len(names - seen) + len(split_diff(diff.diff)) - len(drawn)
+
+
+def find_not_shown(diff: str) -> tuple[str, ...]:
+    """Return the lines of a diff that stand for a file without showing its text: binaries, ``-diff`` attributes."""
+    return tuple(row.text for row in split_diff(diff) if row.is_heading and row.text.startswith("Binary files "))

@@ -17,7 +17,7 @@ from textual.app import SuspendNotSupported
 
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError
-from liza.model.value_classes import replace
+from liza.model.value_classes import Value, replace
 from liza.printing import printing
 from liza.system.installation import liza_argv
 from liza.system.program_path import run_command
@@ -52,6 +52,16 @@ from liza.ui.terminal.row_list import RowList
 from liza.view.rules.structs import Picture
 
 
+class DiffVersion(Value):
+    """A diff as it is drawn: rows of another one, or of another width, are other rows."""
+
+    task: str
+    base: str
+    commit: str
+    diff: str
+    columns: int
+
+
 class ActionApp(PacedApp):
     """The part of the picture that changes the crew. Texts that were not sent are kept until they are taken."""
 
@@ -69,7 +79,8 @@ class ActionApp(PacedApp):
         self.unshown: list[ActionOutcome] = []
         """Outcomes of actions that ended after the person had left."""
         self._seen: frozenset[str] = frozenset()
-        self._seen_of: tuple[str, str] = ("", "")
+        self._seen_of: DiffVersion | None = None
+        self._is_covered = False
         self._held: list[Callable[[], None]] = []
         self._burst_until = 0.0
 
@@ -311,20 +322,34 @@ class ActionApp(PacedApp):
         is_shown = self.view.screen is ScreenName.TASK and isinstance(page, TaskPage)
         return page if is_shown and isinstance(page, TaskPage) and isinstance(page.diff, TaskDiff) else None
 
-    def on_row_list_redrawn(self) -> None:
-        """Note which rows of a diff are on the screen: a commit is approved only if all of them were."""
-        page = self._find_diff()
-        # A dialog covers rows.
-        if len(self.screen_stack) > 1 or page is None or not isinstance(page.diff, TaskDiff):
-            return
-        diff = (page.diff.task, page.diff.commit)
-        if diff != self._seen_of:
-            self._seen_of, self._seen = diff, frozenset()
-        top = self.body.top
-        shown = self.body.lines[top : top + self.body.size.height]
-        self._seen |= {line.target.name for line in shown if line.target and line.target.kind is TargetKind.DIFF_LINE}
+    # Which rows of a diff the terminal has shown: a commit is approved only after all of them.
 
-    def _count_unseen(self, offer: Offer) -> int | None:
+    @property
+    def diff_version(self) -> DiffVersion | None:
+        """The diff on the screen, as it is drawn; None without one."""
+        page = self._find_diff()
+        diff = page.diff if page is not None else None
+        if not isinstance(diff, TaskDiff):
+            return None
+        return DiffVersion(diff.task, diff.base, diff.commit, diff.diff, self.view.list_columns)
+
+    def prepare_shown(self) -> Callable[[], None] | None:
+        """Return the function that notes the rows of a diff in this picture, when the terminal has shown them."""
+        was_covered, self._is_covered = self._is_covered, len(self.screen_stack) != 1
+        version = None if self._is_covered or not self.query(RowList) else self.body.version
+        if not isinstance(version, DiffVersion):
+            return None
+        if was_covered:
+            # Rows that were below the dialog may come only with the next picture.
+            self.call_later(self.screen.refresh)
+            return None
+        return partial(self._note_seen, version, task_screen.name_rows(self.body.painted))
+
+    def _note_seen(self, version: DiffVersion, rows: frozenset[str]) -> None:
+        self._seen = rows | (self._seen if version == self._seen_of else frozenset())
+        self._seen_of = version
+
+    def count_unseen(self, offer: Offer) -> int | None:
         """Return how many rows of the diff were not shown; None if the diff is not that of the commit."""
         page = self._find_diff()
         diff = page.diff if page is not None else None
@@ -332,7 +357,8 @@ class ActionApp(PacedApp):
             return None
         if (diff.task, diff.commit) != (offer.subject, offer.mark.commit):
             return None
-        return task_screen.find_unseen(task_screen.draw(self.snapshot, self.view), self._seen, diff)
+        seen = self._seen if self._seen_of == self.diff_version else frozenset()
+        return task_screen.find_unseen(self.body.lines, seen, diff)
 
     # From an offer to its outcome.
 
@@ -350,8 +376,10 @@ class ActionApp(PacedApp):
 
     def begin(self, offer: Offer, refusal: str = "") -> None:
         """Open the form of an action, or its confirmation if nothing is typed for it."""
-        if offer.name is ActionName.APPROVE and not self._may_approve(offer):
-            return
+        if offer.name is ActionName.APPROVE:
+            if not self._may_approve(offer):
+                return
+            offer = self._add_not_shown(offer)
         texts = self._drafts.get(offer.draft_key, ())
         is_end = offer.action_class is ActionClass.END
         if is_end:
@@ -366,13 +394,19 @@ class ActionApp(PacedApp):
             self._confirm(Form(offer))
 
     def _may_approve(self, offer: Offer) -> bool:
-        unseen = self._count_unseen(offer)
+        unseen = self.count_unseen(offer)
         if unseen is None:
             self.press_diff()
             self.say("its diff was not read yet: read it here to its end, then a", Tone.YELLOW)
         elif unseen:
             self.say(f"{unseen} lines of the diff were not on the screen yet: d, then PgDn to its end", Tone.YELLOW)
         return unseen == 0
+
+    def _add_not_shown(self, offer: Offer) -> Offer:
+        """Return the offer with the files of which the diff shows no text."""
+        version = self.diff_version
+        files = task_screen.find_not_shown(version.diff) if version is not None else ()
+        return replace(offer, intro=(*offer.intro, *(f"not shown as text: {line}" for line in files)))
 
     def _find_losses(self, form: Form) -> None:
         shown = replace(form, losses=find_losses(self.crew, form.offer))

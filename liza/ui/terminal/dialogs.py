@@ -63,7 +63,6 @@ class PictureDialog(ModalScreen[object]):
         if not self._is_closed:
             self._is_closed = True
             self.dismiss(result)
-            self.app.post_message(RowList.Redrawn())
 
     def show_part(self, name: str, lines: Iterable[Line], *, has_cursor: bool = False) -> None:
         """Show wrapped lines in a part of the box, as high as they are."""

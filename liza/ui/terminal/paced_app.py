@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import App
@@ -47,4 +48,8 @@ class PacedApp(App[None]):
 
     def post_display_hook(self) -> None:
         """Note that textual has drawn."""
-        self.pacing.note_picture()
+        self.pacing.note_picture(self.prepare_shown())
+
+    def prepare_shown(self) -> Callable[[], None] | None:
+        """Return what is done when the terminal has shown the picture that was drawn now."""
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -37,7 +38,15 @@ class PacedDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         """Take the terminal, at the start and after a suspension."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        if self._writer_thread is None or not self._writer_thread.is_alive():
+            return
         self._pacing.start(self.write)
+        # After a suspension the terminal is blank, and textual would draw only what changes.
+        asyncio.get_running_loop().call_soon_threadsafe(self._draw_all)
+
+    def _draw_all(self) -> None:
+        if self._app.screen_stack:
+            self._app.screen.refresh(layout=True)
 
     def disable_input(self) -> None:
         """Read no more keys."""

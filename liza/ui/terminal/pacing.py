@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final
@@ -33,6 +34,7 @@ class Pacing:
         self._has_answered = False
         self._has_dropped = False
         self._unanswered = 0
+        self._unshown: deque[Callable[[], None] | None] = deque()
         self._answer = threading.Condition()
         self._held = ExitStack()
         self._timer: asyncio.TimerHandle | None = None
@@ -40,6 +42,7 @@ class Pacing:
     def start(self, write: Callable[[str], None]) -> None:
         """Begin, with the function that writes to the terminal."""
         self._loop, self._write, self._unanswered = asyncio.get_running_loop(), write, 0
+        self._unshown.clear()
 
     def stop(self) -> None:
         """End, when the answers have come: the shell would get those that come later as typed text."""
@@ -53,17 +56,23 @@ class Pacing:
         """Note that something was written to the terminal."""
         self._has_output = True
 
-    def note_picture(self) -> None:
-        """Ask the terminal for an answer after a picture. A picture that textual drops meanwhile is drawn later."""
+    def note_picture(self, shown: Callable[[], None] | None = None) -> None:
+        """Ask the terminal for an answer after a picture; ``shown`` is called when it has answered.
+
+        A picture that textual drops meanwhile is drawn later: for that one nothing is called.
+        """
         if self._timer is not None:
             self._has_dropped = True
-        elif self._has_output and self._write is not None and self._loop is not None:
+        elif self._write is None or self._loop is None:
+            _call(shown)
+        elif self._has_output:
             self._write(QUESTION)
+            self._unshown.append(shown)
             self._unanswered += 1
             self._has_output = False
             self._held.enter_context(self._app.batch_update())
             seconds = LAST_SECONDS if self._has_answered else FIRST_SECONDS
-            self._timer = self._loop.call_later(seconds, self._release)
+            self._timer = self._loop.call_later(seconds, self._end_wait)
 
     def note_answer(self) -> None:
         """Take the terminal's answer, in the thread that reads it."""
@@ -71,8 +80,20 @@ class Pacing:
             self._has_answered = True
             self._unanswered = max(0, self._unanswered - 1)
             self._answer.notify_all()
-            if not self._unanswered and self._loop is not None:
-                self._loop.call_soon_threadsafe(self._release)
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._take_answer, not self._unanswered)
+
+    def _take_answer(self, is_last: bool) -> None:
+        if self._unshown:
+            _call(self._unshown.popleft())
+        if is_last:
+            self._release()
+
+    def _end_wait(self) -> None:
+        """Wait no longer. What a terminal that cannot answer was sent has to be taken as shown."""
+        while self._unshown and not self._has_answered:
+            _call(self._unshown.popleft())
+        self._release()
 
     def _release(self) -> None:
         if self._timer is None:
@@ -86,3 +107,8 @@ class Pacing:
             self._has_dropped = False
             self._app.screen.refresh()
         self._app.screen.check_idle()
+
+
+def _call(shown: Callable[[], None] | None) -> None:
+    if shown is not None:
+        shown()

@@ -109,7 +109,7 @@ class PictureApp(ActionApp):
         side.styles.width = self.view.side_columns
         header.show_lines(drawing.header)
         follows = self.view.screen is ScreenName.SESSION and self.body.is_at_end
-        self.body.show_lines(drawing.body)
+        self.body.show_lines(drawing.body, self.diff_version)
         if follows:
             self.body.scroll_to_last()
         side.show_lines(drawing.side)

@@ -12,7 +12,6 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Region
-from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -32,11 +31,8 @@ _CURSOR = Style(reverse=True)
 class RowList(Widget, can_focus=False):
     """Shows lines. With ``has_cursor``, one line with a target is chosen; it stays chosen when the lines change.
 
-    ``top``: number of the line that is shown first.
+    ``top``: number of the line that is shown first. ``version``: what the lines were made of, if that matters.
     """
-
-    class Redrawn(Message):
-        """Other lines are on the screen."""
 
     def __init__(self, name: str, *, has_cursor: bool = False) -> None:
         super().__init__(id=name)
@@ -44,7 +40,9 @@ class RowList(Widget, can_focus=False):
         self._lines: tuple[Line, ...] = ()
         self._cursor = 0
         self.top = 0
+        self.version: object = None
         self._shown: tuple[tuple[Line, bool], ...] = ()
+        self._painted: dict[int, Line] = {}
 
     @property
     def chosen(self) -> Target | None:
@@ -61,9 +59,18 @@ class RowList(Widget, can_focus=False):
         """Number of lines."""
         return len(self._lines)
 
-    def show_lines(self, lines: tuple[Line, ...]) -> None:
-        """Show other lines. Rows that are as before are not drawn again."""
-        if lines == self._lines:
+    @property
+    def painted(self) -> tuple[Line, ...]:
+        """The lines of this version that textual has drawn, each in its row."""
+        return tuple(line for y, line in self._painted.items() if y < self.size.height)
+
+    def show_lines(self, lines: tuple[Line, ...], version: object = None) -> None:
+        """Show other lines. Rows that are as before are not drawn again, except for another version."""
+        if version != self.version:
+            self.version, self._shown = version, ()
+            self._painted.clear()
+            self.refresh()
+        elif lines == self._lines:
             return
         chosen, cursor = self.chosen, self._cursor
         self._lines = lines
@@ -167,12 +174,12 @@ class RowList(Widget, can_focus=False):
         self._shown = tuple((self._lines[row], self._has_cursor and row == self._cursor) for row in rows)
         changed = [y for y, (new, old) in enumerate(zip_longest(self._shown, before)) if new != old]
         if changed:
-            self.post_message(self.Redrawn())
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def render_line(self, y: int) -> Strip:
         """Return a row of the widget."""
         line, is_under_cursor = self._shown[y] if y < len(self._shown) else (EMPTY, False)
+        self._painted[y] = line
         segments = [Segment(span.text, STYLES[span.tone]) for span in line.spans] or [Segment("", Style())]
         strip = Strip(segments).adjust_cell_length(self.size.width, Style())
         return strip.apply_style(_CURSOR) if is_under_cursor and line.target is not None else strip

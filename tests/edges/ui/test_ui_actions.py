@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import chdir
 
 import pytest
 from textual import events
 
 from liza.board import signals
+from liza.crew.crew import Crew
 from liza.merging.merge_recovery import recover_if_dead
 from liza.model.alarm_table import AlarmRow
 from liza.model.history_events import HistoryEvent
 from liza.model.value_classes import replace
 from liza.tasks.archive import archive
+from liza.tasks.diff import TaskDiff
 from liza.tasks.pause import CheckpointRequest, checkpoint, pause
 from liza.tasks.questions import BlockRequest, block
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add, drop, unblock
+from liza.ui import facts
 from liza.ui.act import act
 from liza.ui.rules.lines import Target, TargetKind
-from liza.ui.rules.offers import ActionName, Offer, ShownWork, offer_for_crew, offer_for_task
+from liza.ui.rules.offers import ActionName, Offer, ShownWork, find_offer, offer_for_crew, offer_for_task
 from liza.ui.rules.snapshot import ScreenName, Wanted
 from liza.view.status import look
 from tests.conftest import git
@@ -155,6 +159,84 @@ def test_a_commit_is_approved_only_after_all_of_its_diff_was_shown(crew: Merges)
     sit_down(crew.crew, steps)
     event = crew.task("pdf").history[-1]
     assert (event.event, event.commit, event.detail) == (HistoryEvent.APPROVE, commit, "ran it")
+
+
+def submitted_text(crew: Merges, text: str) -> None:
+    there = crew.claimed("pdf")
+    (there / "pdf.txt").write_bytes(text.encode())
+    git(there, "commit", "-q", "-a", "-m", "a text")
+    crew.submitted(there)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["☰" * 60 + " hidden()", "x='\x1b]'; hidden(); '\x07'", "x='\x1bP'; hidden(); '\x1b\\'", "\x1b[8m hidden()"],
+)
+def test_no_part_of_a_line_of_a_diff_is_hidden(crew: Merges, line: str) -> None:
+    submitted_text(crew, line + "\n")
+
+    async def steps(person: Person) -> None:
+        await person.open(Wanted(ScreenName.TASK, "pdf"))
+        await person.press("G")
+        await person.wait(lambda: "hidden()" in person.text)
+
+    sit_down(crew.crew, steps)
+
+
+def test_a_file_that_is_not_shown_as_text_is_named(crew: Merges) -> None:
+    (crew.root / ".git" / "info").mkdir(exist_ok=True)
+    (crew.root / ".git" / "info" / "attributes").write_text("*.txt -diff\n")
+    submitted_text(crew, "run()\n")
+
+    async def steps(person: Person) -> None:
+        await person.open(Wanted(ScreenName.TASK, "pdf"))
+        await person.press(*["pagedown"] * 4)
+        await person.press("a")
+        await person.begin("enter")
+        assert "not shown as text" in person.text
+        assert "pdf.txt" in person.text
+
+    sit_down(crew.crew, steps)
+
+
+def test_rows_below_a_dialog_do_not_count_as_shown(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted_text(crew, "".join(f"line {number}\n" for number in range(4)))
+    is_open = threading.Event()
+    read_diff = facts.diff
+
+    def read_late(crew: Crew, task: str) -> TaskDiff:
+        is_open.wait(20)
+        return read_diff(crew, task)
+
+    monkeypatch.setattr(facts, "diff", read_late)
+
+    async def steps(person: Person) -> None:
+        person.app.open(Wanted(ScreenName.TASK, "pdf"))
+        await person.begin("x")
+        is_open.set()
+        await person.wait(lambda: person.app.diff_version is not None and "line 0" in person.app.body.lines[-4].text)
+        offer = find_offer(person.app.list_offers(), ActionName.APPROVE)
+        assert offer is not None
+        assert person.app.count_unseen(offer)
+        await person.press("escape")
+        await person.wait(lambda: person.app.count_unseen(offer) == 0)
+
+    sit_down(crew.crew, steps, size=(80, 60))
+
+
+def test_rows_of_another_width_have_to_be_shown_again(crew: Merges) -> None:
+    submitted_text(crew, "".join("x" * 300 + f" {number}\n" for number in range(40)))
+
+    async def steps(person: Person) -> None:
+        await person.open(Wanted(ScreenName.TASK, "pdf"))
+        await person.press(*["pagedown"] * 14)
+        offer = find_offer(person.app.list_offers(), ActionName.APPROVE)
+        assert offer is not None
+        await person.wait(lambda: person.app.count_unseen(offer) == 0)
+        await person.pilot.resize_terminal(70, 24)
+        await person.wait(lambda: person.app.count_unseen(offer))
+
+    sit_down(crew.crew, steps)
 
 
 def test_comments_on_lines_are_sent_with_a_rejection(crew: Merges) -> None:

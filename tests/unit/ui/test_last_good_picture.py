@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
+
+import pytest
 
 from liza.model.value_classes import replace
+from liza.ui import follower
 from liza.ui.facts import gather
+from liza.ui.rules import drawing
 from liza.ui.rules.drawing import draw
 from liza.ui.rules.lines import Tone
 from liza.ui.rules.picture_view import PictureView
-from liza.ui.rules.snapshot import Unread, Wanted, keep_last_good
+from liza.ui.rules.snapshot import ScreenName, Snapshot, Unread, Wanted, keep_last_good
 from tests.pictures.example_crew import open_example
 
 VIEW = PictureView(columns=80, rows=24)
@@ -36,3 +41,34 @@ def test_without_a_good_picture_nothing_is_shown_as_zero(tmp_path: Path) -> None
     kept = keep_last_good(None, unread)
     assert kept.fault == FAULT
     assert "0" not in draw(kept, VIEW).body[0].text
+
+
+def test_a_fault_in_a_screen_leaves_the_header_and_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("no rows")
+
+    with open_example(tmp_path / "shop") as crew:
+        good = gather(crew, Wanted())
+    monkeypatch.setattr(drawing, "SCREENS", {ScreenName.NOW: fail})
+    shown = draw(good, VIEW)
+    assert "no rows" in shown.body[0].text
+    assert "liza bug-report" in shown.body[1].text
+    assert shown.header == drawing.header.draw(good, VIEW)
+    assert "q leave" in shown.footer.text
+
+
+def test_the_picture_is_read_on_after_any_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "PULSE_SECONDS", 0.01)
+    read_again, snapshots = Event(), list[Snapshot]()
+
+    def take(snapshot: Snapshot) -> None:
+        snapshots.append(snapshot)
+        if len(snapshots) < 3:
+            raise ZeroDivisionError
+        read_again.set()
+
+    with open_example(tmp_path / "shop") as crew:
+        follows = follower.Follower(crew, take)
+        follows.start(Wanted())
+        assert read_again.wait(20)
+        follows.stop()

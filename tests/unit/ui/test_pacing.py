@@ -67,6 +67,41 @@ def test_a_picture_holds_back_the_next_until_the_answer() -> None:
     run(scenario)
 
 
+def test_a_picture_counts_as_shown_when_the_terminal_has_answered() -> None:
+    async def scenario(paced: Pacing, app: AppStandIn, written: list[str]) -> None:
+        shown: list[str] = []
+        paced.note_output()
+        paced.note_picture(lambda: shown.append("first"))
+        paced.note_picture(lambda: shown.append("dropped"))
+        assert shown == []
+        paced.note_answer()
+        await asyncio.sleep(0)
+        assert shown == ["first"]
+
+    run(scenario)
+
+
+def test_a_slow_terminal_has_shown_nothing_before_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "LAST_SECONDS", 0.01)
+
+    async def scenario(paced: Pacing, app: AppStandIn, written: list[str]) -> None:
+        shown: list[str] = []
+        show(paced)
+        paced.note_answer()
+        await asyncio.sleep(0)
+        paced.note_output()
+        paced.note_picture(lambda: shown.append("late"))
+        async with asyncio.timeout(5):
+            while app.holds:
+                await asyncio.sleep(0.005)
+        assert shown == []
+        paced.note_answer()
+        await asyncio.sleep(0)
+        assert shown == ["late"]
+
+    run(scenario)
+
+
 def test_without_output_the_terminal_is_asked_nothing() -> None:
     async def scenario(paced: Pacing, app: AppStandIn, written: list[str]) -> None:
         paced.note_picture()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from dataclasses import dataclass
 from itertools import takewhile
@@ -129,6 +130,11 @@ def test_the_header_counts_what_a_filter_hides(snapshot: Snapshot, wanted: Filte
     assert not hidden & {alarm.about for alarm in picture.waits}
     if wanted != Filter():
         assert f"{len(hidden)} row" in draw(snapshot, filtered).header[-1].text
+
+
+def test_no_character_is_wider_drawn_than_it_is_counted() -> None:
+    letters = (chr(number) for number in range(sys.maxunicode + 1) if unicodedata.category(chr(number)) != "Cs")
+    assert [letter for letter in letters if cell_width(letter) < cell_len(letter)] == []
 
 
 def test_a_filter_is_announced_only_where_it_filters() -> None:
