@@ -3,7 +3,7 @@
 Read `runner.py` first. `Git` runs git with hooks, prompts and signing switched off, in a process group with a timeout.
 
 - Worktrees of the agents: `worktrees.py` prepares a slot for a claim, finishes, releases, and repairs it.
-  `slot_access.py` creates, finds and opens slots, `slot_emptying.py` empties them. `slot_records.py` reads git's
+  `worktree_creation.py` creates, finds and opens slots, `slot_emptying.py` empties them. `slot_records.py` reads git's
   records and the owner file of a slot. `slots_directory.py` chooses the directory. `slot_setup.py` handles what git
   does not track. `reset.py` empties a worktree and its submodules.
 - Saved work: `salvage.py` saves what is uncommitted before a reset, and restores it.

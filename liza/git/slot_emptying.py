@@ -18,8 +18,8 @@ from liza.git.salvage import (
     salvage_new_changes,
     salvage_refs,
 )
-from liza.git.slot_access import SlotAccess
 from liza.git.slot_records import SlotOwner
+from liza.git.worktree_creation import SlotAccess
 from liza.model.errors import GitFailed
 from liza.system.locks import lock_path
 

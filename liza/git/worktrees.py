@@ -2,7 +2,7 @@
 
 A claim first prepares a slot: it saves the content and changes nothing. After the board has confirmed the claim, the
 slot is finished: emptied and switched to the task's branch. ``finish`` is idempotent and can be repeated until it
-completes. `slot_access.py` creates, finds and opens slots, `slot_emptying.py` saves and empties them.
+completes. `worktree_creation.py` creates, finds and opens slots, `slot_emptying.py` saves and empties them.
 """
 
 from __future__ import annotations

@@ -549,7 +549,7 @@ TABLE: dict[str, Defence] = {
     # ── worktrees ──
     "serialised add": Defence(
         "nobody removes a worktree that another git is still making",
-        {"liza.git.slot_access:lock_path": lambda was: _unlocked},
+        {"liza.git.worktree_creation:lock_path": lambda was: _unlocked},
         (f"{TREES}test_a_git_whose_caller_was_killed_keeps_its_lock",),
     ),
     "half-made slots": Defence(
@@ -589,7 +589,7 @@ TABLE: dict[str, Defence] = {
     "known git directory": Defence(
         "a slot whose .git was taken away resets no other work tree",
         {
-            "liza.git.slot_access:SlotAccess.slot_git": _here,
+            "liza.git.worktree_creation:SlotAccess.slot_git": _here,
             "liza.git.slot_records:repair_gitfile": gives(None),
         },
         (f"{TREES}test_a_slot_without_its_git_file_resets_no_other_checkout",),
