@@ -173,7 +173,7 @@ def record_landed_branch(paths: Paths, branch: str) -> None:
 
 
 def read_landed_branch(paths: Paths) -> str | None:
-    """Return the branch that integration was brought to last; None if there is none. Raises NotRegularFile, OSError."""
+    """Return the branch of the last landing; None before the first one. Raises NotRegularFile, OSError."""
     data = untrusted_files.read_if_exists(paths.landed_branch)
     return None if data is None else data.decode("utf-8", "surrogateescape").strip() or None
 

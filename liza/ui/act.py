@@ -80,7 +80,7 @@ def _describe_other_work(state: State, offer: Offer) -> str | None:
 
 
 def _describe_other_signal(crew: Crew, offer: Offer) -> str | None:
-    """Return which signal would be cleared without having been drawn, or for another reason; None if there is none."""
+    """Return a signal that was set, or set anew, after the picture was drawn; None if there is none."""
     if offer.name not in (ActionName.RESUME, ActionName.RESOLVE):
         return None
     drawn = dict(offer.signals)

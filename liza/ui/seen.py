@@ -20,9 +20,8 @@ MAX_BYTES = 1000
 
 
 class LastVisit(FrozenStruct, frozen=True):
-    """The newest revision that the person saw, and its time."""
+    """The time of the newest picture that the person saw."""
 
-    revision: int
     time: AwareDatetime
 
 
@@ -40,7 +39,7 @@ def write_seen(crew: Crew, picture: Picture) -> None:
     path = _seen_path(crew.paths)
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        atomic.write(path, msgspec.json.encode(LastVisit(picture.revision, picture.time)) + b"\n", label="seen")
+        atomic.write(path, msgspec.json.encode(LastVisit(picture.time)) + b"\n", label="seen")
 
 
 def _seen_path(paths: Paths) -> Path:

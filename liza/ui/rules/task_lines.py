@@ -85,7 +85,7 @@ def alarm_target(alarm: AlarmRow, picture: Picture) -> Target:
 
 
 def alarm_text(alarm: AlarmRow) -> str:
-    """Return the message of an alarm without the name that it begins with and that stands beside it."""
+    """Return the message of an alarm without its subject: the row shows that in a cell of its own."""
     message = clean(alarm.message)
     rest = message.removeprefix(alarm.about)
     return rest.lstrip(" :") if rest != message and rest[:1] in (" ", ":") else message

@@ -60,7 +60,7 @@ def split_diff(diff: str) -> tuple[DiffRow, ...]:
 
 
 def _read_path(heading: str) -> str:
-    """Return the path of a line ``+++ b/PATH``; empty if there is none, or only a quoted one."""
+    """Return the path in a line ``+++ b/PATH``. Empty for a deleted file, and for a path that git quotes."""
     name = heading[4:].removesuffix("\t")
     return name.removeprefix("b/") if name.startswith("b/") else ""
 

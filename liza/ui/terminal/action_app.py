@@ -8,6 +8,7 @@ import sys
 import termios
 import time
 import tty
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -89,13 +90,13 @@ class ActionApp(PacedApp):
         """The list."""
         return self.query_one("#body", RowList)
 
+    @abstractmethod
     def show_picture(self) -> None:
         """Draw what is known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open(self, wanted: Wanted) -> None:
         """Show another screen."""
-        raise NotImplementedError
 
     # Pasted text is not taken as keys.
 

@@ -21,7 +21,6 @@ from liza.ui.terminal.row_list import RowList
 _MARGIN = 2
 PAGE_STEPS: Final = {"pagedown": 5, "pageup": -5}
 """Lines that a key scrolls a dialog."""
-_MAX_FIELD_ROWS = 4
 BURST_SECONDS = 0.05
 BURST_KEYS = 3
 """More keys than these within the seconds are pasted text, and not typed."""

@@ -49,6 +49,12 @@ def run(scenario: Callable[[Pacing, AppStandIn, list[str]], Any]) -> None:
     asyncio.run(steps())
 
 
+async def wait_released(app: AppStandIn) -> None:
+    async with asyncio.timeout(5):
+        while app.holds:
+            await asyncio.sleep(0.005)
+
+
 def show(paced: Pacing) -> None:
     """Draw a picture."""
     paced.note_output()
@@ -91,9 +97,7 @@ def test_a_slow_terminal_has_shown_nothing_before_its_answer(monkeypatch: pytest
         await asyncio.sleep(0)
         paced.note_output()
         paced.note_picture(lambda: shown.append("late"))
-        async with asyncio.timeout(5):
-            while app.holds:
-                await asyncio.sleep(0.005)
+        await wait_released(app)
         assert shown == []
         paced.note_answer()
         await asyncio.sleep(0)
@@ -115,9 +119,7 @@ def test_a_terminal_that_never_answers_is_waited_for_a_moment(monkeypatch: pytes
 
     async def scenario(paced: Pacing, app: AppStandIn, written: list[str]) -> None:
         show(paced)
-        async with asyncio.timeout(5):
-            while app.holds:
-                await asyncio.sleep(0.005)
+        await wait_released(app)
         show(paced)
         assert app.holds == 1
 
@@ -129,9 +131,7 @@ def test_an_answer_to_an_older_question_releases_nothing(monkeypatch: pytest.Mon
 
     async def scenario(paced: Pacing, app: AppStandIn, written: list[str]) -> None:
         show(paced)
-        async with asyncio.timeout(5):
-            while app.holds:
-                await asyncio.sleep(0.005)
+        await wait_released(app)
         show(paced)
         paced.note_answer()
         await asyncio.sleep(0)
