@@ -169,7 +169,7 @@ def make(root: Path, env_dir: Path, what: str, way: Way, lock: int) -> None:
     if way.get_uv is not None:
         run(way.get_uv, root, lock)
     install = way.install_tools if tools else way.install
-    run([*install, "-e", f"{root}[ui]", *tools], root, lock)  # With the picture: the README shows it first.
+    run([*install, "-e", f"{root}[ui,web]", *tools], root, lock)  # With the pictures: the README shows them first.
     for name in ("run", what):
         write_stamp(env_dir / f"stamp-{name}", root)
 

@@ -26,6 +26,7 @@ USUAL = (
 )  # fmt: skip
 """Programs that every test finds, if this machine has them."""
 OPTIONAL = {
+    "browser": "--version",
     "bwrap": "--version",
     "dbus-daemon": "--version",
     "dbus-run-session": "--version",
@@ -46,9 +47,11 @@ OPTIONAL = {
 }
 """Programs that a test finds only if it names them, each with arguments with which it exits with 0.
 
-A file with that name may be the shim of a version manager, which prints that the program is not installed, or a wrapper
-of a program that is missing: a yq needs jq.
+A browser has several names (``NAMES``). A file with that name may be the shim of a version manager, which prints that
+the program is not installed, or a wrapper of a program that is missing: a yq needs jq.
 """
+NAMES = {"browser": ("chromium", "chromium-browser", "google-chrome")}
+"""Names of the files of an optional program, best first, where they differ from its own."""
 _LIMIT = 60.0
 
 
@@ -90,8 +93,9 @@ class Tools:
         link, arguments = self._directory / name / name, OPTIONAL[name]
         link.parent.mkdir()
         broken = []
-        for entry in self.path.split(os.pathsep):
-            if target := shutil.which(name, path=entry):
+        candidates = [(file, entry) for file in NAMES.get(name, (name,)) for entry in self.path.split(os.pathsep)]
+        for file, entry in candidates:
+            if target := shutil.which(file, path=entry):
                 link.symlink_to(Path(target).absolute())
                 if self._works(link, arguments):
                     return None
