@@ -23,6 +23,7 @@ from liza.usage.program_accounts import show_accounts
 from liza.view import history, session_log
 from liza.view import logs as run_logs
 from liza.view.metrics import usage_by
+from liza.view.rules.structs import Picture
 from liza.view.status import look
 from liza.view.task_rows import show_task
 
@@ -35,13 +36,13 @@ MAX_SESSION_LINES = 500
 """Lines of its output that the screen Session reads."""
 
 
-def gather(crew: Crew, wanted: Wanted, feed: str = "") -> Snapshot:
-    """Return the crew as it is now, with the parts that are wanted."""
+def gather(crew: Crew, wanted: Wanted, feed: str = "", picture: Picture | Unread | None = None) -> Snapshot:
+    """Return the crew as it is now, with the parts that are wanted. ``picture``: if it was read already."""
     is_shown = wanted.screen.__eq__
     return Snapshot(
         time=crew.clock.now(),
         wanted=wanted,
-        picture=_read(lambda: look(crew)),
+        picture=_read(lambda: look(crew)) if picture is None else picture,
         latest=_read(lambda: history.recall_events(crew, None, NEWS[wanted.screen])) if wanted.screen in NEWS else None,
         queue=_read(lambda: show_queue(crew)) if is_shown(ScreenName.QUEUE) else None,
         costs=_read(lambda: usage_by(crew, COST_GROUPS)) if is_shown(ScreenName.COSTS) else None,

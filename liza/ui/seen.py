@@ -29,19 +29,20 @@ def read_seen(crew: Crew) -> datetime | None:
     """Return when the person looked last; None if they never did, or if that cannot be read."""
     with suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(
-            untrusted_files.read(_seen_path(crew.paths), MAX_BYTES), type=decodable(LastVisit)
+            untrusted_files.read(state_file(crew.paths, "seen"), MAX_BYTES), type=decodable(LastVisit)
         ).time
     return None
 
 
 def write_seen(crew: Crew, picture: Picture) -> None:
     """Record that the person looked now. A state directory that cannot be written costs only the line in History."""
-    path = _seen_path(crew.paths)
+    path = state_file(crew.paths, "seen")
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         atomic.write(path, msgspec.json.encode(LastVisit(picture.time)) + b"\n", label="seen")
 
 
-def _seen_path(paths: Paths) -> Path:
+def state_file(paths: Paths, kind: str) -> Path:
+    """Path of a file of the person about a crew, below the state directory."""
     crew = hashlib.sha256(os.fsencode(paths.root)).hexdigest()[:32]
-    return state_directory(os.environ, Path.home()) / "seen" / f"{crew}.json"
+    return state_directory(os.environ, Path.home()) / kind / f"{crew}.json"

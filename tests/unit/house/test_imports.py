@@ -21,6 +21,7 @@ REASONS = {
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
     "liza.box.support": "an optional package",
     "liza.commands.ui": "an optional package, and 0.2 s that the lists of all commands do not spend",
+    "liza.commands.web": "an optional package, and modules of the server that the other commands do not need",
     "liza.alarms.notice_sender": "an optional package",
     "liza.git.git_start": "50 ms, and most commands start no git",
     "liza.programs.session._shim": "a session outside of a box has no socket",

@@ -1,0 +1,123 @@
+"""The crew as all open pages show it: read once for each change, drawn once for each page that is open."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from liza.crew.crew import Crew
+from liza.model.value_classes import Value, replace
+from liza.ui.facts import gather
+from liza.ui.follower import Follower, read_clock
+from liza.ui.rules.snapshot import Snapshot, Wanted
+from liza.ui.web.page_actions import PageWork
+from liza.ui.web.pages import Page, PageKey, draw_page
+
+MAX_PAGES: Final = 32
+"""Drawn pages that are kept."""
+
+
+class DrawnPage(Value):
+    """A page, and the number of the reading that it was drawn from."""
+
+    number: int
+    page: Page
+
+
+class PageFeed:
+    """Follows the crew in a thread. ``number`` grows with each reading that differs; streams wait for the next."""
+
+    def __init__(self, crew: Crew, work: PageWork, is_read_only: bool) -> None:
+        self.crew, self.work, self.is_read_only = crew, work, is_read_only
+        self.number = 0
+        self.snapshot: Snapshot | None = None
+        self._read_at = read_clock()
+        self._follower = Follower(crew, self._accept)
+        self._changed = asyncio.Event()
+        self._first = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._drawn: OrderedDict[PageKey, DrawnPage] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begin to follow. Call it in the thread of the event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._follower.start(Wanted())
+
+    def stop(self) -> None:
+        """End the thread, and wake all that wait."""
+        self._follower.stop()
+        self._changed.set()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the crew was read last."""
+        return read_clock() - self._read_at
+
+    def note_change(self) -> None:
+        """Draw the pages again: an action was taken here. The crew is read again, too. Callable from any thread."""
+        self._follower.refresh()
+        self._in_loop(self._announce)
+
+    async def wait_for_first(self, limit: float) -> None:
+        """Wait until the crew was read for the first time, at most ``limit`` seconds."""
+        try:
+            await asyncio.wait_for(self._first.wait(), limit)
+        except TimeoutError:
+            return
+
+    async def wait_for_change(self, number: int, limit: float) -> None:
+        """Wait for a reading with another number, at most ``limit`` seconds."""
+        if self.number != number:
+            return
+        try:
+            await asyncio.wait_for(self._changed.wait(), limit)
+        except TimeoutError:
+            return
+
+    def draw(self, key: PageKey) -> DrawnPage:
+        """Return a page as the crew is now. Call it in a thread. Raises PageUnknown."""
+        with self._lock:
+            number, snapshot = self.number, self.snapshot
+            drawn = self._drawn.get(key)
+            if drawn is not None and drawn.number == number:
+                return drawn
+            picture = None if snapshot is None or snapshot.fault is not None else snapshot.picture
+            if snapshot is None or key.wanted != snapshot.wanted:
+                fresh = gather(self.crew, key.wanted, "" if snapshot is None else snapshot.feed, picture)
+                snapshot = fresh if snapshot is None or snapshot.fault is None else _with_fault(fresh, snapshot)
+            drawn = DrawnPage(number, draw_page(snapshot, key, self.work, self.is_read_only))
+            self._drawn[key] = drawn
+            self._drawn.move_to_end(key)
+            while len(self._drawn) > MAX_PAGES:
+                self._drawn.popitem(last=False)
+            return drawn
+
+    def _accept(self, snapshot: Snapshot) -> None:
+        self._in_loop(lambda: self._take(snapshot))
+
+    def _take(self, snapshot: Snapshot) -> None:
+        self._read_at = read_clock()
+        is_new = snapshot is not self.snapshot
+        self.snapshot = snapshot
+        self._first.set()
+        if is_new:
+            self._announce()
+
+    def _announce(self) -> None:
+        self.number += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+
+def _with_fault(fresh: Snapshot, last: Snapshot) -> Snapshot:
+    """Return a reading with the last good picture, and why there is no newer one."""
+    return replace(fresh, fault=last.fault, picture=last.picture, time=last.time)

@@ -1,0 +1,397 @@
+"""Draw a page: a snapshot of the crew in, HTML in sections out. The only module that imports jinja2.
+
+A section is a part of the page that the stream of changes replaces by itself. Every text is cleaned of control
+characters and escaped in one place, the environment below: texts come from agents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import jinja2
+from markupsafe import Markup
+
+from liza.merging.queue import QueueReport
+from liza.model.alarm_table import AlarmRow
+from liza.model.derived import status_since
+from liza.model.narration import NewsItem
+from liza.model.statuses import TaskWord
+from liza.model.value_classes import Value
+from liza.printing.columns import format_local_time, strip_controls
+from liza.printing.render_queue import format_batch, format_gates
+from liza.printing.render_session import SessionStyle, format_session
+from liza.text.formats import count_noun, format_duration
+from liza.ui.facts import COST_GROUPS
+from liza.ui.rules import offers
+from liza.ui.rules.agent_list import AGENT_SIGNS, agent_details, agent_word_text
+from liza.ui.rules.header import describe_freshness
+from liza.ui.rules.lines import Line, Target, TargetKind, painted_lines
+from liza.ui.rules.snapshot import ScreenName, SessionPage, Snapshot, TaskPage, Unread, Wanted
+from liza.ui.rules.task_lines import ORDER, TASK_SIGNS, age_since, age_text, alarm_target, alarm_text
+from liza.ui.web.page_actions import PageWork, TakenAction, encode_drawn, new_form_id, slug_of
+from liza.usage.costs import UsageRow
+from liza.view.history import PastNews
+from liza.view.metrics import UsageReport
+from liza.view.rules.structs import AgentLine, Picture, TaskRow
+
+MAX_ROWS: Final = 30
+"""Rows of a list that a page shows; a link leads to the rest."""
+TABS: Final = {
+    ScreenName.NOW: "/",
+    ScreenName.BOARD: "/board",
+    ScreenName.AGENTS: "/agents",
+    ScreenName.QUEUE: "/queue",
+    ScreenName.COSTS: "/costs",
+    ScreenName.HISTORY: "/history",
+}
+"""The screens with a tab, and their addresses."""
+COLUMNS: Final[Mapping[ScreenName, tuple[tuple[str, ...], ...]]] = {
+    ScreenName.NOW: (("state", "waits", "news", "crew"), ("agents", "work", "fix"), ("review", "todo", "merged")),
+    ScreenName.BOARD: (("todo",), ("work", "fix", "asks"), ("review",), ("merged", "given_up", "epics")),
+    ScreenName.AGENTS: (("agents", "accounts"),),
+    ScreenName.QUEUE: (("queue", "batches"), ("left", "gates", "landing")),
+    ScreenName.COSTS: (("costs",),),
+    ScreenName.HISTORY: (("history",),),
+    ScreenName.SESSION: (("about", "events", "actions"),),
+    ScreenName.TASK: (("about", "story"), ("tests", "diff", "verdict", "actions")),
+}
+"""The sections of each screen, in columns: on a phone they are below each other in this order."""
+_VOLATILE: Final = re.compile(r'(<time [^>]*>)[^<]*</time>|name="form" value="[^"]*"')
+"""What differs each time although nothing has changed: ages, and the ids of forms."""
+
+
+class PageUnknown(Exception):
+    """There is no such page."""
+
+
+class PageKey(Value):
+    """A page: a screen with its subject. ``is_all``: with all rows. ``hunk``: number of the hunk that is commented."""
+
+    wanted: Wanted
+    is_all: bool = False
+    hunk: int | None = None
+
+
+class Section(Value):
+    """A part of a page. ``digest`` is that of its HTML without what differs each time."""
+
+    id: str
+    html: str
+    digest: str
+
+
+class Page(Value):
+    """A page with its sections in columns; ``head`` has the title line and the tabs."""
+
+    title: str
+    head: tuple[Section, ...]
+    columns: tuple[tuple[Section, ...], ...]
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """All sections."""
+        return (*self.head, *(section for column in self.columns for section in column))
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """The digest of each section."""
+        return {section.id: section.digest for section in self.sections}
+
+    def changed_parts(self, before: Mapping[str, str]) -> dict[str, str]:
+        """Return the HTML of the sections that differ from those with these digests."""
+        return {section.id: section.html for section in self.sections if before.get(section.id) != section.digest}
+
+    @property
+    def version(self) -> str:
+        """What tells whether a browser has this page already."""
+        return _digest("".join(section.digest for section in self.sections))
+
+
+def draw_page(snapshot: Snapshot, key: PageKey, work: PageWork, is_read_only: bool) -> Page:
+    """Return the page. Raises PageUnknown if the crew has no such task or session."""
+    screen = key.wanted.screen
+    context = PageContext(snapshot, key, work, is_read_only)
+    columns = (("unread",),) if context.fault_of_screen else COLUMNS[screen]
+    values: dict[str, Any] = {"page": context, "picture": snapshot.picture, "snapshot": snapshot}
+    values["parts"] = environment().get_template("parts.html").make_module(values)
+
+    def draw(template: str, name: str) -> Section:
+        """A fault in a section must not take the rest of the page away."""
+        blocks = environment().get_template(template)
+        html = "".join(blocks.blocks[name](blocks.new_context(values))).strip()
+        return Section(name, html, _digest(_VOLATILE.sub(r"\1", html)))
+
+    template = "unread.html" if context.fault_of_screen else f"{screen.name.lower()}.html"
+    head = tuple(draw("head.html", name) for name in ("head", "tabs"))
+    return Page(context.title, head, tuple(tuple(draw(template, name) for name in names) for names in columns))
+
+
+def render_document(page: Page, key: PageKey, **facts: Any) -> str:
+    """Return the whole HTML document of a page."""
+    return environment().get_template("page.html").render(page=page, key=key, **facts)
+
+
+def render_login(**facts: Any) -> str:
+    """Return the page that asks for the code."""
+    return environment().get_template("login.html").render(**facts)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class PageContext:
+    """What the templates read of a snapshot, beside its parts."""
+
+    def __init__(self, snapshot: Snapshot, key: PageKey, work: PageWork, is_read_only: bool) -> None:
+        self.snapshot, self.key, self.work, self.is_read_only = snapshot, key, work, is_read_only
+        self.screen = key.wanted.screen
+        self.subject = key.wanted.subject
+        self.taken = work.list_taken(snapshot.time)
+        self.tabs = TABS
+
+    @property
+    def picture(self) -> Picture:
+        """The picture. Only where it was read."""
+        assert isinstance(self.snapshot.picture, Picture)
+        return self.snapshot.picture
+
+    @property
+    def waits(self) -> int | None:
+        """How many wait for the person; None if that is unknown."""
+        return len(self.snapshot.picture.waits) if isinstance(self.snapshot.picture, Picture) else None
+
+    @property
+    def title(self) -> str:
+        """The title of the document: how much waits first."""
+        waits = "?" if self.waits is None else str(self.waits)
+        return f"({waits}) {self.subject or self.screen} · Liza"
+
+    @property
+    def fault_of_screen(self) -> Unread | None:
+        """Why the screen cannot be drawn; None if it can."""
+        if isinstance(self.snapshot.picture, Unread):
+            return self.snapshot.picture
+        part = _PARTS.get(self.screen)
+        value = None if part is None else getattr(self.snapshot, part)
+        return value if isinstance(value, Unread) else None
+
+    @property
+    def freshness(self) -> str:
+        """Whether the picture is current when it is drawn; the stream says so later."""
+        return describe_freshness(self.snapshot, 0.0)[0]
+
+    def lane(self, *words: str) -> list[TaskRow]:
+        """Return the tasks with these words; those that are over the newest first."""
+        rows = [row for row in self.picture.tasks if row.word in words]
+        if TaskWord.MERGED in words or TaskWord.GIVEN_UP in words:
+            rows.sort(key=lambda row: _seconds(row, self.picture.time))
+        return rows
+
+    def rows(self, rows: Any, limit: int = MAX_ROWS) -> Any:
+        """Return what a list shows: its first rows, or all."""
+        return rows if self.key.is_all else rows[:limit]
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """Tasks that are among those that wait for the person: the lists below do not repeat them."""
+        return frozenset(alarm.about for alarm in self.picture.waits)
+
+    def target_url(self, alarm: AlarmRow) -> str:
+        """Return the address of what an alarm is about; empty if that has no page."""
+        return _url_of(alarm_target(alarm, self.picture))
+
+    def list_offers(self, target: Target | None) -> tuple[offers.Offer, ...]:
+        """Return what the page offers on a target: nothing while only looking, or while the crew cannot be read."""
+        if self.is_read_only or self.snapshot.fault is not None:
+            return ()
+        everything = offers.offer_actions(self.picture, target, self.work.comments)
+        return tuple(offer for offer in everything if offer.name not in offers.OUTSIDE)
+
+    def offers_for_alarm(self, alarm: AlarmRow) -> tuple[offers.Offer, ...]:
+        """Return the actions that answer an alarm where it is listed."""
+        names = {offers.ActionName.ANSWER}
+        if alarm.next.startswith("liza resume"):
+            names |= {offers.ActionName.RESOLVE, offers.ActionName.RESUME}
+        return tuple(row for row in self.list_offers(alarm_target(alarm, self.picture)) if row.name in names)
+
+    def offers_for_subject(self) -> tuple[offers.Offer, ...]:
+        """Return the actions on the task or agent of the page."""
+        kind = TargetKind.TASK if self.screen is ScreenName.TASK else TargetKind.AGENT
+        name = self.subject if self.screen is ScreenName.TASK else self.session_id
+        return tuple(row for row in self.list_offers(Target(kind, name)) if row.subject)
+
+    def offers_for_crew(self) -> tuple[offers.Offer, ...]:
+        """Return the actions on the whole crew."""
+        return self.list_offers(None)
+
+    @property
+    def taken_here(self) -> tuple[TakenAction, ...]:
+        """What was done lately with the task or agent of the page."""
+        return tuple(row for row in self.taken if row.subject in (self.subject, self.session_id))
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        return url_of_page(self.key)
+
+    @property
+    def session_id(self) -> str:
+        """The agent whose session is shown."""
+        return self.subject.partition(".")[0]
+
+    @property
+    def session_agent(self) -> AgentLine | None:
+        """The agent of the session; None if the run is over."""
+        page = self.snapshot.session
+        assert isinstance(page, SessionPage)
+        return next((line for line in self.picture.agents if line.row.run == page.run), None)
+
+    @property
+    def newest_events(self) -> tuple[NewsItem, ...]:
+        """What happened, the newest first."""
+        assert isinstance(self.snapshot.latest, PastNews)
+        return tuple(reversed(self.snapshot.latest.items))
+
+    @property
+    def cost_tables(self) -> Iterator[tuple[str, Sequence[tuple[str, UsageRow]]]]:
+        """The tables of usage: the name of the group, and its rows, the largest first."""
+        assert isinstance(self.snapshot.costs, UsageReport)
+        for group in COST_GROUPS:
+            rows = getattr(self.snapshot.costs.usage, f"by_{group}").items()
+            yield group, sorted(rows, key=lambda row: -(row[1].money or 0.0))
+
+    @property
+    def task_ids(self) -> frozenset[str]:
+        """The tasks of the board."""
+        return frozenset(row.task.id for row in self.picture.tasks)
+
+    @property
+    def batch_lines(self) -> tuple[Line, ...]:
+        """The batches under test, as `liza queue` prints them."""
+        return tuple(line for batch in self._queue.batches for line in painted_lines(format_batch(batch, True)))
+
+    @property
+    def gate_lines(self) -> tuple[Line, ...]:
+        """The gates, as `liza queue` prints them."""
+        return tuple(painted_lines(format_gates(self._queue, True)))
+
+    @property
+    def _queue(self) -> QueueReport:
+        assert isinstance(self.snapshot.queue, QueueReport)
+        return self.snapshot.queue
+
+    @property
+    def task_facts(self) -> tuple[Line, ...]:
+        """The fields of the task, as `liza task show` prints them."""
+        return tuple(painted_lines(self.task_page.text))
+
+    @property
+    def session_lines(self) -> tuple[Line, ...]:
+        """The events of the session, as `liza logs` prints them."""
+        page = self.snapshot.session
+        assert isinstance(page, SessionPage)
+        text = "\n".join(format_session(page.events, SessionStyle(None, with_colours=True, with_times=True)))
+        return tuple(painted_lines(text)) if text else ()
+
+    @property
+    def task_page(self) -> TaskPage:
+        """The task of the page."""
+        assert isinstance(self.snapshot.task, TaskPage)
+        return self.snapshot.task
+
+
+def url_of_page(key: PageKey) -> str:
+    """Return the address of a page."""
+    wanted = key.wanted
+    path = TABS.get(wanted.screen) or f"/{wanted.screen.name.lower()}s/{quote(wanted.subject)}"
+    query = {"all": "1"} if key.is_all else {}
+    query |= {} if key.hunk is None else {"hunk": str(key.hunk)}
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+_PARTS: Final[Mapping[ScreenName, str]] = {
+    ScreenName.QUEUE: "queue",
+    ScreenName.COSTS: "costs",
+    ScreenName.HISTORY: "latest",
+    ScreenName.SESSION: "session",
+    ScreenName.TASK: "task",
+}
+
+
+def _seconds(row: TaskRow, now: datetime) -> float:
+    since = status_since(row.task)
+    return float("inf") if since is None else (now - since).total_seconds()
+
+
+def _url_of(target: Target) -> str:
+    match target.kind:
+        case TargetKind.TASK:
+            return f"/tasks/{target.name}"
+        case TargetKind.AGENT:
+            return f"/sessions/{target.name}"
+        case _:
+            return ""
+
+
+def _show_time(since: datetime | None, now: datetime) -> Markup | str:
+    """Return an age that the browser keeps current."""
+    if since is None:
+        return ""
+    return Markup('<time datetime="{}">{}</time>').format(since.isoformat(timespec="seconds"), age_since(since, now))
+
+
+def _finalize(value: Any) -> Any:
+    """Return a value for the page: texts without control characters, nothing for None."""
+    if value is None:
+        return ""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else strip_controls(value)
+
+
+def _money(amount: float | None) -> str:
+    return "?" if amount is None else f"${amount:.2f}"
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """Return the environment of the templates: everything is escaped, a missing name is an error."""
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    templates.filters.update(
+        ago=_show_time,
+        alarm_text=alarm_text,
+        drawn=encode_drawn,
+        duration=format_duration,
+        local_time=format_local_time,
+        money=_money,
+        noun=count_noun,
+        safe_html=Markup,
+        seconds=age_text,
+        since=status_since,
+        slug=slug_of,
+    )
+    templates.globals.update(
+        AGENT_SIGNS=AGENT_SIGNS,
+        ORDER=ORDER,
+        TASK_SIGNS=TASK_SIGNS,
+        TaskWord=TaskWord,
+        agent_details=agent_details,
+        agent_word=agent_word_text,
+        command_of=offers.command_of,
+        new_form_id=new_form_id,
+    )
+    return templates
