@@ -1,9 +1,7 @@
-"""`liza serve`: the process of the server, its addresses, and uvicorn with httptools, which answers on them.
+"""`liza serve`: the process of the server, and its addresses. `system/http_listener.py` answers on them.
 
 The addresses are a Unix socket in `.liza/run`, and a port on 127.0.0.1 whose number is in a file. The process holds the
-server's lock, so a socket file that exists was left by a server that died, and is replaced. Added to the library: the
-credentials of the peer, a size limit for the head of a request, and problem documents for input that is not HTTP.
-Decision 023.
+server's lock, so a socket file that exists was left by a server that died, and is replaced. Decision 023.
 """
 
 from __future__ import annotations
@@ -11,23 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import logging
 import os
 import queue
 import resource
-import signal
 import socket
 import stat
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, MutableMapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from liza.api import api_server, identity
 from liza.api.api_server import read_port
@@ -43,7 +37,8 @@ from liza.crew.recorder import record_if_unsupervised
 from liza.model.errors import LizaError, LockTimeout, Refused, SystemRefused, TokenRefused
 from liza.model.paths import Paths, run_id
 from liza.programs.session.run_directory import RunDir
-from liza.system import atomic, crash_points, file_growth, peers
+from liza.system import atomic, crash_points, file_growth
+from liza.system.http_listener import BACKLOG, HeadRefusal, RefusalBody, listen, open_loopback, port_of
 from liza.system.locks import Lock
 
 LOCK_TIMEOUT: Final = 2.0
@@ -134,7 +129,13 @@ class _Process:
 
     async def run(self, listening: list[Any]) -> None:
         application = make_application(self._api, OPERATIONS)
-        await listen(application, listening, on_start=self._start_watching, on_stop=self._api.hub.stop)
+        await listen(
+            application,
+            listening,
+            on_start=self._start_watching,
+            on_stop=self._api.hub.stop,
+            format_refusal=_format_refusal,
+        )
 
     async def _start_watching(self, stop: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -234,132 +235,13 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return facts.st_dev, facts.st_ino
 
 
-MAX_HEAD: Final = 64 << 10
-"""Maximum size of the request line and the headers, in bytes."""
-KEEP_ALIVE_SECONDS: Final = 60
-"""Seconds for which a connection stays open between two requests."""
-STOP_SECONDS: Final = 3
-"""Seconds for requests that are under way when the server stops."""
-BACKLOG: Final = 1024
-"""Connections that the kernel queues: 200 workers may reconnect at the same moment."""
 _PORT_PREFIX, _PORT_SUFFIX = "worker-", ".port"
-Application = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
-class _WorkerProtocol(HttpToolsProtocol):
-    """One connection of a worker."""
-
-    _head_size = 0
-    _read_size = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        super().connection_made(transport)
-        connection = transport.get_extra_info("socket")
-        is_unix = connection.family == socket.AF_UNIX
-        try:
-            peer = peers.read_peer(connection)
-        except OSError:  # the client has gone
-            transport.abort()
-            return
-        if peer is not None and not peers.is_same_user(peer):
-            transport.abort()
-            return
-        session = peers.PeerSession(peer)
-        self.app_state = {**self.app_state, "peer": peer, "session": session, "is_unix": is_unix}
-
-    def data_received(self, data: bytes) -> None:
-        self._read_size = len(data)
-        super().data_received(data)
-        self._head_size = self._head_size + self._read_size if self._is_in_head() else 0
-        if self._head_size > MAX_HEAD:
-            self._refuse_head()
-
-    def on_headers_complete(self) -> None:
-        # The parser may get a whole head in one read.
-        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD:
-            self._refuse_head()
-            raise ValueError("the head is too large")  # the parser stops here
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        # What is behind the end of a message in the same read is counted when that head is complete.
-        self._read_size = 0
-        super().on_message_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        self._send_problem(400, "invalid-request", msg.rstrip("."))
-
-    def _refuse_head(self) -> None:
-        self._send_problem(431, "headers-too-large", f"the headers have more than {MAX_HEAD >> 10} KB")
-
-    def _is_in_head(self) -> bool:
-        """Whether the head of a request has begun and is not complete."""
-        scope = getattr(self, "scope", None)
-        return scope is not None and getattr(self.cycle, "scope", None) is not scope
-
-    def _send_problem(self, status: int, code: str, detail: str) -> None:
-        """Answer and close the connection, once."""
-        if self.transport.is_closing():
-            return
-        body = msgspec.json.encode(make_problem(status, code, detail))
-        head = (
-            f"HTTP/1.1 {status} {code}\r\ncontent-type: {PROBLEM_TYPE}\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
-        self.transport.close()
-
-
-class _QuietServer(uvicorn.Server):
-    """A server that leaves signals to its caller: uvicorn would raise them again when it has stopped."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
-
-
-async def listen(
-    application: Application,
-    sockets: list[socket.socket],
-    *,
-    on_start: Callable[[Callable[[], None]], Awaitable[None]],
-    on_stop: Callable[[], None],
-) -> None:
-    """Answer requests until SIGTERM, SIGINT or SIGHUP arrives, or ``stop`` is called.
-
-    ``on_start`` is called with ``stop`` once connections are accepted, ``on_stop`` before the server waits for the
-    requests under way.
-    """
-    config = uvicorn.Config(
-        application,
-        http=_WorkerProtocol,
-        ws="none",
-        lifespan="off",
-        loop="asyncio",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=STOP_SECONDS,
-    )
-    # A warning for each malformed request would let any client fill the log.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    server = _QuietServer(config)
-
-    def stop() -> None:
-        if not server.should_exit:
-            on_stop()
-        server.should_exit = True
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, stop)
-    serving = asyncio.create_task(server.serve(sockets=sockets))
-    await on_start(stop)
-    await serving
+def _format_refusal(refusal: HeadRefusal) -> RefusalBody:
+    """Return the problem document of a request that is refused before the application gets it."""
+    problem = make_problem(refusal.status, refusal.code, refusal.detail)
+    return RefusalBody(PROBLEM_TYPE, msgspec.json.encode(problem))
 
 
 def open_sockets(paths: Paths) -> list[socket.socket]:
@@ -413,22 +295,12 @@ def _remove_stale(path: Path) -> None:
 def _listen_tcp(preferred: int | None) -> socket.socket:
     """Listen on 127.0.0.1, on the port of the last server if it is free: workers that know it reconnect."""
     for port in (preferred or 0, 0):
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(("127.0.0.1", port))
-            listener.listen(BACKLOG)
+            return open_loopback(port)
         except OSError as error:
-            listener.close()
             if port == 0 or error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
-            continue
-        return listener
     raise AssertionError("port 0 is tried last")
-
-
-def port_of(listener: socket.socket) -> int:
-    return int(listener.getsockname()[1])
 
 
 def write_worker_ports(paths: Paths, runs: Iterable[str], port: int) -> None:

@@ -22,7 +22,7 @@ PLACES = {
     "tree_sitter": ("guards/shell_parser.py",),
     "tree_sitter_bash": ("guards/shell_parser.py",),
     "typer": ("cli", "commands"),
-    "uvicorn": ("api/serve.py",),
+    "uvicorn": ("system/http_listener.py",),
     "watchdog": ("board", "system/file_growth.py"),
 }
 """Library → the files and directories that may import it."""
