@@ -19,9 +19,8 @@ Row = Mapping[str, Any]
 
 def format_agent(row: Row, colour: bool) -> str:
     """Return one agent: its fields, then its history, newest first."""
-    head = _labelled_fields(
-        {**row, "now": format_activity(row), "state": _state_text(row), "turns": _turns_text(row)}, _AGENT_LABELS
-    )
+    fields = {**row, "now": format_activity(row), "state": _state_text(row), "turns": _turns_text(row)}
+    head = format_fields(_label_fields(fields, _AGENT_LABELS))
     notes = [f"note: {note}" for note in row["notes"]]
     record = format_record(row["record"], colour)
     work = align_columns([_work_cells(line) for line in row["work"][:30]])
@@ -59,9 +58,25 @@ def format_task(task: Row, colour: bool, *, with_all: bool = False) -> str:
     """
     lines = [f"{paint(str(task['id']), 'bold', colour)}  {paint_task_word(task['status'], colour)}", ""]
     lines += _indent_text("", task["description"] or "(no description)")
+    for label, text in list_texts(task):
+        lines += _indent_text(label, text)
+    lines += ["", format_fields(list_facts(task, with_all=with_all))]
+    if task["handoff"] is not None:
+        lines += [row for label, text in list_handoff(task["handoff"]) for row in _indent_text(label, text)]
+    lines += [f"note: {note}" for note in task["notes"]]
+    lines += ["", align_columns([_event_cells(event) for event in task["history"]])]
+    return "\n".join(lines)
+
+
+def list_texts(task: Row) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a task with their labels: what people and agents wrote."""
     for name, label in _TEXT_LABELS:
         if task.get(name):
-            lines += _indent_text(label, _field_text(task[name]))
+            yield label, _field_text(task[name])
+
+
+def list_facts(task: Row, *, with_all: bool = False) -> dict[str, Any]:
+    """Return the other fields of a task that have a value, by their labels. ``with_all``: as in ``format_task``."""
     labels = {**_TASK_LABELS, "review_commit": _COMMIT_LABELS.get(str(task["status"]), "submitted commit")}
     texts = {"kept_for": _routing_text(task), "conversation": _conversation_text(task)}
     if task.get("tested") is not None:
@@ -72,25 +87,18 @@ def format_task(task: Row, colour: bool, *, with_all: bool = False) -> str:
     if not with_all:
         texts.update((name, (task.get(name) or "")[:10]) for name in _COMMITS)
         texts.update(dict.fromkeys((*_EVIDENCE, "status"), ""))
-    lines += ["", _labelled_fields({**task, "now": format_activity(task), **texts}, labels)]
-    if task["handoff"] is not None:
-        lines += _handoff_lines(task["handoff"])
-    lines += [f"note: {note}" for note in task["notes"]]
-    lines += ["", align_columns([_event_cells(event) for event in task["history"]])]
-    return "\n".join(lines)
+    return _label_fields({**task, "now": format_activity(task), **texts}, labels)
 
 
-def _handoff_lines(note: Handoff) -> list[str]:
-    """Return the note of the last session, and the start-up check that one failed."""
+def list_handoff(note: Handoff) -> Iterator[tuple[str, str]]:
+    """Yield the note of the last session, and the start-up check that failed, with their labels."""
     used = note.context_used
     context = "" if used is None else f"\n{used}% of its context window was used"
-    text = f"{note.summary}\nnext: {note.next_action}{context}"
-    lines = _indent_text("handed over", text) if note.summary else []
+    if note.summary:
+        yield "handed over", f"{note.summary}\nnext: {note.next_action}{context}"
     failed = note.failed_check
     if failed is not None:
-        text = f"{failed.run}, {failed.check}: expected {failed.expected}; found {failed.actual}"
-        lines += _indent_text("start-up failed", text)
-    return lines
+        yield "start-up failed", f"{failed.run}, {failed.check}: expected {failed.expected}; found {failed.actual}"
 
 
 _TEXT_LABELS: Final = (
@@ -174,10 +182,9 @@ def _conversation_text(task: Row) -> str:
     return f"{row['run']} continues {row['continues']}" if row["continues"] else f"{row['run']}: new, {row['why']}"
 
 
-def _labelled_fields(row: Row, names: Mapping[str, str]) -> str:
-    """Return the fields that have a value, with their labels."""
-    labelled = {label: row[name] for name, label in names.items() if name in row and _is_shown(row, name)}
-    return format_fields(labelled)
+def _label_fields(row: Row, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields that have a value, by their labels."""
+    return {label: row[name] for name, label in names.items() if name in row and _is_shown(row, name)}
 
 
 def _is_shown(row: Row, name: str) -> bool:

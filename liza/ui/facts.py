@@ -10,7 +10,8 @@ from liza.merging import gate_log
 from liza.merging.queue import show_queue
 from liza.model.errors import LizaError
 from liza.model.gates import GateOutcome, GateRun
-from liza.printing.render_task import format_task
+from liza.printing.columns import format_value
+from liza.printing.render_task import format_task, list_facts, list_handoff, list_texts
 from liza.programs.rules.session_events import describe_unknown
 from liza.tasks import archive
 from liza.tasks.diff import diff
@@ -63,7 +64,16 @@ def _read_task(crew: Crew, task_id: str) -> TaskPage:
     shown = show_task(crew, task_id)
     task = claims.get_task(archive.with_archived(crew.paths, crew.board.read(), task_id), task_id)
     tests = _read(lambda: _read_tests(crew, task_id))
-    return TaskPage(task, format_task(shown, True), _read(lambda: diff(crew, task_id)), tests)
+    handoff = () if shown["handoff"] is None else tuple(list_handoff(shown["handoff"]))
+    notes = tuple(("note", note) for note in shown["notes"])
+    return TaskPage(
+        task,
+        format_task(shown, True),
+        _read(lambda: diff(crew, task_id)),
+        tests,
+        texts=(*list_texts(shown), *handoff, *notes),
+        facts=tuple((label, format_value(value)) for label, value in list_facts(shown).items()),
+    )
 
 
 def _read_tests(crew: Crew, task_id: str) -> tuple[GateRun, ...]:

@@ -49,12 +49,17 @@ class Wanted(Value):
 
 
 class TaskPage(Value):
-    """A task with the text of `task show`, with colours, its diff, and the runs of gates on its candidates."""
+    """A task with the text of `task show`, with colours, its diff, and the runs of gates on its candidates.
+
+    ``texts`` and ``facts``: what that text is made of, with labels.
+    """
 
     task: Task
     text: str
     diff: TaskDiff | Unread
     tests: tuple[GateRun, ...] | Unread = ()
+    texts: tuple[tuple[str, str], ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
 
 
 class SessionPage(Value):

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from liza.api import serve as http_listener
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.model.errors import SystemRefused
 from liza.model.value_classes import Value
-from liza.system import peers
+from liza.system import http_listener, peers
+from liza.system.http_listener import HeadRefusal, RefusalBody, open_loopback, port_of
 from liza.ui.seen import state_file
 from liza.ui.web.login import CODE_LIFE, Browsers, LoginCodes
 from liza.ui.web.page_actions import PageWork
@@ -45,7 +45,7 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
     """
     require_person(crew, planner=False)
     listener = _listen(options.port)
-    port = listener.getsockname()[1]
+    port = port_of(listener)
     names = [f"127.0.0.1:{port}", f"localhost:{port}", *([options.host_name.lower()] if options.host_name else [])]
     page_options = PageOptions(
         hosts=frozenset(names),
@@ -73,10 +73,17 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
             if sys.stdin.isatty():
                 threading.Thread(target=_print_at_enter, args=(print_code,), daemon=True).start()
 
-        await http_listener.listen(make_application(server), [listener], on_start=start, on_stop=server.stop)
+        application = make_application(server)
+        await http_listener.listen(
+            application, [listener], on_start=start, on_stop=server.stop, format_refusal=_format_refusal
+        )
 
     asyncio.run(run())
     return 0
+
+
+def _format_refusal(refusal: HeadRefusal) -> RefusalBody:
+    return RefusalBody("text/plain; charset=utf-8", f"{refusal.detail}\n".encode())
 
 
 def _print_at_enter(print_code: Callable[[], None]) -> None:
@@ -87,18 +94,13 @@ def _print_at_enter(print_code: Callable[[], None]) -> None:
 
 def _listen(port: int) -> socket.socket:
     """Return a socket that listens on 127.0.0.1. Raises SystemRefused."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind(("127.0.0.1", port))
-        listener.listen()
+        return open_loopback(port)
     except OSError as error:
-        listener.close()
         if error.errno != errno.EADDRINUSE:
             raise SystemRefused(f"port {port} cannot be opened: {os.strerror(error.errno or 0)}", "liza web") from error
         step = f"liza web --port {_find_free(port)}"
         raise SystemRefused(f"port {port} is taken{_describe_owner(port)}", step) from error
-    return listener
 
 
 def _describe_owner(port: int) -> str:

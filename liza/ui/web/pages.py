@@ -22,7 +22,7 @@ from liza.merging.queue import QueueReport
 from liza.model.alarm_table import AlarmRow
 from liza.model.derived import status_since
 from liza.model.narration import NewsItem
-from liza.model.statuses import TaskWord
+from liza.model.statuses import TASK_WORDS, TaskWord
 from liza.model.value_classes import Value
 from liza.printing.columns import format_local_time, strip_controls
 from liza.printing.render_queue import format_batch, format_gates
@@ -53,7 +53,7 @@ TABS: Final = {
 }
 """The screens with a tab, and their addresses."""
 COLUMNS: Final[Mapping[ScreenName, tuple[tuple[str, ...], ...]]] = {
-    ScreenName.NOW: (("state", "waits", "news", "crew"), ("agents", "work", "fix"), ("review", "todo", "merged")),
+    ScreenName.NOW: (("state", "waits", "news"), ("agents", "work", "fix"), ("review", "todo", "merged", "crew")),
     ScreenName.BOARD: (("todo",), ("work", "fix", "asks"), ("review",), ("merged", "given_up", "epics")),
     ScreenName.AGENTS: (("agents", "accounts"),),
     ScreenName.QUEUE: (("queue", "batches"), ("left", "gates", "landing")),
@@ -204,6 +204,12 @@ class PageContext:
         """Tasks that are among those that wait for the person: the lists below do not repeat them."""
         return frozenset(alarm.about for alarm in self.picture.waits)
 
+    def task_reason(self, row: TaskRow) -> str:
+        """Return why a task is where it is; empty if its description says it."""
+        if row.waits_for:
+            return f"needs {', '.join(row.waits_for)}"
+        return "" if row.reason == " ".join(row.task.description.split()) else row.reason
+
     def target_url(self, alarm: AlarmRow) -> str:
         """Return the address of what an alarm is about; empty if that has no page."""
         return _url_of(alarm_target(alarm, self.picture))
@@ -229,8 +235,9 @@ class PageContext:
         return tuple(row for row in self.list_offers(Target(kind, name)) if row.subject)
 
     def offers_for_crew(self) -> tuple[offers.Offer, ...]:
-        """Return the actions on the whole crew."""
-        return self.list_offers(None)
+        """Return the actions on the whole crew that no alarm offers."""
+        alarms = {row.name for alarm in self.picture.waits for row in self.offers_for_alarm(alarm)}
+        return tuple(row for row in self.list_offers(None) if row.name not in alarms)
 
     @property
     def taken_here(self) -> tuple[TakenAction, ...]:
@@ -287,11 +294,6 @@ class PageContext:
     def _queue(self) -> QueueReport:
         assert isinstance(self.snapshot.queue, QueueReport)
         return self.snapshot.queue
-
-    @property
-    def task_facts(self) -> tuple[Line, ...]:
-        """The fields of the task, as `liza task show` prints them."""
-        return tuple(painted_lines(self.task_page.text))
 
     @property
     def session_lines(self) -> tuple[Line, ...]:
@@ -383,6 +385,7 @@ def environment() -> jinja2.Environment:
         seconds=age_text,
         since=status_since,
         slug=slug_of,
+        word=TASK_WORDS.__getitem__,
     )
     templates.globals.update(
         AGENT_SIGNS=AGENT_SIGNS,
