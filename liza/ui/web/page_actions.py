@@ -42,6 +42,8 @@ class PageWork:
 
     def __init__(self) -> None:
         self.comments: tuple[DraftComment, ...] = ()
+        self.seen: datetime | None = None
+        """When the person looked last, on an earlier visit."""
         self._taken: OrderedDict[str, TakenAction] = OrderedDict()
 
     def list_taken(self, now: datetime, subject: str | None = None) -> tuple[TakenAction, ...]:

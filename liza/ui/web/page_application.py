@@ -185,6 +185,11 @@ class PageServer:
 
     async def _stream(self, key: PageKey, version: str) -> AsyncIterator[bytes]:
         """Yield the sections of a page that have changed since the version that the browser has, and signs of life."""
+        with self.feed.viewing():
+            async for event in self._watch(key, version):
+                yield event
+
+    async def _watch(self, key: PageKey, version: str) -> AsyncIterator[bytes]:
         digests: Mapping[str, str] = {}
         number = -1
         while not self.is_stopping.is_set():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from liza.crew.crew import Crew
@@ -13,9 +14,13 @@ from liza.model.value_classes import Value, replace
 from liza.ui.facts import gather
 from liza.ui.follower import Follower, read_clock
 from liza.ui.rules.snapshot import Snapshot, Wanted
+from liza.ui.seen import read_seen, write_seen
 from liza.ui.web.page_actions import PageWork
 from liza.ui.web.pages import Page, PageKey, draw_page
+from liza.view.rules.structs import Picture
 
+VISIT_PAUSE: Final = 300.0
+"""Seconds without an open page after which the next one is another visit."""
 MAX_PAGES: Final = 32
 """Drawn pages that are kept."""
 
@@ -41,6 +46,8 @@ class PageFeed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drawn: OrderedDict[PageKey, DrawnPage] = OrderedDict()
         self._lock = threading.Lock()
+        self._open = 0
+        self._left: float | None = None
 
     def start(self) -> None:
         """Begin to follow. Call it in the thread of the event loop."""
@@ -61,6 +68,20 @@ class PageFeed:
         """Draw the pages again: an action was taken here. The crew is read again, too. Callable from any thread."""
         self._follower.refresh()
         self._in_loop(self._announce)
+
+    @contextmanager
+    def viewing(self) -> Iterator[None]:
+        """Note that a page is open. A visit ends when no page was open for ``VISIT_PAUSE``."""
+        if not self._open and (self._left is None or read_clock() - self._left > VISIT_PAUSE):
+            self.work.seen = read_seen(self.crew)
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            self._left = read_clock()
+            if self.snapshot is not None and isinstance(self.snapshot.picture, Picture):
+                write_seen(self.crew, self.snapshot.picture)
 
     async def wait_for_first(self, limit: float) -> None:
         """Wait until the crew was read for the first time, at most ``limit`` seconds."""

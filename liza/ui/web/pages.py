@@ -267,6 +267,11 @@ class PageContext:
         assert isinstance(self.snapshot.latest, PastNews)
         return tuple(reversed(self.snapshot.latest.items))
 
+    def count_unseen(self) -> int | None:
+        """Return how many events are newer than the person's last visit; None if that is unknown."""
+        seen = self.work.seen
+        return None if seen is None else sum(item.time is not None and item.time > seen for item in self.newest_events)
+
     @property
     def cost_tables(self) -> Iterator[tuple[str, Sequence[tuple[str, UsageRow]]]]:
         """The tables of usage: the name of the group, and its rows, the largest first."""
