@@ -48,7 +48,8 @@ def run_demo(directory: Path | None) -> int:
     demo_crew.create_project(root)
     _init(root, env)
     if _is_watched():
-        _print_line("", f"watch it in another terminal: cd {shlex.quote(str(root))} && {demo_crew.liza_word()} ui")
+        word = demo_crew.liza_word()
+        _print_line("", f"watch it in another terminal: cd {shlex.quote(str(root))}; {word} ui (browser: {word} web)")
     crew = open_crew(root)
     _shorten_delays(crew)
     with demo_crew.interrupted_by_signals():
@@ -163,7 +164,7 @@ class DemoProgress(Mutable):
         """Whether the person has time left to answer the question. The first time it says how."""
         if self.patience and self.answers_at is None:
             self.answers_at = time.monotonic() + self.patience
-            _print_line("", f"answer it: a in {demo_crew.liza_word()} ui; in {self.patience:.0f} s the demo does")
+            _print_line("", f"answer it there; in {self.patience:.0f} s the demo does")
         return self.answers_at is not None and time.monotonic() < self.answers_at
 
     def _start_reviewer(self, state: State) -> None:
