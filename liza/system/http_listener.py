@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from liza.model.value_classes import Value
 from liza.system import peers
+from liza.system.peers import Peer, PeerSession, TcpPeerSession
 
 MAX_HEAD: Final = 64 << 10
 """Maximum size of the request line and the headers, in bytes."""
@@ -54,6 +55,7 @@ class _Limits(Value):
 
     format_refusal: Callable[[HeadRefusal], RefusalBody]
     head_seconds: float
+    identifies_tcp: bool
 
 
 class _Connection(HttpToolsProtocol):
@@ -77,12 +79,21 @@ class _Connection(HttpToolsProtocol):
         except OSError:  # the client has gone
             transport.abort()
             return
-        if peer is not None and not peers.is_same_user(peer):
+        session = self._make_session(peer, is_unix)
+        if session is None or (peer is not None and not peers.is_same_user(peer)):
             transport.abort()
             return
-        session = peers.PeerSession(peer)
         self.app_state = {**self.app_state, "peer": peer, "session": session, "is_unix": is_unix}
         self._start_idle_timer()
+
+    def _make_session(self, peer: Peer | None, is_unix: bool) -> PeerSession | TcpPeerSession | None:
+        """Return how the session of the other end is found; None if there is no other end any more."""
+        if is_unix or not self._limits.identifies_tcp:
+            return PeerSession(peer)
+        if self.client is None or self.server is None:
+            return None
+        host, port = self.server
+        return TcpPeerSession(self.client, (host, port or 0))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._stop_head_timer()
@@ -171,16 +182,18 @@ async def listen(
     on_stop: Callable[[], None],
     format_refusal: Callable[[HeadRefusal], RefusalBody],
     head_seconds: float = HEAD_SECONDS,
+    identifies_tcp: bool = False,
 ) -> None:
     """Answer requests until SIGTERM, SIGINT or SIGHUP arrives, or ``stop`` is called.
 
     ``on_start`` is called with ``stop`` once connections are accepted, ``on_stop`` before the server waits for the
     requests under way. ``scope["state"]`` has the ``peer`` of a Unix socket, the ``session`` that it belongs to, and
-    whether the connection ``is_unix``. A peer of another user is not answered.
+    whether the connection ``is_unix``. A peer of another user is not answered. With ``identifies_tcp`` the session of a
+    peer on 127.0.0.1 is looked up, too; without, no peer of TCP has a session.
     """
     config = uvicorn.Config(
         application,
-        http=partial(_Connection, _Limits(format_refusal, head_seconds)),  # type: ignore[arg-type]  # makes a protocol
+        http=partial(_Connection, _Limits(format_refusal, head_seconds, identifies_tcp)),  # type: ignore[arg-type]  # makes a protocol
         ws="none",
         lifespan="off",
         loop="asyncio",

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -175,7 +176,7 @@ def read_status(pid: int) -> dict[str, str]:
 
 TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9  # columns of the tables
-_LISTEN: Final = "0A"  # TCP_LISTEN of the kernel's net/tcp_states.h
+_ESTABLISHED, _LISTEN = "01", "0A"  # TCP_ESTABLISHED and TCP_LISTEN of the kernel's net/tcp_states.h
 _UNIX_TABLE: Final = "/proc/net/unix"
 _ACCEPTS: Final = 0x10000  # __SO_ACCEPTCON of the kernel's linux/net.h, in the flags of a Unix socket
 _PORT_RANGE: Final = "/proc/sys/net/ipv4/ip_local_port_range"
@@ -234,3 +235,114 @@ def read_port_range() -> range:
         first, last = map(int, file.read().split())
         return range(first, last + 1)
     return range(0)
+
+
+Address = tuple[str, int]
+"""An address of IPv4 and a port."""
+_CLOSED: Final = "0"  # inode of a socket that no process has open any more
+_MAPPED: Final = b"\0" * 10 + b"\xff" * 2
+"""What precedes an address of IPv4 in a socket of IPv6 (RFC 4291)."""
+
+
+class TcpPeerSession:
+    """The run whose session has the other end of a TCP connection on this machine open. It is looked up once.
+
+    A socket may be open in several processes: one of them in a session is enough. A process in a box is seen, too. To
+    look takes 13 ms with 110 processes, and 25 ms with 410 that have 14,000 open files: 9 ms are two reads of the
+    kernel's table.
+    """
+
+    def __init__(self, client: Address, server: Address) -> None:
+        """``client``: the address of the other end. ``server``: the address of this end."""
+        self._client, self._server = client, server
+        self._run: tuple[str | None] | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the next call needs no look at /proc."""
+        return self._run is not None
+
+    def find_run(self, root: Path) -> str | None:
+        """Return the run, of the outermost ancestor; None outside of every session, or if no process is seen.
+
+        Not seen are processes of other users, such as the daemon of a tunnel, and those that hide their files, such as
+        sshd; without /proc, none is seen. Raises Refused if the other end is closed. Call it in a thread.
+        """
+        if self._run is None:
+            self._run = (self._find_run(root),)
+        return self._run[0]
+
+    def _find_run(self, root: Path) -> str | None:
+        inode = self._find_inode()
+        if inode is None:
+            return None
+        for pid in _list_pids_near_sessions(root):
+            if inode in iter_sockets(pid):
+                run = ancestors.find_outermost_run(root, ancestors.process_environments(pid))
+                if run is not None:
+                    return run
+        # A process that ended before the look at its files was not seen: then its socket is closed now.
+        self._find_inode()
+        return None
+
+    def _find_inode(self) -> str | None:
+        """Return the inode of the other end; None if the kernel does not list it. Raises Refused if it is closed."""
+        table = _read_table(TABLES[0])
+        if not table:
+            return None
+        row = _find_row(table, self._client, self._server)
+        row = row or _find_row(_read_table(TABLES[1]), self._client, self._server, prefix=_MAPPED)
+        if row is None:
+            own_row = _find_row(table, self._server, self._client)
+            if own_row is not None and own_row[_STATE] == _ESTABLISHED:
+                return None  # the other end is on another machine
+        if row is None or row[_INODE] == _CLOSED:
+            raise Refused(
+                "the process that connected has closed the connection, so its session is not known", "liza web"
+            )
+        return row[_INODE]
+
+
+def _list_pids_near_sessions(root: Path) -> set[int]:
+    """Return the pids whose environment, or that of an ancestor, has a variable of Liza and the root of a crew.
+
+    All processes in sessions of the crew are among them. The open files of the others need not be read: a browser has
+    hundreds.
+    """
+    pending: list[int] = []
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for pid in list_pids():
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as above
+            block = file.read()
+            if b"LIZA_" in block and os.fsencode(root) in block:
+                pending.append(pid)
+        children[processes.parent_pid(pid) or 0].append(pid)
+    pids: set[int] = set()
+    while pending:
+        pid = pending.pop()
+        if pid not in pids:
+            pids.add(pid)
+            pending += children[pid]
+    return pids
+
+
+def _read_table(path: str) -> str:
+    """Return a table of the TCP connections of this network namespace; empty without /proc."""
+    with suppress(OSError), open(path, encoding="ascii") as rows:  # noqa: PTH123
+        return rows.read()
+    return ""
+
+
+def _find_row(table: str, local: Address, remote: Address, prefix: bytes = b"") -> list[str] | None:
+    """Return the columns of the connection with these addresses; None if there is none."""
+    addresses = f": {_format_address(local, prefix)} {_format_address(remote, prefix)} "
+    index = table.find(addresses)
+    return None if index < 0 else table[table.rfind("\n", 0, index) + 1 : table.find("\n", index)].split()
+
+
+def _format_address(address: Address, prefix: bytes) -> str:
+    """Return an address as the table has it: words of four bytes in the byte order of this machine."""
+    host, port = address
+    packed = prefix + socket.inet_aton(host)
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"

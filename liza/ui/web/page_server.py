@@ -75,7 +75,12 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
 
         application = make_application(server)
         await http_listener.listen(
-            application, [listener], on_start=start, on_stop=server.stop, format_refusal=_format_refusal
+            application,
+            [listener],
+            on_start=start,
+            on_stop=server.stop,
+            format_refusal=_format_refusal,
+            identifies_tcp=True,
         )
 
     asyncio.run(run())
