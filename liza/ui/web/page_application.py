@@ -30,8 +30,9 @@ from liza.model.value_classes import Value
 from liza.ui.rules.header import STALE_AFTER, describe_freshness
 from liza.ui.rules.snapshot import ScreenName, Wanted
 from liza.ui.web.login import Browsers, LoginCodes
+from liza.ui.web.page_actions import FormIncomplete, SentForm, TakenAction, carry_out, read_sent, stamp_forms
 from liza.ui.web.page_feed import DrawnPage, PageFeed
-from liza.ui.web.pages import PageKey, PageUnknown, render_document, render_login
+from liza.ui.web.pages import Page, PageKey, PageUnknown, render_document, render_login
 
 MAX_BODY: Final = 64 << 10
 """Maximum size of a form, in bytes."""
@@ -138,7 +139,34 @@ class PageServer:
         document = await self.in_thread(
             partial(render_document, drawn.page, key, fresh=self._freshness, assets=self._assets_digest)
         )
-        return _html(document)
+        return _html(stamp_forms(document))
+
+    async def do(self, request: Request) -> Response:
+        """Carry out the action of a form, once. Answer with what became of it, and with the page afterwards."""
+        if self.options.is_read_only:
+            raise PageRefused(403, "this page only shows the crew: it was started with --read-only")
+        try:
+            form = read_sent(await read_form(request))
+        except FormIncomplete as error:
+            raise PageRefused(400, str(error)) from error
+        back = own_path(form.back)
+        url = urlsplit(back)
+        key = key_of(url.path, url.query)
+        before = await self._draw(key)
+        taken = await self.feed.work.take(form, partial(self._carry_out, form))
+        if "x-liza" not in request.headers:
+            return RedirectResponse(back, 303)
+        page, outcome = (await self._draw(key)).page, taken.outcome
+        answer = {"isDone": outcome.is_done, "text": outcome.text, "next": outcome.next}
+        news = _news(page, page.changed_parts(before.page.digests))
+        return Response(msgspec.json.encode(answer | news), media_type="application/json")
+
+    async def _carry_out(self, form: SentForm) -> TakenAction:
+        work = self.feed.work
+        taken: TakenAction = await self.in_thread(partial(carry_out, self.crew, work, form))
+        work.remember(form, taken)
+        await self.feed.reread()
+        return taken
 
     async def show_asset(self, request: Request) -> Response:
         """Answer with the style or the script: they are the same for all browsers."""
@@ -202,7 +230,7 @@ class PageServer:
                 number, page = drawn.number, drawn.page
                 parts = {} if page.version == version else page.changed_parts(digests)
                 if parts:
-                    yield _event("", {"title": page.title, "version": page.version, "parts": parts}, page.version)
+                    yield _event("", _news(page, parts), page.version)
                 digests, version = page.digests, page.version
             yield _event("alive", {"fresh": self._freshness, "isOld": self._is_old})
             await self.feed.wait_for_change(number, ALIVE_SECONDS)
@@ -290,6 +318,7 @@ def make_application(server: PageServer) -> Starlette:
         *(Route(path, guarded(server.show_page)) for path in (*_PATHS, "/tasks/{name}", "/sessions/{name}")),
         *(Route(path, guarded(server.show_asset, is_public=True)) for path in _ASSETS),
         Route("/events", guarded(server.follow)),
+        Route("/do", guarded(server.do), methods=["POST"]),
         Route("/alive", guarded(answer_alive)),
         Route("/login", guarded(ask_for_code, is_public=True)),
         Route("/login", guarded(server.log_in, is_public=True), methods=["POST"]),
@@ -319,6 +348,12 @@ def _with_headers(response: Response) -> Response:
         response.headers[name] = value
     response.headers.setdefault("cache-control", "no-store")
     return response
+
+
+def _news(page: Page, parts: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the script takes into a page: its title, its version, and sections."""
+    stamped = {name: stamp_forms(html) for name, html in parts.items()}
+    return {"title": page.title, "version": page.version, "parts": stamped}
 
 
 def _event(name: str, data: Any, event_id: str = "") -> bytes:

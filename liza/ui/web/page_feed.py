@@ -7,13 +7,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from liza.crew.crew import Crew
 from liza.model.value_classes import Value, replace
 from liza.ui.facts import gather
 from liza.ui.follower import Follower, read_clock
-from liza.ui.rules.snapshot import Snapshot, Wanted
+from liza.ui.rules.snapshot import Snapshot, Wanted, keep_last_good
 from liza.ui.seen import read_seen, write_seen
 from liza.ui.web.page_actions import PageWork
 from liza.ui.web.pages import Page, PageKey, draw_page
@@ -23,6 +25,8 @@ VISIT_PAUSE: Final = 300.0
 """Seconds without an open page after which the next one is another visit."""
 MAX_PAGES: Final = 32
 """Drawn pages that are kept."""
+LATE_TIME: Final = timedelta(seconds=20)
+"""How long a reading of the crew can take."""
 
 
 class DrawnPage(Value):
@@ -64,10 +68,13 @@ class PageFeed:
         """Seconds since the crew was read last."""
         return read_clock() - self._read_at
 
-    def note_change(self) -> None:
-        """Draw the pages again: an action was taken here. The crew is read again, too. Callable from any thread."""
+    async def reread(self) -> None:
+        """Read the crew now: a page that is drawn after an action shows what it changed."""
+        feed = "" if self.snapshot is None else self.snapshot.feed
+        reading = partial(gather, replace(self.crew), Wanted(), feed)
+        fresh = await asyncio.get_running_loop().run_in_executor(None, reading)
+        self._take(keep_last_good(self.snapshot, fresh))
         self._follower.refresh()
-        self._in_loop(self._announce)
 
     @contextmanager
     def viewing(self) -> Iterator[None]:
@@ -122,11 +129,20 @@ class PageFeed:
 
     def _take(self, snapshot: Snapshot) -> None:
         self._read_at = read_clock()
+        if self._is_late(snapshot):
+            return
         is_new = snapshot is not self.snapshot
         self.snapshot = snapshot
         self._first.set()
         if is_new:
             self._announce()
+
+    def _is_late(self, snapshot: Snapshot) -> bool:
+        """Return whether a reading began before the one that is shown: the thread was at it while an action ended."""
+        shown = self.snapshot
+        if shown is None or shown.fault is not None or snapshot.fault is not None:
+            return False
+        return timedelta(0) < shown.time - snapshot.time < LATE_TIME  # more: the clock was set back
 
     def _announce(self) -> None:
         self.number += 1

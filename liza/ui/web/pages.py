@@ -35,7 +35,7 @@ from liza.ui.rules.header import describe_freshness
 from liza.ui.rules.lines import Line, Target, TargetKind, painted_lines
 from liza.ui.rules.snapshot import ScreenName, SessionPage, Snapshot, TaskPage, Unread, Wanted
 from liza.ui.rules.task_lines import ORDER, TASK_SIGNS, age_since, age_text, alarm_target, alarm_text
-from liza.ui.web.page_actions import PageWork, TakenAction, encode_drawn, new_form_id, slug_of
+from liza.ui.web.page_actions import PageWork, TakenAction, encode_drawn, slug_of
 from liza.usage.costs import UsageRow
 from liza.view.history import PastNews
 from liza.view.metrics import UsageReport
@@ -63,8 +63,8 @@ COLUMNS: Final[Mapping[ScreenName, tuple[tuple[str, ...], ...]]] = {
     ScreenName.TASK: (("about", "story"), ("tests", "diff", "verdict", "actions")),
 }
 """The sections of each screen, in columns: on a phone they are below each other in this order."""
-_VOLATILE: Final = re.compile(r'(<time [^>]*>)[^<]*</time>|name="form" value="[^"]*"')
-"""What differs each time although nothing has changed: ages, and the ids of forms."""
+_VOLATILE: Final = re.compile(r"(<time [^>]*>)[^<]*</time>")
+"""What differs each time although nothing has changed: ages."""
 
 
 class PageUnknown(Exception):
@@ -209,6 +209,10 @@ class PageContext:
         if row.waits_for:
             return f"needs {', '.join(row.waits_for)}"
         return "" if row.reason == " ".join(row.task.description.split()) else row.reason
+
+    def form_id(self, offer: offers.Offer) -> Markup:
+        """Return the id of a form: the same form sent twice is one action."""
+        return Markup(self.work.form_id(offer))
 
     def target_url(self, alarm: AlarmRow) -> str:
         """Return the address of what an alarm is about; empty if that has no page."""
@@ -400,6 +404,5 @@ def environment() -> jinja2.Environment:
         agent_details=agent_details,
         agent_word=agent_word_text,
         command_of=offers.command_of,
-        new_form_id=new_form_id,
     )
     return templates

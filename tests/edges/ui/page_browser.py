@@ -1,0 +1,150 @@
+"""A browser without a screen at `liza web`: it logs in with the code of the terminal, reads pages and sends forms."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from liza.model.value_classes import Value
+from tests.journeys.crews import BIN
+from tests.terminal_stand_in import TerminalStandIn
+
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/login#t=([\w-]+)")
+
+
+class PageForm(Value):
+    """A form of a page with what its fields have."""
+
+    action: str
+    fields: tuple[tuple[str, str], ...]
+    text: str
+
+    def value(self, name: str) -> str:
+        return next((value for field, value in self.fields if field == name), "")
+
+
+class PageReader(HTMLParser):
+    """The text of a page, its forms, and its links."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.forms: list[PageForm] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self._form = ""
+        self._start = 0
+        self._fields: list[tuple[str, str]] = []
+        self._area: str | None = None
+        self.feed(html)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.tags.append(tag)
+        if tag == "form":
+            self._form, self._fields, self._start = values["action"], [], len(self.texts)
+        elif tag == "a":
+            self.links.append(values["href"])
+        elif tag == "input" and values.get("type") == "hidden":
+            self._fields.append((values["name"], values["value"]))
+        elif tag in ("input", "select") and values.get("name"):
+            self._fields.append((values["name"], ""))
+        elif tag == "textarea":
+            self._area = values["name"]
+            self._fields.append((self._area, ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self.forms.append(PageForm(self._form, tuple(self._fields), "".join(self.texts[self._start :])))
+        elif tag == "textarea":
+            self._area = None
+
+    def handle_data(self, data: str) -> None:
+        if self._area is not None:
+            self._fields[-1] = (self._area, self._fields[-1][1] + data.removeprefix("\n"))
+        self.texts.append(data)
+
+
+class PageAnswer(Value):
+    """An answer of the page."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+    @property
+    def news(self) -> dict[str, Any]:
+        """What the script of the page gets."""
+        news: dict[str, Any] = msgspec.json.decode(self.body)
+        return news
+
+
+class PageBrowser:
+    """Sends requests as a browser does. Each has a connection of its own."""
+
+    def __init__(self, port: int, cookie: str) -> None:
+        self.port, self.cookie = port, cookie
+
+    def ask(self, method: str, path: str, body: str = "", **headers: str) -> PageAnswer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        sent = {"cookie": self.cookie, "origin": f"http://127.0.0.1:{self.port}"} | {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
+        if method == "POST":
+            sent["content-type"] = "application/x-www-form-urlencoded"
+        try:
+            connection.request(method, path, body or None, sent)
+            answer = connection.getresponse()
+            return PageAnswer(answer.status, dict(answer.getheaders()), answer.read().decode())
+        finally:
+            connection.close()
+
+    def read(self, path: str) -> PageReader:
+        """A page that has to be there."""
+        answer = self.ask("GET", path)
+        assert answer.status == 200, answer.body
+        return PageReader(answer.body)
+
+    def find_form(self, path: str, action: str, subject: str = "") -> PageForm:
+        """The form of an action on a page."""
+        forms = [form for form in self.read(path).forms if form.value("action") == action]
+        form = next((form for form in forms if form.value("subject") == subject), None)
+        assert form is not None, f"no form {action} {subject} on {path}"
+        return form
+
+    def send(self, form: PageForm, *texts: str, is_script: bool = False, **fields: str) -> PageAnswer:
+        """Send a form with these texts in its fields, as its button or as the script does."""
+        kept = [(name, value) for name, value in form.fields if name not in ("text", *fields)]
+        body = urlencode([*kept, *(("text", text) for text in texts), *fields.items()])
+        return self.ask("POST", form.action, body, **({"x_liza": "1"} if is_script else {}))
+
+
+@contextmanager
+def opened(root: Path, *options: str) -> Iterator[PageBrowser]:
+    """A browser that is logged in at a `liza web` of this crew."""
+    with TerminalStandIn([BIN / "liza", "web", "--port", "0", *options], root, (200, 24)) as terminal:
+        terminal.wait_for(lambda: _ADDRESS.search(terminal.text))
+        match = _ADDRESS.search(terminal.text)
+        assert match is not None
+        browser = PageBrowser(int(match[1]), "")
+        login = browser.ask("POST", "/login", urlencode({"code": match[2]}))
+        assert login.status == 303, login.body
+        browser.cookie = login.headers["set-cookie"].partition(";")[0]
+        yield browser
+
+
+def texts_of(forms: Sequence[PageForm]) -> list[str]:
+    """The texts of forms."""
+    return [form.text for form in forms]

@@ -1,0 +1,175 @@
+"""What a person does on the page: each action is the verb of the command line, once, and its result is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
+
+import pytest
+
+from liza.board import signals
+from liza.model.value_classes import replace
+from liza.tasks.pause import CheckpointRequest, checkpoint
+from liza.tasks.questions import BlockRequest, block
+from liza.tasks.rules.backlog import TaskFields
+from liza.tasks.task import add, unblock
+from tests.edges.merge_crew import Merges
+from tests.edges.ui.page_browser import PageBrowser, opened
+
+QUESTION = "Which sender address?"
+
+
+def ask(crew: Merges, task: str = "mail", question: str = QUESTION) -> None:
+    with chdir(crew.claimed(task)):
+        block(crew.crew, BlockRequest(reason="no document says it", questions=(question,)))
+
+
+@pytest.fixture
+def browser(crew: Merges) -> Iterator[PageBrowser]:
+    """A browser at a crew in which a task asks."""
+    ask(crew)
+    with opened(crew.root) as browser:
+        yield browser
+
+
+def waits(browser: PageBrowser) -> int:
+    """What the page says waits."""
+    return int(browser.read("/").text.partition(" waiting for you: ")[2].split()[0])
+
+
+def test_a_question_is_answered_without_script(crew: Merges, browser: PageBrowser) -> None:
+    assert QUESTION in browser.read("/").text
+    answer = browser.send(browser.find_form("/", "answer", "mail"), "billing@shop.example")
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    page = browser.read("/")
+    assert all(form.value("action") != "answer" for form in page.forms)
+    assert "done:" in page.text
+    task = crew.task("mail")
+    assert [row.answer for row in task.answers] == ["billing@shop.example"]
+    assert str(task.history[-1].agent).startswith("human:")
+
+
+def test_the_script_gets_the_page_without_the_answered_question(browser: PageBrowser) -> None:
+    browser.read("/")
+    answer = browser.send(browser.find_form("/", "answer", "mail"), "billing", is_script=True)
+    assert answer.status == 200
+    assert answer.news["isDone"]
+    assert answer.news["title"].startswith("(0)")
+    assert 'value="answer"' not in answer.news["parts"]["waits"]
+
+
+def test_the_result_of_an_action_is_shown_when_the_page_is_opened_again(browser: PageBrowser) -> None:
+    browser.send(browser.find_form("/tasks/mail", "answer", "mail"), "billing")
+    browser.read("/board")
+    assert "done:" in browser.read("/tasks/mail").text
+
+
+@pytest.mark.parametrize("is_script", [False, True])
+def test_the_same_form_sent_twice_is_one_change(crew: Merges, browser: PageBrowser, is_script: bool) -> None:
+    form = browser.find_form("/tasks/mail", "note", "mail")
+    for _ in range(3):
+        answer = browser.send(form, "use the old address", is_script=is_script)
+        assert answer.status == 303 or answer.news["isDone"]
+    assert [row.message for row in crew.crew.board.read().human_notes] == ["use the old address"]
+
+
+def test_the_same_form_sent_at_the_same_moment_is_one_change(crew: Merges, browser: PageBrowser) -> None:
+    form = browser.find_form("/", "answer", "mail")
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: browser.send(form, "billing", is_script=True), range(4)))
+    assert [answer.news["isDone"] for answer in answers] == [True] * 4
+    assert len(crew.task("mail").answers) == 1
+
+
+def test_a_second_note_is_sent_from_the_same_page(crew: Merges, browser: PageBrowser) -> None:
+    form = browser.find_form("/", "note")
+    browser.send(form, "one")
+    browser.send(form, "two")
+    browser.send(browser.find_form("/", "note"), "two")
+    assert [row.message for row in crew.crew.board.read().human_notes] == ["one", "two", "two"]
+
+
+def test_a_form_drawn_before_a_change_is_refused(crew: Merges, browser: PageBrowser) -> None:
+    form = browser.find_form("/", "answer", "mail")
+    unblock(crew.crew, "mail", ["theirs"])
+    news = browser.send(form, "mine", is_script=True).news
+    assert not news["isDone"]
+    assert "changed while you looked" in news["text"]
+    page = browser.read("/tasks/mail").text
+    assert "refused:" in page
+    assert "mine" in page, "what was typed is not lost"
+    assert [row.answer for row in crew.task("mail").answers] == ["theirs"]
+
+
+def test_a_refused_text_is_in_the_form_again(crew: Merges, browser: PageBrowser) -> None:
+    form = browser.find_form("/", "answer", "mail")
+    unblock(crew.crew, "mail", ["theirs"])
+    with crew.crew.change("human:test", "edit") as tx:
+        task = crew.task("mail")
+        asks = replace(task, blocked_questions=("And whose name?",), status="BLOCKED")
+        tx.state = replace(tx.state, tasks=tuple(asks if row.id == "mail" else row for row in tx.state.tasks))
+    assert not browser.send(form, "mine", is_script=True).news["isDone"]
+    form = browser.find_form("/", "answer", "mail")
+    assert form.value("text") == "mine"
+    assert browser.send(form, "mine", is_script=True).news["isDone"]
+
+
+def test_an_empty_answer_is_not_sent(crew: Merges, browser: PageBrowser) -> None:
+    form = browser.find_form("/", "answer", "mail")
+    assert not browser.send(form, "  ", is_script=True).news["isDone"]
+    assert crew.status("mail") == "BLOCKED"
+
+
+def test_a_read_only_page_changes_nothing(crew: Merges, browser: PageBrowser) -> None:
+    form = browser.find_form("/", "answer", "mail")
+    with opened(crew.root, "--read-only") as other:
+        assert all(form.action != "/do" for form in other.read("/").forms)
+        assert other.send(form, "mine").status == 403
+    assert crew.status("mail") == "BLOCKED"
+
+
+@pytest.mark.parametrize("action", ["edit", "command", "run", "attach", "nothing", ""])
+def test_only_actions_of_the_page_are_taken(browser: PageBrowser, action: str) -> None:
+    assert browser.send(browser.find_form("/", "note"), "x", action=action).status == 400
+
+
+@pytest.mark.parametrize("drawn", ["", "{", '{"mark": 1}', "{}"])
+def test_a_form_without_what_was_drawn_changes_nothing(crew: Merges, browser: PageBrowser, drawn: str) -> None:
+    answer = browser.send(browser.find_form("/", "answer", "mail"), "x", drawn=drawn, is_script=True)
+    assert answer.status == 400 or not answer.news["isDone"]
+    assert crew.status("mail") == "BLOCKED"
+
+
+def test_a_signal_that_was_not_shown_is_not_cleared(crew: Merges, browser: PageBrowser) -> None:
+    assert browser.send(browser.find_form("/", "pause"), "lunch", is_script=True).news["isDone"]
+    form = browser.find_form("/", "resume")
+    checkpoint(crew.crew, CheckpointRequest(why="look at the taxes"))
+    assert not browser.send(form, is_script=True).news["isDone"]
+    assert set(signals.active_signals(crew.crew.paths)) == {"PAUSE", "CHECKPOINT"}
+
+
+def test_a_task_is_added_on_the_page(crew: Merges, browser: PageBrowser) -> None:
+    texts = ("new", "Write", "it is there", "new.txt", "README.md")
+    assert browser.send(browser.find_form("/", "add"), *texts, is_script=True).news["isDone"]
+    assert crew.status("new") == "UNCLAIMED"
+
+
+HOSTILE = "<script>alert(1)</script> {{ 7*7 }} </textarea> \u202egnp.exe " + "x" * 10_000
+
+
+def test_hostile_texts_are_shown_as_text(crew: Merges) -> None:
+    add(crew.crew, [TaskFields("odd", HOSTILE, "it is there", "odd.txt", "README.md")])
+    ask(crew, "mail", HOSTILE)
+    with opened(crew.root) as browser:
+        for path in ("/", "/board", "/tasks/odd", "/tasks/mail"):
+            body = browser.ask("GET", path).body
+            assert "<script>alert" not in body, path
+            assert "\u202e" not in body, path
+            assert "49" not in body.partition("{{ 7*7")[0][-5:]
+        assert "{{ 7*7 }}" in browser.read("/tasks/odd").text
+        form = browser.find_form("/", "answer", "mail")
+        assert browser.send(form, HOSTILE, is_script=True).news["isDone"], "the question is compared as it is"
+        body = browser.ask("GET", "/tasks/mail").body
+        assert "<script>alert" not in body
+    assert crew.task("mail").answers[0].answer == HOSTILE
