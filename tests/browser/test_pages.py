@@ -1,0 +1,93 @@
+"""Each screen of the page on a phone and on a wide screen: it fits, it can be read and touched, it asks nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytest.importorskip("playwright")
+
+from playwright.sync_api import Browser
+
+from tests.browser.measuring import (
+    list_faults,
+    list_scrolled_sideways,
+    list_small_targets,
+    unfold,
+    walk_with_tab,
+)
+from tests.browser.shops import Web
+from tests.browser.visitors import Visitor
+from tests.conftest import variant
+
+PAGES = {
+    "now": "/",
+    "board": "/board",
+    "agents": "/agents",
+    "session": "/sessions/coder-1",
+    "queue": "/queue",
+    "costs": "/costs",
+    "history": "/history",
+    "task": "/tasks/invoice-mail",
+}
+WIDTHS = {360: 740, 1280: 900}
+"""Width and height of the windows."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+Reader = Callable[[int], Visitor]
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Browser, shop: Web) -> Iterator[Reader]:
+    """Return a visitor with a window of a width, who has logged in."""
+    visitors: dict[int, Visitor] = {}
+
+    def find_reader(width: int) -> Visitor:
+        if width not in visitors:
+            visitors[width] = Visitor(browser, shop, viewport={"width": width, "height": WIDTHS[width]}).log_in()
+        return visitors[width]
+
+    yield find_reader
+    for visitor in visitors.values():
+        visitor.context.close()
+
+
+@pytest.fixture(params=[360, 1280], ids=lambda width: f"{width}px")
+def width(request: pytest.FixtureRequest) -> int:
+    number: int = request.param
+    return number
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_each_page_fits_and_can_be_read_in_light_and_dark(
+    reader: Reader, name: str, width: int, request: pytest.FixtureRequest
+) -> None:
+    visitor = reader(width)
+    page, directory = visitor.page, request.config.getoption("--pictures", default=None)
+    answer = page.goto(visitor.web.origin + PAGES[name])
+    assert answer is not None
+    assert answer.headers["content-security-policy"] == POLICY
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        if directory is not None:
+            page.screenshot(path=directory / f"{name}-{width}-{scheme}.png", full_page=True)
+        assert list_faults(page) == [], f"{name} at {width} px, {scheme}"
+    unfold(page)
+    assert set(list_scrolled_sideways(page)) <= {"pre.diff"}
+    if width == 360:
+        assert list_small_targets(page) == []
+    assert visitor.complaints == []
+    assert visitor.strange_requests == []
+
+
+@pytest.mark.parametrize(
+    "name", ["now", "task", *map(variant, ("board", "agents", "session", "queue", "costs", "history"))]
+)
+def test_the_tab_key_reaches_everything_in_its_order(reader: Reader, name: str) -> None:
+    page = reader(360).open(PAGES[name])
+    unfold(page)
+    order, count = walk_with_tab(page)
+    assert order == list(range(count))
