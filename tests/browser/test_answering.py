@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytest.importorskip("playwright")
@@ -37,6 +39,25 @@ def test_login_takes_the_code_out_of_the_address(shop: Web, visit: Visit) -> Non
     assert visitor.page.url == f"{shop.origin}/"
 
 
+def test_an_answered_question_leaves_the_list_in_every_tab(own_shop: Web, visit: Visit) -> None:
+    visitor = visit(own_shop).log_in()
+    other = visitor.context.new_page()
+    other.goto(own_shop.origin)
+    count = int(re.findall(r"\d+", other.title())[0])
+    for page in (visitor.page, other):
+        expect(find_question(page)).to_have_count(1)
+    write_answer(visitor.page)
+    send_answer(visitor.page)
+    for page in (visitor.page, other):
+        expect(find_question(page)).to_have_count(0)
+        expect(page).to_have_title(re.compile(rf"^\({count - 1}\)"))
+    result = visitor.page.locator("#waits").get_by_role("status").filter(has_text=QUESTION)
+    expect(result).to_be_visible()
+    visitor.page.reload()
+    expect(result).to_be_visible()
+    assert ANSWER in own_shop.board.read_text()
+
+
 def test_a_half_typed_answer_survives_twenty_changes_of_the_board(own_shop: Web, visit: Visit) -> None:
     page = visit(own_shop).log_in().page
     field = find_question(page).locator("textarea").first
@@ -50,3 +71,23 @@ def test_a_half_typed_answer_survives_twenty_changes_of_the_board(own_shop: Web,
     expect(page.locator("#work")).to_contain_text("the last change.")
     expect(field).to_have_value("8.1 % for Switzerland")
     expect(field).to_be_focused()
+    field.fill("")
+    field.blur()
+    expect(find_question(page)).to_contain_text("six countries")
+
+
+def test_everything_works_without_script(own_shop: Web, visit: Visit) -> None:
+    visitor = visit(own_shop, java_script_enabled=False)
+    page = visitor.page
+    address, _, code = own_shop.take_address().partition("#t=")
+    page.goto(address)
+    page.get_by_label("Code").fill(code)
+    page.get_by_role("button", name="Log in").click()
+    for screen in ("Board", "Agents", "Queue", "Costs", "History"):
+        page.get_by_role("navigation").get_by_role("link", name=screen).click()
+        expect(page.get_by_role("heading", name=re.compile(screen, re.IGNORECASE)).first).to_be_attached()
+    page.get_by_role("navigation").get_by_role("link", name="Now").click()
+    write_answer(page)
+    send_answer(page)
+    expect(find_question(page)).to_have_count(0)
+    assert ANSWER in own_shop.board.read_text()

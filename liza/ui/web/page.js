@@ -53,7 +53,7 @@ if ($("login")) {
     const body = new URLSearchParams(new FormData(form, event.submitter));
     event.submitter.disabled = true;
     try {
-      const answer = await fetch(form.action, { method: "POST", body, headers: { "x-liza": "1" } });
+      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "x-liza": "1" } });
       if (answer.status === 401) return location.reload();
       const news = await answer.json();
       if (news.isDone) form.reset();
