@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import msgspec
 
 from benchmarks import board_rows, crew_rows
 from benchmarks.options import Options
@@ -49,6 +52,14 @@ def fill_board(crew: Crew, tasks: int, task_status: str = "UNCLAIMED", first: in
     entries = "".join(TASK.format(n=first + number) for number in range(tasks))
     entries = entries.replace("status: UNCLAIMED", f"status: {task_status}")
     crew.board.replace_text("human:bench", f"{head}\ntasks:\n{entries}{''.join(following)}")
+
+
+def describe(crew: Crew, number: int) -> float:
+    """Change the description of the first task; return when that was on the board."""
+    with crew.board.transaction("human:bench", "edit") as tx:
+        task = tx.state.tasks[0]
+        tx.state = tx.state.with_task(msgspec.structs.replace(task, description=f"Write change {number}."))
+    return time.monotonic()
 
 
 def measure_status(options: Options, tasks: int) -> Row:

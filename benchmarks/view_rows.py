@@ -1,4 +1,4 @@
-"""Rows of `liza ui` at a pseudo-terminal of 80x24, beside `liza status` in the same run."""
+"""Rows of `liza ui` at a pseudo-terminal of 80x24, beside `liza status` in the same run, and those of `liza web`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 
-import msgspec
-
-from benchmarks.growth_rows import fill_board
+from benchmarks.growth_rows import describe, fill_board
 from benchmarks.options import Options
+from benchmarks.page_rows import measure_page
 from benchmarks.projects import project, recorded_elsewhere
 from benchmarks.rows import Row, Samples, summarize
 from benchmarks.running_crews import process_cpu, resident_memory
@@ -30,14 +29,6 @@ FACTS_GOALS, START_GOALS, MEMORY_GOALS, CHANGE_GOALS = (5, 20), (800, 1000), (80
 FIRST = "Write change 0."
 SLOW_BYTES = 2_000
 """Bytes per second of the slow line."""
-
-
-def describe(crew: Crew, number: int) -> float:
-    """Change the description of the first task; return when that was on the board."""
-    with crew.board.transaction("human:bench", "edit") as tx:
-        task = tx.state.tasks[0]
-        tx.state = tx.state.with_task(msgspec.structs.replace(task, description=f"Write change {number}."))
-    return time.monotonic()
 
 
 def measure_facts(options: Options, crew: Crew, tasks: int, goal: float) -> Row:
@@ -157,5 +148,6 @@ def measure(options: Options) -> Iterator[Row]:
             describe(crew, 0)
             yield from measure_start(options, crew, tasks, float(START_GOALS[number]))
             yield from measure_picture(options, crew, tasks, number)
+            yield from measure_page(options, crew, tasks)
             if number == 0:
                 yield measure_slow_line(options, crew)

@@ -19,6 +19,17 @@ _SMALL = """\
   .filter(([, box]) => box.width > 1 && (box.height < least || box.width < least))
   .map(([control, box]) => `${control.outerHTML.slice(0, 120)} ${box.width.toFixed(1)}x${box.height.toFixed(1)}`)
 """
+APART = 16
+"""Pixels between two buttons of one question."""
+_CLOSE = """\
+(buttons, least) => buttons.flatMap((button, number) => buttons.slice(number + 1)
+  .filter((other) => other.closest("article, section") === button.closest("article, section"))
+  .map((other) => [button, other, button.getBoundingClientRect(), other.getBoundingClientRect()])
+  .map(([one, two, a, b]) =>
+    [one, two, Math.max(b.left - a.right, a.left - b.right, b.top - a.bottom, a.top - b.bottom)])
+  .filter(([one, two, gap]) => gap < least - 0.1)
+  .map(([one, two, gap]) => `${one.textContent}, ${two.textContent}: ${gap.toFixed(1)}`))
+"""
 _SCROLLING = """\
 (elements) => elements
   .filter((element) => element.scrollWidth > element.clientWidth)
@@ -41,6 +52,12 @@ def list_small_targets(page: Page) -> list[str]:
     """Return the links, buttons and fields that are too small for a finger."""
     small: list[str] = page.locator(CONTROLS).locator("visible=true").evaluate_all(_SMALL, TARGET)
     return small
+
+
+def list_close_buttons(page: Page) -> list[str]:
+    """Return the pairs of buttons between which a finger may slip."""
+    close: list[str] = page.locator("button, .button").locator("visible=true").evaluate_all(_CLOSE, APART)
+    return close
 
 
 def list_scrolled_sideways(page: Page) -> list[str]:

@@ -11,6 +11,7 @@ pytest.importorskip("playwright")
 from playwright.sync_api import Browser
 
 from tests.browser.measuring import (
+    list_close_buttons,
     list_faults,
     list_scrolled_sideways,
     list_small_targets,
@@ -79,6 +80,7 @@ def test_each_page_fits_and_can_be_read_in_light_and_dark(
     assert set(list_scrolled_sideways(page)) <= {"pre.diff"}
     if width == 360:
         assert list_small_targets(page) == []
+        assert list_close_buttons(page) == []
     assert visitor.complaints == []
     assert visitor.strange_requests == []
 
@@ -91,3 +93,15 @@ def test_the_tab_key_reaches_everything_in_its_order(reader: Reader, name: str) 
     unfold(page)
     order, count = walk_with_tab(page)
     assert order == list(range(count))
+
+
+def test_the_login_page_fits_and_can_be_read(browser: Browser, shop: Web) -> None:
+    visitor = Visitor(browser, shop)
+    page = visitor.open("/login")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert list_faults(page) == [], scheme
+    assert list_scrolled_sideways(page) == []
+    assert list_small_targets(page) == []
+    visitor.context.close()
+    assert visitor.complaints == []
