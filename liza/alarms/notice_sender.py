@@ -26,13 +26,12 @@ from liza.alarms import notices
 from liza.alarms.current_alarms import find_alarms
 from liza.alarms.notices import NoticePlan, NoticeTarget
 from liza.alarms.rules import notice_rules
-from liza.alarms.rules.notice_rules import Notice, clean_text
+from liza.alarms.rules.notice_rules import Notice, PageLinks, clean_text
 from liza.board import events
 from liza.crew.crew import Crew, find_crew
 from liza.model.alarm_table import Alarm
 from liza.model.errors import LizaError
 from liza.model.model import State
-from liza.model.paths import Paths
 from liza.model.setting_limits import DESKTOP, parse_quiet_hours
 from liza.model.value_classes import decodable, replace
 from liza.system import atomic, crash_points
@@ -70,7 +69,7 @@ def main(root: Path) -> int:
     if plan is None:
         with try_lock_path(notices.board_lock(crew.paths), 0o600) as is_locked:
             return follow(crew, None) if is_locked else 0
-    return send_trial(crew.paths, plan) if plan.is_trial else follow(crew, plan)
+    return send_trial(crew, plan) if plan.is_trial else follow(crew, plan)
 
 
 def follow(crew: Crew, plan: NoticePlan | None) -> int:
@@ -128,11 +127,19 @@ def look(crew: Crew, state: State, plan: NoticePlan) -> None:
     alarms = find_alarms(crew, state, gather_evidence(crew, state))
     hours = parse_quiet_hours(plan.quiet) if plan.quiet is not None else None
     is_quiet = hours is not None and hours.contains(crew.clock.now().astimezone().time())
+    links = notice_rules.page_links(state)
     for target in dict.fromkeys(plan.targets):
-        send_new(crew, target, alarms, is_quiet=is_quiet)
+        send_new(crew, target, alarms, links, is_quiet=is_quiet)
 
 
-def send_new(crew: Crew, target: NoticeTarget, alarms: Sequence[Alarm], *, is_quiet: bool = False) -> None:
+def send_new(
+    crew: Crew,
+    target: NoticeTarget,
+    alarms: Sequence[Alarm],
+    links: PageLinks = notice_rules.NO_LINKS,
+    *,
+    is_quiet: bool = False,
+) -> None:
     """Send the alarms that this target was not sent. Nothing is done while another process does it. Raises OSError."""
     with try_lock_path(crew.paths.notices / f"{target.key}.lock", 0o600) as is_locked:
         if not is_locked:
@@ -142,7 +149,7 @@ def send_new(crew: Crew, target: NoticeTarget, alarms: Sequence[Alarm], *, is_qu
         record = notice_rules.without_cleared(_labelled(before, target), wanted)
         if record.sent != before.sent:
             notices.write_notice_record(crew.paths, target.key, record)
-        for notice in () if is_quiet else notice_rules.plan_notices(wanted, record, crew.clock.now()):
+        for notice in () if is_quiet else notice_rules.plan_notices(wanted, record, crew.clock.now(), links):
             reason = deliver(target, notice, crew.paths.root)
             if reason is None:
                 crash_points.point("notices", "sent")
@@ -154,10 +161,14 @@ def send_new(crew: Crew, target: NoticeTarget, alarms: Sequence[Alarm], *, is_qu
                 return
 
 
-def send_trial(paths: Paths, plan: NoticePlan) -> int:
+def send_trial(crew: Crew, plan: NoticePlan) -> int:
     """Send a test to each target and print a line for each; return the exit status. A success ends the alarm of a
     target."""
-    notice = notice_rules.build_notice(Alarm("test", "crew", "this is a test of liza watch --notify", "liza status"))
+    paths, links = crew.paths, notice_rules.NO_LINKS
+    with suppress(LizaError, OSError):  # a target can be tried while the board cannot be read
+        links = notice_rules.page_links(crew.board.read())
+    trial = Alarm("test", "crew", "this is a test of liza watch --notify", "liza status")
+    notice = notice_rules.build_notice(trial, links)
     has_failed = False
     for target in plan.targets:
         reason = deliver(target, notice, paths.root)
@@ -232,10 +243,10 @@ def _run_apprise(target: NoticeTarget, title: str, body: str) -> str | None:
 
 def _run_command(command: str, notice: Notice, root: Path) -> str | None:
     """Run a person's shell command. The texts of the notice are never part of the command line."""
-    values = {"KIND": notice.kind, "ABOUT": notice.about, "MESSAGE": notice.message, "NEXT": notice.next}
-    environ = {**os.environ, **{f"LIZA_ALARM_{name}": value for name, value in values.items()}}
-    fields = ("kind", "about", "message", "next", "alarms")
-    data = msgspec.json.encode({name: getattr(notice, name) for name in fields}) + b"\n"
+    fields = ("kind", "about", "message", "next", "link")
+    values = {name: getattr(notice, name) for name in fields}
+    environ = {**os.environ, **{f"LIZA_ALARM_{name.upper()}": value for name, value in values.items()}}
+    data = msgspec.json.encode({**values, "alarms": notice.alarms}) + b"\n"
     return _run("the command", ["/bin/sh", "-c", command], data, COMMAND_LIMIT, root, environ)
 
 

@@ -139,11 +139,15 @@ FULL_CHECKOUT = "full"
 
 
 class NotifySettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where `liza up` sends alarms that need a person. ``targets`` name a variable or a file with a URL of apprise."""
+    """Where `liza up` sends alarms that need a person. ``targets`` name a variable or a file with a URL of apprise.
+
+    ``link``: address of the page of the crew.
+    """
 
     targets: tuple[str, ...] = ()
     exec: str | None = None
     quiet: str | None = None
+    link: str | None = None
 
     @property
     def is_wanted(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from liza.model import gates, setting_limits, statuses, targets
-from liza.model.configuration import BreakerSettings, Config
+from liza.model.configuration import BreakerSettings, Config, NotifySettings
 from liza.model.derived import work_by_agent
 from liza.model.errors import UsageError
 from liza.model.gates import gate_problems
@@ -224,13 +224,18 @@ def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterat
 
 
 def _notify(key: str, config: Config) -> Iterator[Violation]:
-    """A target never appears in a violation: it may be a credential."""
+    """A target or a link never appears in a violation: it may have a credential."""
     for label, problem in setting_limits.board_problems(config.notify.targets):
         actual = f"{label} ({problem})"
         yield _violation(key, "notify.targets", actual, "desktop, env:NAME or file:PATH")
     quiet = config.notify.quiet
     if quiet is not None and setting_limits.parse_quiet_hours(quiet) is None:
         yield _violation(key, "notify.quiet", quiet[:40], "hours such as 22:00-07:00")
+    link = config.notify.link
+    if link is not None and not setting_limits.is_link(link):
+        most = f"at most {setting_limits.MAX_LINK} characters"
+        wanted = f"an address such as https://box.example: http or https, without a user name or a query, {most}"
+        yield _violation(key, "notify.link", setting_limits.target_label(link), wanted)
 
 
 def _config(key: str, config: Config) -> Iterator[Violation]:
@@ -266,7 +271,7 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
             yield _violation(key, f"queue.{name}", actual, "1 or more")
     if config.queue.retries < 0:
         yield _violation(key, "queue.retries", config.queue.retries, "0 or more")
-    if config.notify.targets or config.notify.quiet is not None:
+    if config.notify != NotifySettings():
         yield from _notify(key, config)
     for path in config.shared:
         if not path.startswith(("/", "~/")) or ".." in path.split("/"):

@@ -156,6 +156,20 @@ def target_label(target: str) -> str:
     return target if target_problem(target) is None else "…"
 
 
+MAX_LINK: Final = 200
+"""Maximum number of characters of the address of the page."""
+_LINK: Final = re.compile(
+    r"https?://(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~%-]+)*/?", re.ASCII
+)
+
+
+def is_link(text: str) -> bool:
+    """Return whether a text is an address to which the path of a page can be added: of http or https, without a user
+    name, a query or a fragment.
+    """
+    return len(text) <= MAX_LINK and _LINK.fullmatch(text) is not None
+
+
 def hide_credentials(settings: Any) -> Any:
     """Return ``config.notify`` as JSON values with labels instead of targets, and without its command."""
     if not isinstance(settings, Mapping):
@@ -165,4 +179,7 @@ def hide_credentials(settings: Any) -> Any:
         shown["targets"] = [target_label(str(target)) for target in settings["targets"]]
     if settings.get("exec"):
         shown["exec"] = CUT_COMMAND
+    link = settings.get("link")
+    if link and not is_link(str(link)):
+        shown["link"] = target_label(str(link))  # it may have a password
     return shown

@@ -68,6 +68,7 @@ OWN_BOARD = "tests/edges/board/test_defence_board.py::"
 OWN_CLAIM = "tests/edges/tasks/test_defence_claim.py::"
 OWN_MERGE = "tests/edges/merging/test_defence_merge.py::"
 SERVER = "tests/edges/api/test_api_server.py::"
+TCP_PEERS = "tests/edges/system/test_tcp_peers.py::"
 BY_HAND = "tests/journeys/test_run_by_hand.py::"
 CHECKOUT = "tests/edges/briefs/test_checkout_brief.py::"
 SERVED = "tests/journeys/test_api_in_a_crew.py::"
@@ -1593,6 +1594,21 @@ TABLE: dict[str, Defence] = {
         "a session that writes the digest of a token itself does not become another run at the socket",
         {"liza.system.peers:PeerSession.find_run": gives(None)},
         (f"{SERVER}test_a_session_cannot_become_another_run_by_a_token_digest",),
+    ),
+    "sessions over TCP": Defence(
+        "a process of a session is found at the other end of a TCP connection",
+        {"liza.system.peers:TcpPeerSession.find_run": gives(None)},
+        (f"{TCP_PEERS}test_a_process_below_a_session_belongs_to_it[session]",),
+    ),
+    "closed connections": Defence(
+        "a connection whose process has gone is not taken for that of a person",
+        {"liza.system.peers:TcpPeerSession._find_inode": gives(None)},
+        (f"{TCP_PEERS}test_a_connection_that_its_process_closed_is_refused[closed]",),
+    ),
+    "links of notices": Defence(
+        "a password in the address of the page is neither accepted nor shown",
+        {"liza.model.setting_limits:is_link": gives(True)},
+        ("tests/unit/alarms/test_notice_rules.py::test_a_password_in_a_link_is_never_shown",),
     ),
     "place of an account record": Defence(
         "no session gets the secret of another account by a file that it writes",

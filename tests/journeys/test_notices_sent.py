@@ -71,7 +71,8 @@ def target_file(crew: Crew, receiver: Receiver) -> str:
 def test_up_notifies_only_targets_that_a_person_confirmed(crew: Crew, receiver: Receiver) -> None:
     seen = crew.notes / "seen"
     command = f'echo "$LIZA_ALARM_KIND" >> {seen}'
-    crew.configure(notify={"targets": [target_file(crew, receiver)], "exec": command})
+    link = "https://box.tailnet.ts.net"
+    crew.configure(notify={"targets": [target_file(crew, receiver)], "exec": command, "link": link})
     crew.add("t1")
     with (crew.notes / "up.log").open("ab") as out:
         words = [str(BIN / "liza"), "up", *ALONE, "--program", crew.script("agent", BLOCKS)]
@@ -79,6 +80,7 @@ def test_up_notifies_only_targets_that_a_person_confirmed(crew: Crew, receiver: 
     crew.children.append(process)
     wait_received(crew, receiver, 1)
     crew.wait(lambda _: seen.exists(), "the command")
+    assert receiver.messages[0].endswith(f"\n{link}/tasks/t1")
     process.terminate()
     assert process.wait(LIMIT) == 0
     assert seen.read_text() == "blocked\n"
@@ -132,6 +134,21 @@ def test_a_notice_target_written_by_an_agent_is_an_alarm(crew: Crew, receiver: R
     assert "planted hidden" in crew.run("config", "get", "notify").stderr
     assert "neither --notify, --exec nor config.notify" in crew.liza("watch", "--try", code=2)
     assert not (crew.notes / "planted").exists()
+
+
+def test_a_person_sets_the_link_of_notices_and_an_agent_cannot(crew: Crew, receiver: Receiver) -> None:
+    crew.liza("config", "set", "notify.link", "http://127.0.0.1:8420")
+    crew.liza("watch", "--notify", receiver.url, "--try")
+    assert receiver.messages[-1].endswith("\nhttp://127.0.0.1:8420/")
+    refused = crew.run("config", "set", "notify.link", "https://me:hidden@box")
+    assert refused.returncode == 2
+    assert "notify.link" in refused.stderr
+    assert "hidden" not in refused.stderr
+    text = crew.paths.state.read_text()
+    crew.paths.state.write_text(text.replace("http://127.0.0.1:8420", "https://evil.example", 1))
+    crew.liza("watch", "--notify", receiver.url, "--try")
+    assert receiver.messages[-1].endswith("\nhttp://127.0.0.1:8420/")
+    assert "unconfirmed_setting" in {row["kind"] for row in crew.json("status")["alerts"]}
 
 
 def test_watch_try_reports_each_target_and_refuses_addresses_on_board(crew: Crew, receiver: Receiver) -> None:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from liza.model.alarm_table import Alarm, AlarmKind, waits_for_person
-from liza.model.setting_limits import EXEC_LABEL
-from liza.model.value_classes import replace
+from liza.model.model import State
+from liza.model.setting_limits import EXEC_LABEL, is_link
+from liza.model.value_classes import Value, replace
 from liza.text.redaction import redact
 
 AlarmKey = tuple[str, str]
@@ -42,6 +43,7 @@ class NoticedAlarm(msgspec.Struct, frozen=True):
     about: str
     message: str
     next: str
+    link: str
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -51,13 +53,41 @@ class Notice(msgspec.Struct, frozen=True):
     about: str
     message: str
     next: str
+    link: str
     alarms: tuple[NoticedAlarm, ...]
     keys: tuple[AlarmKey, ...]
 
     @property
     def text(self) -> str:
-        """The message and the command that answers it."""
-        return f"{self.message}\nNext: {self.next}"
+        """The message, the command that answers it, and the address of its page if there is one."""
+        return "\n".join((self.message, f"Next: {self.next}", *([self.link] if self.link else [])))
+
+
+class PageLinks(Value):
+    """The addresses of the pages of a crew. ``base`` is empty if a person set none: then no notice has a link."""
+
+    base: str = ""
+    tasks: Collection[str] = ()
+    agents: Collection[str] = ()
+
+    def address_of(self, about: str) -> str:
+        """Return the address of the page of a task or an agent, for all else that of the first page."""
+        if not self.base:
+            return ""
+        if about in self.tasks:
+            return f"{self.base}/tasks/{about}"
+        return f"{self.base}/sessions/{about}" if about in self.agents else f"{self.base}/"
+
+
+NO_LINKS: Final = PageLinks()
+
+
+def page_links(state: State) -> PageLinks:
+    """Return the addresses of the pages of the tasks and agents on the board."""
+    base = state.config.notify.link or ""
+    if not is_link(base):
+        return NO_LINKS
+    return PageLinks(base.rstrip("/"), frozenset(task.id for task in state.tasks), frozenset(state.agents))
 
 
 class NoticeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -89,14 +119,16 @@ def without_cleared(record: NoticeRecord, present: Iterable[Alarm]) -> NoticeRec
     return replace(record, sent=tuple(key for key in record.sent if key in keys))
 
 
-def plan_notices(present: Sequence[Alarm], record: NoticeRecord, now: datetime) -> tuple[Notice, ...]:
+def plan_notices(
+    present: Sequence[Alarm], record: NoticeRecord, now: datetime, links: PageLinks = NO_LINKS
+) -> tuple[Notice, ...]:
     """Return what to send now, in order: nothing soon after a failure."""
     if record.failed_at is not None and timedelta() <= now - record.failed_at < RETRY_AFTER:
         return ()
     unsent = {key_of(alarm): alarm for alarm in present if key_of(alarm) not in record.sent}
     if len(unsent) > MAX_SINGLE:
-        return (build_digest(list(unsent.values())),)
-    return tuple(map(build_notice, unsent.values()))
+        return (build_digest(list(unsent.values()), links),)
+    return tuple(build_notice(alarm, links) for alarm in unsent.values())
 
 
 def record_delivery(record: NoticeRecord, notice: Notice) -> NoticeRecord:
@@ -117,25 +149,25 @@ def failure_alarm(record: NoticeRecord, now: datetime) -> Alarm | None:
     return AlarmKind.NOTICES_FAILED.alarm(record.label, reason=record.reason, target=target)
 
 
-def build_notice(alarm: Alarm) -> Notice:
+def build_notice(alarm: Alarm, links: PageLinks = NO_LINKS) -> Notice:
     """Return the notice of one alarm."""
-    row = _noticed(alarm, MAX_TEXT)
-    return Notice(row.kind, row.about, row.message, row.next, (row,), (key_of(alarm),))
+    row = _noticed(alarm, MAX_TEXT, links)
+    return Notice(row.kind, row.about, row.message, row.next, row.link, (row,), (key_of(alarm),))
 
 
-def build_digest(alarms: Sequence[Alarm]) -> Notice:
+def build_digest(alarms: Sequence[Alarm], links: PageLinks = NO_LINKS) -> Notice:
     """Return one notice of several alarms. It lists at most MAX_ROWS of them."""
-    rows = tuple(_noticed(alarm, MAX_ROW) for alarm in alarms[:MAX_ROWS])
+    rows = tuple(_noticed(alarm, MAX_ROW, links) for alarm in alarms[:MAX_ROWS])
     lines = [f"{len(alarms)} alarms wait for you:", *(f"- {row.message}; next: {row.next}" for row in rows)]
     if len(alarms) > MAX_ROWS:
         lines.append(f"- and {len(alarms) - MAX_ROWS} more")
     keys = tuple(map(key_of, alarms))
-    return Notice(DIGEST_KIND, "crew", "\n".join(lines), "liza status", rows, keys)
+    return Notice(DIGEST_KIND, "crew", "\n".join(lines), "liza status", links.address_of("crew"), rows, keys)
 
 
-def _noticed(alarm: Alarm, length: int) -> NoticedAlarm:
+def _noticed(alarm: Alarm, length: int, links: PageLinks) -> NoticedAlarm:
     about, command = clean_text(alarm.about, MAX_ROW), clean_text(alarm.next, MAX_COMMAND)
-    return NoticedAlarm(alarm.kind, about, clean_text(alarm.message, length), command)
+    return NoticedAlarm(alarm.kind, about, clean_text(alarm.message, length), command, links.address_of(alarm.about))
 
 
 def clean_text(text: str, length: int) -> str:

@@ -114,6 +114,7 @@ MEANINGS: Final = {
     "notify.targets": Meaning("", "desktop, env:NAME or file:PATH"),
     "notify.exec": Meaning("", "shell command that is run for each notice"),
     "notify.quiet": Meaning("", "local hours without notices, such as 22:00-07:00"),
+    "notify.link": Meaning("", "address of the page: notices end with that of their task"),
 }  # fmt: skip
 """By dotted name. The limits of the loops end a session at twice their value, after a warning."""
 

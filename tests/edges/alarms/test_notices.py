@@ -20,7 +20,7 @@ from liza.alarms.current_alarms import find_alarms
 from liza.alarms.notice_sender import deliver, send_new
 from liza.alarms.notices import NoticePlan, NoticeProcess, NoticeTarget, require_target
 from liza.alarms.rules import notice_rules
-from liza.alarms.rules.notice_rules import build_notice
+from liza.alarms.rules.notice_rules import PageLinks, build_notice
 from liza.crew.crew import Crew
 from liza.model.alarm_table import Alarm
 from liza.model.errors import Missing, UsageError
@@ -162,7 +162,7 @@ def test_a_notice_command_never_gets_the_alarm_as_shell_text(tmp_path: Path) -> 
     reads = 'printf "%s\\n" "$LIZA_ALARM_KIND" "$LIZA_ALARM_ABOUT" "$LIZA_ALARM_MESSAGE" "$LIZA_ALARM_NEXT" > env'
     assert run_once(f"{reads}; cat > stdin", Alarm("blocked", "t1", message, "liza answer t1"), tmp_path) is None
     assert (tmp_path / "env").read_text().splitlines() == ["blocked", "t1", message, "liza answer t1"]
-    row = {"kind": "blocked", "about": "t1", "message": message, "next": "liza answer t1"}
+    row = {"kind": "blocked", "about": "t1", "message": message, "next": "liza answer t1", "link": ""}
     assert json.loads((tmp_path / "stdin").read_bytes()) == {**row, "alarms": [row]}
     assert not (tmp_path / "planted").exists()
 
@@ -256,6 +256,16 @@ def test_the_process_that_sends_ends_with_its_parent(crew: Crew, receiver: Recei
     assert process.poll() is None
     process.stdin.close()
     assert process.wait(LIMIT) == 0
+
+
+def test_a_delivered_notice_has_the_address_of_its_page(crew: Crew, receiver: Receiver) -> None:
+    links = PageLinks("https://box.tailnet.ts.net", tasks=("t1",))
+    send_new(crew, NoticeTarget(receiver.url), [ASKS], links)
+    assert receiver.messages == [f"{ASKS.message}\nNext: {ASKS.next}\nhttps://box.tailnet.ts.net/tasks/t1"]
+    command = NoticeTarget('printf %s "$LIZA_ALARM_LINK" > link; cat > stdin', is_command=True)
+    send_new(crew, command, [ASKS], links)
+    link = (crew.paths.root / "link").read_text()
+    assert link == json.loads((crew.paths.root / "stdin").read_bytes())["link"] == "https://box.tailnet.ts.net/tasks/t1"
 
 
 def test_notify_send_gets_the_text_as_arguments_without_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,15 +16,18 @@ from liza.config.rules.settings import UnconfirmedSetting
 from liza.model import invariants
 from liza.model.alarm_table import Alarm
 from liza.model.configuration import Config, NotifySettings
+from liza.model.model import Agent
 from liza.model.setting_limits import (
     CUT_COMMAND,
+    MAX_LINK,
     board_problems,
     hide_credentials,
+    is_link,
     parse_quiet_hours,
     target_label,
     target_problem,
 )
-from tests.unit.boards import board
+from tests.unit.boards import board, task
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NEW = NoticeRecord(label="desktop")
@@ -159,7 +162,7 @@ def test_the_board_refuses_notice_addresses_and_shows_only_their_scheme() -> Non
 
 
 def test_only_a_person_sets_targets_and_commands_of_alarms() -> None:
-    planted = Config(notify=NotifySettings(targets=("env:HOME",), exec="curl evil"))
+    planted = Config(notify=NotifySettings(targets=("env:HOME",), exec="curl evil", link="https://evil.example"))
     assert settings.effective_config(planted, {}).notify == NotifySettings()
 
 
@@ -236,3 +239,48 @@ def test_the_board_names_what_it_must_not_have() -> None:
     }
     odd_values = (None, {"targets": "x"}, {}, {"exec": None})
     assert [hide_credentials(odd) for odd in odd_values] == list(odd_values)
+
+
+LINKS = ["http://127.0.0.1:8420", "https://box.tailnet.ts.net/", "http://[::1]:80/liza", "https://h/" + "a" * 190]
+NO_LINKS = [
+    "", "box:8420", "ftp://box", "file:///etc/passwd", "javascript://x", "https://", "https:///x", "https://me@box",
+    "https://me:word@box", "https://box\nx", "https://box/\x1b", "https://box/ x", "https://böx", "https://box?a=1",
+    "https://box/#t=1", "https://box//evil", "https://box:", "https://-box", "https://box\n", "https://h/" + "a" * 191,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_an_address_of_a_page_is_a_link(link: str) -> None:
+    assert is_link(link)
+    assert list(invariants.check_board(board(config=Config(notify=NotifySettings(link=link))))) == []
+
+
+@pytest.mark.parametrize("link", NO_LINKS)
+def test_a_link_that_is_no_address_is_refused_and_not_used(link: str) -> None:
+    assert not is_link(link)
+    state = board(config=Config(notify=NotifySettings(link=link)))
+    assert [problem.field for problem in invariants.check_board(state)] == ["notify.link"]
+    assert rules.build_notice(alarm("a"), rules.page_links(state)).text == "it asks\nNext: liza answer a"
+
+
+def test_a_password_in_a_link_is_never_shown() -> None:
+    secret = Config(notify=NotifySettings(link="https://me:TokenA@box"))
+    texts = [str(problem) for problem in invariants.check_board(board(config=secret))]
+    value = settings.confirmable_values(secret)["notify"]
+    texts += [UnconfirmedSetting("notify", {}, value).description, settings.describe_effective(secret)]
+    assert all("https://…" in text and "Token" not in text for text in texts)
+    assert hide_credentials({"link": LINKS[0]}) == {"link": LINKS[0]}
+    assert len(LINKS[-1]) == MAX_LINK
+
+
+@pytest.mark.parametrize("link", LINKS[:2])
+def test_a_notice_ends_with_the_address_of_its_page(link: str) -> None:
+    agents = {"coder-1": Agent(role="coder", status="IDLE")}
+    links = rules.page_links(board(task("t1"), agents=agents, config=Config(notify=NotifySettings(link=link))))
+    base = link.rstrip("/")
+    pages = {"t1": f"{base}/tasks/t1", "coder-1": f"{base}/sessions/coder-1", "budget": f"{base}/", "t2": f"{base}/"}
+    notices = [rules.build_notice(alarm(about), links) for about in pages]
+    assert [notice.text.splitlines()[-1] for notice in notices] == list(pages.values())
+    digest = rules.build_digest([alarm(about) for about in pages], links)
+    assert digest.text.endswith(f"\nNext: liza status\n{base}/")
+    assert [row.link for row in digest.alarms] == list(pages.values())

@@ -106,6 +106,16 @@ RUN_FORM = "a run that its agent's run counter has reached"
             ("config", "notify.quiet", "9" * 40, "hours such as 22:00-07:00"),
         ),
         (
+            _config(notify=NotifySettings(link="ftp://box")),
+            (
+                "config",
+                "notify.link",
+                "ftp://…",
+                "an address such as https://box.example: http or https, without a user name or a query, at most 200"
+                " characters",
+            ),
+        ),
+        (
             _config(notify=NotifySettings(targets=("env:",))),
             (
                 "config",
