@@ -38,7 +38,7 @@ _SCROLLING = """\
 """
 _WIDE = """\
 (elements) => elements
-  .filter((element) => !element.closest("pre.diff"))
+  .filter((element) => !element.closest("div.diff"))
   .filter((element) => element.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
   .map((element) => element.outerHTML.slice(0, 120))
 """

@@ -63,7 +63,7 @@ def test_hostile_texts_are_shown_as_text_in_every_field(own_shop: Web, visit: Vi
         page = visitor.open(path)
         unfold(page)
         assert "taken" not in page.title()
-        assert set(list_scrolled_sideways(page)) <= {"pre.diff"}, path
+        assert set(list_scrolled_sideways(page)) <= {"div.diff"}, path
         expect(page.locator("main b", has_text="bold")).to_have_count(0)
         expect(page.locator("main")).not_to_contain_text("11111103")
     for path in ("/", "/board", "/tasks/vat-rates"):

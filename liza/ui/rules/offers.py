@@ -67,6 +67,11 @@ _BOUND: Final = frozenset({ActionName.ANSWER, ActionName.APPROVE, ActionName.REJ
 """Actions whose text says something about what was drawn, and nothing about what is there later."""
 
 
+def class_of(name: ActionName) -> ActionClass:
+    """Return how an action is confirmed."""
+    return _CLASSES[name]
+
+
 class Blank(Value):
     """What a person types for an action. ``is_optional``: it may stay empty."""
 
@@ -118,7 +123,7 @@ class Offer(Value):
     @property
     def action_class(self) -> ActionClass:
         """How it is confirmed."""
-        return _CLASSES[self.name]
+        return class_of(self.name)
 
     @property
     def draft_key(self) -> tuple[object, ...]:

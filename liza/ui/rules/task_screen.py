@@ -103,7 +103,10 @@ def _diff_lines(diff: TaskDiff | Unread, view: PictureView) -> Iterator[Line]:
         yield text_line(f"? {diff.reason}", Tone.DIM, Target(TargetKind.TEXT, "no diff"))
         return
     rows = split_diff(diff.diff)
-    remarks = _group_comments(diff, view.comments)
+    remarks = {
+        location: [_remark_line(remark, number) for number, remark in enumerate(group)]
+        for location, group in place_comments(diff, view.comments).items()
+    }
     yield make_rule(f"DIFF of {diff.commit[:10]}  {len(rows)} lines", width, Target(TargetKind.TEXT, "diff"))
     yield from remarks.get("", ())
     for number, painted in enumerate(_paint(diff.diff, width)):
@@ -129,22 +132,38 @@ def _paint(diff: str, width: int) -> tuple[tuple[Line, ...], ...]:
     return tuple(tuple(wrap_line(next(painted_lines(text)), width - 1)) for text in painted)
 
 
-def _group_comments(diff: TaskDiff, drafts: Iterable[DraftComment]) -> Mapping[str, list[Line]]:
+class Remark(Value):
+    """A comment at a line of a diff. ``is_draft``: the person's own, which is sent with a rejection."""
+
+    location: str
+    text: str
+    commit: str
+    is_draft: bool
+
+
+def place_comments(diff: TaskDiff, drafts: Iterable[DraftComment]) -> Mapping[str, list[Remark]]:
     """Return the comments by the location of their line; those on lines of an earlier commit have none."""
     quotes = {row.location: row.text[1:] for row in split_diff(diff.diff) if row.location}
-    groups: dict[str, list[Line]] = {}
-    for number, row in enumerate(diff.comments):
+    groups: dict[str, list[Remark]] = {}
+    for row in diff.comments:
         location = f"{row['path']}:{row['line']}"
         is_there = quotes.get(location, "").strip() == str(row["quote"]).strip() != ""
-        text = f"  │ {location} at {str(row['commit'])[:10]}: {row['text']}"
-        line = text_line(text, Tone.YELLOW, Target(TargetKind.TEXT, f"comment {number}"))
-        groups.setdefault(location if is_there else "", []).append(line)
-    for number, draft in enumerate(drafts):
-        if draft.commit == diff.commit:
-            text = f"  │ yours, sent with the rejection: {draft.text}"
-            line = text_line(text, Tone.BOLD, Target(TargetKind.TEXT, f"draft {number}"))
-            groups.setdefault(draft.location, []).append(line)
+        remark = Remark(location, str(row["text"]), str(row["commit"]), is_draft=False)
+        groups.setdefault(location if is_there else "", []).append(remark)
+    for draft in drafts:
+        if (draft.task, draft.commit) == (diff.task, diff.commit):
+            remark = Remark(draft.location, draft.text, draft.commit, is_draft=True)
+            groups.setdefault(draft.location if draft.location in quotes else "", []).append(remark)
     return groups
+
+
+def _remark_line(remark: Remark, number: int) -> Line:
+    """Return a comment as a line; ``number`` tells it from others at the same line."""
+    if remark.is_draft:
+        text, tone, kind = f"  │ yours, sent with the rejection: {remark.text}", Tone.BOLD, "draft"
+    else:
+        text, tone, kind = f"  │ {remark.location} at {remark.commit[:10]}: {remark.text}", Tone.YELLOW, "comment"
+    return text_line(text, tone, Target(TargetKind.TEXT, f"{kind} {remark.location} {number}"))
 
 
 class Spot(Value):

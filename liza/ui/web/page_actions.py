@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -28,6 +29,7 @@ from liza.ui.rules.offers import (
     Offer,
     ShownWork,
     TaskMark,
+    class_of,
     describe_change,
     find_offer,
     find_task,
@@ -54,7 +56,7 @@ class FormIncomplete(Exception):
     """A form lacks a field, or has one that the page never writes."""
 
 
-class DrawnOffer(Value):
+class DrawnOffer(Value, omit_defaults=True):
     """What the page showed of an action's subject, in a hidden field of its form.
 
     ``trips``: trips of the circuit breaker that RESOLVE is about. ``comments`` and ``diff``: digests of the comments
@@ -83,6 +85,12 @@ class SentForm(Value, kw_only=True):
     typed_name: str = ""
     is_acknowledged: bool = False
     back: str = "/"
+
+    @property
+    def retry_path(self) -> str:
+        """Where the person tries again: an action that ends something has a page of its own."""
+        is_end = class_of(self.action) is ActionClass.END
+        return f"/do/{slug_of(self.action)}/{quote(self.subject)}" if is_end else self.back
 
     @property
     def key(self) -> tuple[str, ActionName, str, str]:
@@ -366,6 +374,6 @@ def _find_spot(diff: TaskDiff, texts: Sequence[str]) -> task_screen.Spot | None:
     """Return the lines that a comment is for, by the numbers of their rows."""
     rows = len(task_screen.split_diff(diff.diff))
     numbers = [int(text) for text in texts[:2] if text.isascii() and text.isdigit() and len(text) < 6]
-    if len(texts) != 3 or not numbers or max(numbers) >= rows or numbers != sorted(numbers):
+    if len(texts) != 3 or not numbers or max(numbers) >= rows:
         return None
-    return task_screen.describe_lines(diff, range(numbers[0], numbers[-1] + 1))
+    return task_screen.describe_lines(diff, range(min(numbers), max(numbers) + 1))

@@ -32,7 +32,7 @@ from liza.ui.rules.snapshot import ScreenName, Wanted
 from liza.ui.web.login import Browsers, LoginCodes
 from liza.ui.web.page_actions import FormIncomplete, SentForm, TakenAction, carry_out, read_sent, stamp_forms
 from liza.ui.web.page_feed import DrawnPage, PageFeed
-from liza.ui.web.pages import Page, PageKey, PageUnknown, render_document, render_login
+from liza.ui.web.pages import END_ACTIONS, Page, PageKey, PageUnknown, render_document, render_login
 
 MAX_BODY: Final = 64 << 10
 """Maximum size of a form, in bytes."""
@@ -62,6 +62,9 @@ _PATHS: Final = {
     "/history": ScreenName.HISTORY,
 }
 _SUBJECT_PATH: Final = re.compile(r"/(task|session)s/([\w.-]{1,100})", re.ASCII)
+
+_SUBJECT_ROUTES: Final = ("/tasks/{name}", "/sessions/{name}", "/do/{action}/{name}")
+_END_PATH: Final = re.compile(rf"/do/({'|'.join(END_ACTIONS)})/([\w.-]{{1,100}})", re.ASCII)
 
 
 class PageRefused(Exception):
@@ -155,7 +158,7 @@ class PageServer:
         before = await self._draw(key)
         taken = await self.feed.work.take(form, partial(self._carry_out, form))
         if "x-liza" not in request.headers:
-            return RedirectResponse(back, 303)
+            return RedirectResponse(back if taken.outcome.is_done else own_path(form.retry_path), 303)
         page, outcome = (await self._draw(key)).page, taken.outcome
         answer = {"isDone": outcome.is_done, "text": outcome.text, "next": outcome.next}
         news = _news(page, page.changed_parts(before.page.digests))
@@ -260,6 +263,8 @@ def key_of(path: str, query: str) -> PageKey:
     number = int(hunk) if hunk.isascii() and hunk.isdigit() and len(hunk) < 6 else None
     if path in _PATHS:
         return PageKey(Wanted(_PATHS[path]), is_all)
+    if match := _END_PATH.fullmatch(path):
+        return PageKey(Wanted(ScreenName.BOARD, match[2]), action=END_ACTIONS[match[1]])
     match = _SUBJECT_PATH.fullmatch(path)
     if match is None:
         raise PageRefused(404, f"there is no {path} here")
@@ -315,7 +320,10 @@ def make_application(server: PageServer) -> Starlette:
         return Response("", 204)
 
     routes = [
-        *(Route(path, guarded(server.show_page)) for path in (*_PATHS, "/tasks/{name}", "/sessions/{name}")),
+        *(
+            Route(path, guarded(server.show_page))
+            for path in (*_PATHS, "/tasks/{name}", "/sessions/{name}", "/do/{action}/{name}")
+        ),
         *(Route(path, guarded(server.show_asset, is_public=True)) for path in _ASSETS),
         Route("/events", guarded(server.follow)),
         Route("/do", guarded(server.do), methods=["POST"]),

@@ -13,6 +13,7 @@ from typing import Final
 
 from liza.crew.crew import Crew
 from liza.model.value_classes import Value, replace
+from liza.ui.act import find_losses
 from liza.ui.facts import gather
 from liza.ui.follower import Follower, read_clock
 from liza.ui.rules.snapshot import Snapshot, Wanted, keep_last_good
@@ -117,7 +118,8 @@ class PageFeed:
             if snapshot is None or key.wanted != snapshot.wanted:
                 fresh = gather(self.crew, key.wanted, "" if snapshot is None else snapshot.feed, picture)
                 snapshot = fresh if snapshot is None or snapshot.fault is None else _with_fault(fresh, snapshot)
-            drawn = DrawnPage(number, draw_page(snapshot, key, self.work, self.is_read_only))
+            page = draw_page(snapshot, key, self.work, self.is_read_only, partial(find_losses, self.crew))
+            drawn = DrawnPage(number, page)
             self._drawn[key] = drawn
             self._drawn.move_to_end(key)
             while len(self._drawn) > MAX_PAGES:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -21,9 +22,10 @@ from markupsafe import Markup
 from liza.merging.queue import QueueReport
 from liza.model.alarm_table import AlarmRow
 from liza.model.derived import status_since
+from liza.model.model import Task
 from liza.model.narration import NewsItem
 from liza.model.statuses import TASK_WORDS, TaskWord
-from liza.model.value_classes import Value
+from liza.model.value_classes import Value, replace
 from liza.printing.columns import format_local_time, strip_controls
 from liza.printing.render_queue import format_batch, format_gates
 from liza.printing.render_session import SessionStyle, format_session
@@ -36,6 +38,7 @@ from liza.ui.rules.lines import Line, Target, TargetKind, painted_lines
 from liza.ui.rules.snapshot import ScreenName, SessionPage, Snapshot, TaskPage, Unread, Wanted
 from liza.ui.rules.task_lines import ORDER, TASK_SIGNS, age_since, age_text, alarm_target, alarm_text
 from liza.ui.web.page_actions import PageWork, TakenAction, encode_drawn, slug_of
+from liza.ui.web.page_diff import DiffPart, PageDiff, show_diff
 from liza.usage.costs import UsageRow
 from liza.view.history import PastNews
 from liza.view.metrics import UsageReport
@@ -60,11 +63,18 @@ COLUMNS: Final[Mapping[ScreenName, tuple[tuple[str, ...], ...]]] = {
     ScreenName.COSTS: (("costs",),),
     ScreenName.HISTORY: (("history",),),
     ScreenName.SESSION: (("about", "events", "actions"),),
-    ScreenName.TASK: (("about", "story"), ("tests", "diff", "verdict", "actions")),
+    ScreenName.TASK: (("about", "question", "story"), ("tests", "diff", "verdict", "actions")),
 }
 """The sections of each screen, in columns: on a phone they are below each other in this order."""
+END_ACTIONS: Final = {
+    slug_of(name): name for name in offers.ActionName if offers.class_of(name) is offers.ActionClass.END
+}
+"""Actions with a page of their own, by the name in its address."""
 _VOLATILE: Final = re.compile(r"(<time [^>]*>)[^<]*</time>")
 """What differs each time although nothing has changed: ages."""
+
+
+LossFinder = Callable[[offers.Offer], tuple[str, ...]]
 
 
 class PageUnknown(Exception):
@@ -72,11 +82,15 @@ class PageUnknown(Exception):
 
 
 class PageKey(Value):
-    """A page: a screen with its subject. ``is_all``: with all rows. ``hunk``: number of the hunk that is commented."""
+    """A page: a screen with its subject. ``is_all``: with all rows. ``hunk``: number of the hunk that is commented.
+
+    ``action``: the page is that of an action on the subject.
+    """
 
     wanted: Wanted
     is_all: bool = False
     hunk: int | None = None
+    action: offers.ActionName | None = None
 
 
 class Section(Value):
@@ -114,13 +128,17 @@ class Page(Value):
         return _digest("".join(section.digest for section in self.sections))
 
 
-def draw_page(snapshot: Snapshot, key: PageKey, work: PageWork, is_read_only: bool) -> Page:
-    """Return the page. Raises PageUnknown if the crew has no such task or session."""
+def draw_page(
+    snapshot: Snapshot, key: PageKey, work: PageWork, is_read_only: bool, find_losses: LossFinder = lambda _: ()
+) -> Page:
+    """Return the page. ``find_losses`` says what an action sets aside. Raises PageUnknown if there is no such page."""
     screen = key.wanted.screen
-    context = PageContext(snapshot, key, work, is_read_only)
-    columns = (("unread",),) if context.fault_of_screen else COLUMNS[screen]
+    context = PageContext(snapshot, key, work, is_read_only, find_losses)
+    columns = (("end",),) if key.action else COLUMNS[screen]
+    columns = (("unread",),) if context.fault_of_screen else columns
     values: dict[str, Any] = {"page": context, "picture": snapshot.picture, "snapshot": snapshot}
-    values["parts"] = environment().get_template("parts.html").make_module(values)
+    for name in ("parts", "acts"):
+        values[name] = environment().get_template(f"{name}.html").make_module(values)
 
     def draw(template: str, name: str) -> Section:
         """A fault in a section must not take the rest of the page away."""
@@ -128,7 +146,7 @@ def draw_page(snapshot: Snapshot, key: PageKey, work: PageWork, is_read_only: bo
         html = "".join(blocks.blocks[name](blocks.new_context(values))).strip()
         return Section(name, html, _digest(_VOLATILE.sub(r"\1", html)))
 
-    template = "unread.html" if context.fault_of_screen else f"{screen.name.lower()}.html"
+    template = "unread.html" if context.fault_of_screen else f"{'end' if key.action else screen.name.lower()}.html"
     head = tuple(draw("head.html", name) for name in ("head", "tabs"))
     return Page(context.title, head, tuple(tuple(draw(template, name) for name in names) for names in columns))
 
@@ -150,8 +168,11 @@ def _digest(text: str) -> str:
 class PageContext:
     """What the templates read of a snapshot, beside its parts."""
 
-    def __init__(self, snapshot: Snapshot, key: PageKey, work: PageWork, is_read_only: bool) -> None:
+    def __init__(
+        self, snapshot: Snapshot, key: PageKey, work: PageWork, is_read_only: bool, find_losses: LossFinder
+    ) -> None:
         self.snapshot, self.key, self.work, self.is_read_only = snapshot, key, work, is_read_only
+        self._find_losses = find_losses
         self.screen = key.wanted.screen
         self.subject = key.wanted.subject
         self.taken = work.list_taken(snapshot.time)
@@ -232,26 +253,94 @@ class PageContext:
             names |= {offers.ActionName.RESOLVE, offers.ActionName.RESUME}
         return tuple(row for row in self.list_offers(alarm_target(alarm, self.picture)) if row.name in names)
 
+    @cached_property
     def offers_for_subject(self) -> tuple[offers.Offer, ...]:
-        """Return the actions on the task or agent of the page."""
-        kind = TargetKind.TASK if self.screen is ScreenName.TASK else TargetKind.AGENT
-        name = self.subject if self.screen is ScreenName.TASK else self.session_id
-        return tuple(row for row in self.list_offers(Target(kind, name)) if row.subject)
+        """The actions on the task or agent of the page."""
+        return tuple(row for row in self.list_offers(self._target) if row.subject)
+
+    @property
+    def _target(self) -> Target:
+        is_agent = self.screen is ScreenName.SESSION or self.key.action is offers.ActionName.STOP
+        return Target(TargetKind.AGENT, self.session_id) if is_agent else Target(TargetKind.TASK, self.subject)
+
+    @property
+    def answers(self) -> tuple[offers.Offer, ...]:
+        """The answer to what the task asks."""
+        return tuple(row for row in self.offers_for_subject if row.name is offers.ActionName.ANSWER)
+
+    @property
+    def verdicts(self) -> tuple[offers.Offer, ...]:
+        """Approval and rejection of the commit."""
+        return tuple(row for row in self.offers_for_subject if row.name in _VERDICTS)
+
+    @property
+    def other_offers(self) -> tuple[offers.Offer, ...]:
+        """The actions that have no section of their own."""
+        return tuple(row for row in self.offers_for_subject if row not in (*self.answers, *self.verdicts))
+
+    @property
+    def comment_offer(self) -> offers.Offer | None:
+        """The comment on lines of the diff; None if no rejection could send it."""
+        offer = offers.find_offer(self.verdicts, offers.ActionName.REJECT)
+        return None if offer is None else replace(offer, name=offers.ActionName.COMMENT, comments=())
+
+    @property
+    def ending(self) -> offers.Offer | None:
+        """The action that the page is for; None if it is not possible now."""
+        return None if self.key.action is None else offers.find_offer(self.offers_for_subject, self.key.action)
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What that action ends and sets aside."""
+        return () if self.ending is None else self._find_losses(self.ending)
+
+    def command_of(self, offer: offers.Offer) -> str:
+        """Return the command that does the same, with `…` for what is typed."""
+        texts = ["" if blank.is_optional else blank.text or "…" for blank in offer.blanks]
+        return shlex.join(offers.command_of(offer, texts))
+
+    @cached_property
+    def diff(self) -> PageDiff | Unread:
+        """The diff of the task of the page."""
+        diff = self.task_page.diff
+        if isinstance(diff, Unread):
+            return diff
+        return show_diff(diff, self.work.comments, is_all=self.key.is_all, hunk=self.key.hunk)
 
     def offers_for_crew(self) -> tuple[offers.Offer, ...]:
         """Return the actions on the whole crew that no alarm offers."""
         alarms = {row.name for alarm in self.picture.waits for row in self.offers_for_alarm(alarm)}
         return tuple(row for row in self.list_offers(None) if row.name not in alarms)
 
-    @property
-    def taken_here(self) -> tuple[TakenAction, ...]:
-        """What was done lately with the task or agent of the page."""
-        return tuple(row for row in self.taken if row.subject in (self.subject, self.session_id))
+    def taken_at(self, section: str) -> tuple[TakenAction, ...]:
+        """Return what was done lately in a section of the page."""
+        return tuple(row for row in self.taken if self._section_of(row) == section)
+
+    def _section_of(self, row: TakenAction) -> str:
+        if self.screen is ScreenName.NOW:
+            is_of_crew = not row.subject and row.name not in (offers.ActionName.RESUME, offers.ActionName.RESOLVE)
+            return "crew" if is_of_crew else "waits"
+        if row.subject not in (self.subject, self.session_id):
+            return ""
+        if self.key.action is not None:
+            return "end" if row.name is self.key.action else ""
+        if row.name is offers.ActionName.ANSWER:
+            return "question"
+        return "verdict" if row.name in _VERDICTS or row.name is offers.ActionName.COMMENT else "actions"
 
     @property
     def url(self) -> str:
         """The address of the page."""
         return url_of_page(self.key)
+
+    def url_of_hunk(self, number: int | None) -> str:
+        """Return the address of the page with a form for a comment on a hunk, or without any."""
+        return url_of_page(replace(self.key, hunk=number))
+
+    @property
+    def url_of_subject(self) -> str:
+        """The address of the task or agent of the page."""
+        return _url_of(self._target)
 
     @property
     def session_id(self) -> str:
@@ -283,6 +372,10 @@ class PageContext:
         for group in COST_GROUPS:
             rows = getattr(self.snapshot.costs.usage, f"by_{group}").items()
             yield group, sorted(rows, key=lambda row: -(row[1].money or 0.0))
+
+    def task_of(self, name: str) -> Task | None:
+        """Return a task of the board; None if there is none."""
+        return offers.find_task(self.picture, name)
 
     @property
     def task_ids(self) -> frozenset[str]:
@@ -322,12 +415,15 @@ class PageContext:
 def url_of_page(key: PageKey) -> str:
     """Return the address of a page."""
     wanted = key.wanted
+    if key.action is not None:
+        return f"/do/{slug_of(key.action)}/{quote(wanted.subject)}"
     path = TABS.get(wanted.screen) or f"/{wanted.screen.name.lower()}s/{quote(wanted.subject)}"
     query = {"all": "1"} if key.is_all else {}
     query |= {} if key.hunk is None else {"hunk": str(key.hunk)}
     return f"{path}?{urlencode(query)}" if query else path
 
 
+_VERDICTS: Final = (offers.ActionName.APPROVE, offers.ActionName.REJECT)
 _PARTS: Final[Mapping[ScreenName, str]] = {
     ScreenName.QUEUE: "queue",
     ScreenName.COSTS: "costs",
@@ -366,6 +462,18 @@ def _finalize(value: Any) -> Any:
     return value if isinstance(value, Markup) or not isinstance(value, str) else strip_controls(value)
 
 
+_TAGS: Final = {"+": "ins", "-": "del", "@": "b"}
+
+
+def _paint_runs(part: DiffPart) -> Markup:
+    """Return lines of a diff. The browser leaves out the first line break, and would one of theirs."""
+    html = Markup("\n")
+    for run in part.runs:
+        tag = _TAGS.get(run.sign)
+        html += Markup("<{0}>{1}\n</{0}>").format(tag, run.text) if tag else run.text + "\n"
+    return html
+
+
 def _money(amount: float | None) -> str:
     return "?" if amount is None else f"${amount:.2f}"
 
@@ -391,6 +499,7 @@ def environment() -> jinja2.Environment:
         money=_money,
         noun=count_noun,
         safe_html=Markup,
+        runs=_paint_runs,
         seconds=age_text,
         since=status_since,
         slug=slug_of,
@@ -403,6 +512,5 @@ def environment() -> jinja2.Environment:
         TaskWord=TaskWord,
         agent_details=agent_details,
         agent_word=agent_word_text,
-        command_of=offers.command_of,
     )
     return templates

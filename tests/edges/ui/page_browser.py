@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from liza.model.value_classes import Value
+from tests.conftest import until
 from tests.journeys.crews import BIN
 from tests.terminal_stand_in import TerminalStandIn
 
@@ -117,11 +118,21 @@ class PageBrowser:
         assert answer.status == 200, answer.body
         return PageReader(answer.body)
 
+    def read_when(self, path: str, text: str) -> PageReader:
+        """A page when it shows a text: the server reads the crew a moment after a change."""
+        until(lambda: text in self.read(path).text, f"{path} shows {text}")
+        return self.read(path)
+
     def find_form(self, path: str, action: str, subject: str = "") -> PageForm:
-        """The form of an action on a page."""
-        forms = [form for form in self.read(path).forms if form.value("action") == action]
-        form = next((form for form in forms if form.value("subject") == subject), None)
-        assert form is not None, f"no form {action} {subject} on {path}"
+        """The form of an action on a page, when it is there."""
+
+        def find() -> PageForm | None:
+            forms = [form for form in self.read(path).forms if form.value("action") == action]
+            return next((form for form in forms if form.value("subject") == subject), None)
+
+        until(find, f"{path} has the form {action} {subject}")
+        form = find()
+        assert form is not None
         return form
 
     def send(self, form: PageForm, *texts: str, is_script: bool = False, **fields: str) -> PageAnswer:
@@ -143,8 +154,3 @@ def opened(root: Path, *options: str) -> Iterator[PageBrowser]:
         assert login.status == 303, login.body
         browser.cookie = login.headers["set-cookie"].partition(";")[0]
         yield browser
-
-
-def texts_of(forms: Sequence[PageForm]) -> list[str]:
-    """The texts of forms."""
-    return [form.text for form in forms]

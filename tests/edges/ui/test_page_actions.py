@@ -41,7 +41,7 @@ def waits(browser: PageBrowser) -> int:
 def test_a_question_is_answered_without_script(crew: Merges, browser: PageBrowser) -> None:
     assert QUESTION in browser.read("/").text
     answer = browser.send(browser.find_form("/", "answer", "mail"), "billing@shop.example")
-    assert (answer.status, answer.headers["location"]) == (303, "/")
+    assert (answer.status, answer.headers["location"]) == (303, "/#waits")
     page = browser.read("/")
     assert all(form.value("action") != "answer" for form in page.forms)
     assert "done:" in page.text
