@@ -55,10 +55,10 @@ def shop(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield web
 
 
-@pytest.fixture
-def own_shop(browser: Browser, tmp_path: Path) -> Iterator[Web]:
-    """`liza web` in a crew that only this test changes."""
-    root = tmp_path / "shop"
+@pytest.fixture(scope="module")
+def own_shop(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """`liza web` in a crew that the tests of one module change: each asks about a task of its own."""
+    root = tmp_path_factory.mktemp("changed") / "shop"
     with open_shop(root), running_web(root, command=at_example_time()) as web:
         yield web
 

@@ -5,11 +5,11 @@ The sessions of the crew seem to run in this process: the browser of a person mu
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from tests.conftest import git
 from tests.pictures.example_crew import open_example
 
 REVIEWED = "invoice-mail"
@@ -35,10 +35,10 @@ def commit_reviewed_work(crew: Crew) -> None:
     (worktree / "shop").mkdir()
     (worktree / "shop" / "mail.py").write_text(MAIL)
     (worktree / "docs" / "invoice.md").write_text("# Invoices\n\n## Mail\n\nAn invoice goes out by mail.\n")
-    git(worktree, "add", ".")
-    git(worktree, "-c", "commit.gpgsign=false", "commit", "-q", "-m", "Send the invoice by mail")
-    commit = git(worktree, "rev-parse", "HEAD")
-    crew.board.replace_text("human:ana", crew.board.read_text().replace(RECORDED_COMMIT, commit))
+    for words in ("add .", "-c commit.gpgsign=false commit -q -m Mail"):
+        subprocess.run(["git", *words.split()], cwd=worktree, check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=worktree, check=True, capture_output=True, text=True)
+    crew.board.replace_text("human:ana", crew.board.read_text().replace(RECORDED_COMMIT, head.stdout.strip()))
 
 
 def main(root: Path) -> None:

@@ -43,7 +43,7 @@ _WIDE = """\
   .map((element) => element.outerHTML.slice(0, 120))
 """
 _AXE = """\
-async () => (await axe.run({ resultTypes: ["violations"], iframes: false })).violations
+async (rules) => (await axe.run({ resultTypes: ["violations"], iframes: false, ...rules })).violations
   .flatMap((rule) => rule.nodes.map((node) => `${rule.id}: ${node.html.slice(0, 160)}: ${node.failureSummary}`))
 """
 
@@ -70,10 +70,12 @@ def list_scrolled_sideways(page: Page) -> list[str]:
 
 
 def list_faults(page: Page) -> list[str]:
-    """Return what axe-core finds: names, headings, landmarks, contrast."""
+    """Return what axe-core finds: names, headings, landmarks, and contrast in light and dark."""
     page.evaluate(_read_axe())
-    violations: list[str] = page.evaluate(_AXE)
-    return violations
+    page.emulate_media(color_scheme="light")
+    faults: list[str] = page.evaluate(_AXE, {})
+    page.emulate_media(color_scheme="dark")
+    return faults + page.evaluate(_AXE, {"runOnly": ["color-contrast"]})
 
 
 @cache

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("playwright")
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.measuring import list_scrolled_sideways, unfold
-from tests.browser.shops import Web, at_example_time, running_web
+from tests.browser.shops import Web, at_example_time, open_shop, running_web
 from tests.browser.test_pages import PAGES
 
 NO_NEWS = "no news"
+
+
+@pytest.fixture
+def own_shop(browser: Browser, tmp_path: Path) -> Iterator[Web]:
+    """A crew and a server for each of these tests: they stop one, or spoil the other."""
+    root = tmp_path / "shop"
+    with open_shop(root), running_web(root, command=at_example_time()) as web:
+        yield web
 
 
 @pytest.mark.campaign

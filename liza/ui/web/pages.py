@@ -248,9 +248,12 @@ class PageContext:
 
     def offers_for_alarm(self, alarm: AlarmRow) -> tuple[offers.Offer, ...]:
         """Return the actions that answer an alarm where it is listed."""
-        names = {offers.ActionName.ANSWER}
-        if alarm.next.startswith("liza resume"):
-            names |= {offers.ActionName.RESOLVE, offers.ActionName.RESUME}
+        # By its command: another alarm about a task that asks is not answered with the question's answer.
+        names: set[offers.ActionName] = set()
+        if alarm.next.startswith("liza answer"):
+            names = {offers.ActionName.ANSWER}
+        elif alarm.next.startswith("liza resume"):
+            names = {offers.ActionName.RESOLVE, offers.ActionName.RESUME}
         return tuple(row for row in self.list_offers(alarm_target(alarm, self.picture)) if row.name in names)
 
     @cached_property
