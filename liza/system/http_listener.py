@@ -11,8 +11,9 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import uvicorn
@@ -44,10 +45,11 @@ class HeadRefusal(Value):
 
 
 class RefusalBody(Value):
-    """The body of an answer that refuses a request."""
+    """The body of an answer that refuses a request, and headers that it has beside those of its body."""
 
     media_type: str
     text: bytes
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class _Limits(Value):
@@ -160,9 +162,10 @@ class _Connection(HttpToolsProtocol):
         body = self._limits.format_refusal(refusal)
         head = (
             f"HTTP/1.1 {refusal.status} {refusal.code}\r\ncontent-type: {body.media_type}\r\n"
-            f"content-length: {len(body.text)}\r\nconnection: close\r\n\r\n"
+            f"content-length: {len(body.text)}\r\nconnection: close\r\n"
         )
-        self.transport.write(head.encode() + body.text)
+        head += "".join(f"{name}: {value}\r\n" for name, value in body.headers.items())
+        self.transport.write(head.encode() + b"\r\n" + body.text)
         self.transport.close()
 
 

@@ -39,6 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "down": ("down", REFUSED),
     "serve": ("serve", REFUSED),
     "ui": ("ui --once", READS),
+    "web": ("web --log-out", REFUSED),
     "status": ("status", READS),
     "task list": ("task list", READS),
     "task show": ("task show task-1", READS),

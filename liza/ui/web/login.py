@@ -12,13 +12,15 @@ import secrets
 import threading
 from contextlib import suppress
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
 from liza.model.value_classes import AwareDatetime, FrozenStruct, Mutable, Value, decodable, replace
 from liza.system import atomic, untrusted_files
+from liza.ui.seen import state_file
 
 CODE_LIFE: Final = timedelta(minutes=5)
 """How long a code can be used."""
@@ -31,6 +33,8 @@ MAX_WRONG: Final = 10
 LOCK_TIME: Final = timedelta(minutes=1)
 _NOTE_STEP: Final = timedelta(minutes=10)
 """How old the record of a browser's last request may be: not each request writes the file."""
+MAX_BROWSERS: Final = 100
+"""Browsers that are kept; the oldest logins end first."""
 _MAX_BYTES: Final = 100_000
 _TOKEN_BYTES: Final = 16
 
@@ -85,26 +89,35 @@ class Browser(FrozenStruct, frozen=True, kw_only=True):
 
 
 class Browsers:
-    """The browsers that are logged in, in a file that only the person can read. Used by several threads."""
+    """The browsers that are logged in to the page of a crew, in a file that only the person can read.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Used by several threads. Each call reads the file: another process may have logged all browsers out.
+    """
+
+    def __init__(self, crew: Crew) -> None:
+        self._path = state_file(crew.paths, "web")
         self._lock = threading.Lock()
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie: that of another crew at another port would replace one with the same name."""
+        return f"liza_{self._path.stem[:8]}"
 
     def add(self, now: datetime) -> str:
         """Log a browser in; return the value of its cookie. Raises OSError."""
         token = secrets.token_urlsafe(_TOKEN_BYTES * 2)
         with self._lock:
-            self._write((*self._read(now), Browser(digest=_digest(token), since=now, used=now)))
+            rows = (*self._read(now), Browser(digest=_digest(token), since=now, used=now))
+            self._write(rows[-MAX_BROWSERS:])
         return token
 
-    def has(self, token: str, now: datetime) -> bool:
-        """Return whether this is the cookie of a browser that is logged in, and note that it was used."""
+    def has(self, token: str, now: datetime, *, is_use: bool) -> bool:
+        """Return whether this is the cookie of a browser that is logged in. ``is_use``: note that it was used."""
         digest = _digest(token)
         with self._lock:
             browsers = self._read(now)
             browser = next((row for row in browsers if hmac.compare_digest(row.digest, digest)), None)
-            if browser is not None and now - browser.used >= _NOTE_STEP:
+            if is_use and browser is not None and now - browser.used >= _NOTE_STEP:
                 with suppress(OSError):  # a full disk must not log the person out
                     self._write(tuple(replace(row, used=now) if row is browser else row for row in browsers))
         return browser is not None
@@ -132,6 +145,12 @@ class Browsers:
     def _write(self, browsers: tuple[Browser, ...]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         atomic.write(self._path, msgspec.json.encode(browsers) + b"\n", label="browsers")
+
+
+def log_out_all(crew: Crew) -> None:
+    """Log all browsers out, also of a server that runs. Raises Refused inside a session, OSError."""
+    require_person(crew, planner=False)
+    Browsers(crew).clear()
 
 
 def _digest(token: str) -> str:

@@ -7,8 +7,11 @@ what each check is for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import re
+import sys
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -20,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -32,25 +35,23 @@ from liza.ui.rules.snapshot import ScreenName, Wanted
 from liza.ui.web.login import Browsers, LoginCodes
 from liza.ui.web.page_actions import FormIncomplete, SentForm, TakenAction, carry_out, read_sent, stamp_forms
 from liza.ui.web.page_feed import DrawnPage, PageFeed
+from liza.ui.web.page_guards import (
+    PageRefused,
+    check_origin,
+    comes_from_elsewhere,
+    is_from_script,
+    make_refusal,
+    own_path,
+    read_form,
+    with_headers,
+)
 from liza.ui.web.pages import END_ACTIONS, Page, PageKey, PageUnknown, render_document, render_login
 
-MAX_BODY: Final = 64 << 10
-"""Maximum size of a form, in bytes."""
 ALIVE_SECONDS: Final = 5.0
 """Seconds between two signs of life in a stream."""
 FIRST_SECONDS: Final = 10.0
 """Seconds that a page waits for the first reading of the crew."""
 COOKIE_LIFE: Final = 30 * 24 * 3600
-HEADERS: Final = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    # With no-referrer a browser sends `Origin: null` with a form, and the form would be refused.
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-}
-"""Headers of each response. No inline style or script, nothing of another origin, no frame."""
 _DIRECTORY: Final = Path(__file__).parent
 _ASSETS: Final = {"/page.css": "text/css", "/page.js": "text/javascript"}
 _PATHS: Final = {
@@ -62,25 +63,15 @@ _PATHS: Final = {
     "/history": ScreenName.HISTORY,
 }
 _SUBJECT_PATH: Final = re.compile(r"/(task|session)s/([\w.-]{1,100})", re.ASCII)
-
 _SUBJECT_ROUTES: Final = ("/tasks/{name}", "/sessions/{name}", "/do/{action}/{name}")
 _END_PATH: Final = re.compile(rf"/do/({'|'.join(END_ACTIONS)})/([\w.-]{{1,100}})", re.ASCII)
-
-
-class PageRefused(Exception):
-    """A request that is refused, with the sentence for the person."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status, self.text = status, text
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 class PageOptions(Value, kw_only=True):
-    """``hosts``: values of Host that are answered. ``origins``: origins whose forms are taken. ``cookie``: its name."""
+    """``host_name``: that of a tunnel, or empty."""
 
-    hosts: frozenset[str]
-    origins: frozenset[str]
-    cookie: str
+    host_name: str
     is_read_only: bool = False
 
 
@@ -90,6 +81,8 @@ class PageServer:
     def __init__(self, crew: Crew, options: PageOptions, browsers: Browsers, codes: LoginCodes, feed: PageFeed) -> None:
         self.crew, self.options, self.browsers, self.codes, self.feed = crew, options, browsers, codes, feed
         self._threads = ThreadPoolExecutor(4, "page")
+        # A reading that hangs must not keep requests from being refused.
+        self._check_threads = ThreadPoolExecutor(2, "check")
         self._assets = {path: (_DIRECTORY / path[1:]).read_bytes() for path in _ASSETS}
         self._assets_digest = hashlib.sha256(b"".join(self._assets.values())).hexdigest()[:12]
         self.is_stopping = asyncio.Event()
@@ -107,36 +100,53 @@ class PageServer:
         """Return what a function returns that reads files."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
+    async def _in_check_thread(self, function: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._check_threads, function)
+
     # Checks.
 
-    async def check(self, request: Request) -> str:
+    async def answer(self, request: Request, handler: Handler, *, is_public: bool = False) -> Response:
+        """Check a request, and answer it. Nothing is raised: a fault in one page must not end the server."""
+        try:
+            token = await self._check(request)
+            request.state.token = token
+            response = await handler(request) if token or is_public else self._ask_to_log_in(request)
+        except PageRefused as error:
+            response = make_refusal(request, error.status, error.text, self._assets_digest)
+        except Exception as error:  # noqa: BLE001
+            response = make_refusal(request, 500, _report_bug(error), self._assets_digest)
+        return with_headers(response)
+
+    async def _check(self, request: Request) -> str:
         """Return the cookie of a browser that is logged in; empty for another one. Raises PageRefused."""
-        host = request.headers.get("host", "").lower()
-        if host not in self.options.hosts:
-            raise PageRefused(421, f"this page is not at {host!r}: open the address that liza web printed")
+        check_origin(request, self.options.host_name)
         session = request.scope["state"]["session"]
         try:
-            run = await self.in_thread(partial(session.find_run, self.crew.paths.root))
+            run = await self._in_check_thread(partial(session.find_run, self.crew.paths.root))
         except Refused as error:
             raise PageRefused(403, error.message) from error
         if run is not None:
             raise PageRefused(403, f"the page is for a person, and the request comes from inside the session {run}")
-        if request.method not in ("GET", "HEAD"):
-            self._check_origin(request)
-        token = request.cookies.get(self.options.cookie, "")
-        return token if token and await self.in_thread(lambda: self.browsers.has(token, self._now)) else ""
+        token = request.cookies.get(self.browsers.cookie, "")
+        return token if token and await self._is_logged_in(token, is_use=True) else ""
 
-    def _check_origin(self, request: Request) -> None:
-        origin = request.headers.get("origin", "").lower()
-        site = request.headers.get("sec-fetch-site", "same-origin")
-        if origin not in self.options.origins or site != "same-origin":
-            raise PageRefused(403, f"the form comes from {origin or 'an unknown page'}, expected this page")
+    async def _is_logged_in(self, token: str, *, is_use: bool) -> bool:
+        is_logged_in: bool = await self._in_check_thread(lambda: self.browsers.has(token, self._now, is_use=is_use))
+        return is_logged_in
+
+    def _ask_to_log_in(self, request: Request) -> Response:
+        if is_from_script(request):
+            return make_refusal(request, 401, "log in again: load the page", self._assets_digest)
+        path, query = request.scope["path"], request.scope["query_string"].decode("latin-1")
+        is_page = request.method in ("GET", "HEAD")
+        back = own_path(f"{path}?{query}" if query else path) if is_page else "/"
+        return self._login_page(401, "", back, is_repeated=comes_from_elsewhere(request))
 
     # Answers.
 
     async def show_page(self, request: Request) -> Response:
         """Answer with a page."""
-        key = key_of(request.url.path, request.url.query)
+        key = key_of(request.scope["path"], request.scope["query_string"].decode("latin-1"))
         await self.feed.wait_for_first(FIRST_SECONDS)
         drawn = await self._draw(key)
         document = await self.in_thread(
@@ -161,7 +171,7 @@ class PageServer:
             return RedirectResponse(back if taken.outcome.is_done else own_path(form.retry_path), 303)
         page, outcome = (await self._draw(key)).page, taken.outcome
         answer = {"isDone": outcome.is_done, "text": outcome.text, "next": outcome.next}
-        news = _news(page, page.changed_parts(before.page.digests))
+        news = _news(page, page.changed_parts(before.page.version))
         return Response(msgspec.json.encode(answer | news), media_type="application/json")
 
     async def _carry_out(self, form: SentForm) -> TakenAction:
@@ -173,68 +183,82 @@ class PageServer:
 
     async def show_asset(self, request: Request) -> Response:
         """Answer with the style or the script: they are the same for all browsers."""
-        path = request.url.path
+        path = request.scope["path"]
         headers = {"cache-control": "public, max-age=31536000, immutable"}
         return Response(self._assets[path], media_type=_ASSETS[path], headers=headers)
 
-    def login_page(self, status: int, problem: str, back: str = "/") -> Response:
-        """Return the page that asks for a code."""
-        return _html(render_login(problem=problem, back=own_path(back), assets=self._assets_digest), status)
+    async def ask_for_code(self, request: Request) -> Response:
+        """Answer with the page that asks for a code; a browser that is logged in needs none."""
+        if request.state.token:
+            return RedirectResponse("/#main", 303)  # the browser drops the code of the address for this fragment
+        return self._login_page(200, "")
+
+    def _login_page(self, status: int, problem: str, back: str = "/", *, is_repeated: bool = False) -> Response:
+        """Return the page that asks for a code. ``is_repeated``: it asks for ``back`` once more, from this origin."""
+        facts = {"problem": problem, "back": back, "is_repeated": is_repeated, "assets": self._assets_digest}
+        return _html(render_login(**facts), status)
 
     async def log_in(self, request: Request) -> Response:
         """Exchange a code for a cookie."""
         form = await read_form(request)
         code, back = form.get("code", [""])[0].strip(), own_path(form.get("back", ["/"])[0])
         now = self._now
+        if request.state.token:
+            return RedirectResponse(back, 303)
         if self.codes.is_locked(now):
-            return self.login_page(401, "too many wrong codes: wait a minute", back)
+            return self._login_page(401, "too many wrong codes: wait a minute", back)
         if not self.codes.take(code.rpartition("#t=")[2], now):
-            return self.login_page(401, "this code is wrong, used or too old", back)
-        token = await self.in_thread(lambda: self.browsers.add(now))
+            return self._login_page(401, "this code is wrong, used or too old", back)
+        token = await self._in_check_thread(lambda: self.browsers.add(now))
         answer = RedirectResponse(back, 303)
         is_secure = request.headers.get("origin", "").startswith("https:")
         answer.set_cookie(
-            self.options.cookie, token, max_age=COOKIE_LIFE, httponly=True, samesite="strict", secure=is_secure
+            self.browsers.cookie, token, max_age=COOKIE_LIFE, httponly=True, samesite="strict", secure=is_secure
         )
         return answer
 
     async def log_out(self, request: Request) -> Response:
         """Log this browser out."""
-        token = request.cookies.get(self.options.cookie, "")
-        await self.in_thread(lambda: self.browsers.remove(token, self._now))
-        answer = self.login_page(200, "you are logged out")
-        answer.delete_cookie(self.options.cookie, httponly=True, samesite="strict")
+        await self._in_check_thread(lambda: self.browsers.remove(request.state.token, self._now))
+        answer = self._login_page(200, "you are logged out")
+        answer.delete_cookie(self.browsers.cookie, httponly=True, samesite="strict")
         return answer
 
     async def follow(self, request: Request) -> Response:
         """Answer with the stream of changes of a page."""
         url = urlsplit(own_path(request.query_params.get("page", "/")))
         key = key_of(url.path, url.query)
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
         version = request.headers.get("last-event-id") or request.query_params.get("version", "")
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(self._stream(key, version), media_type="text/event-stream", headers=headers)
+        stream = self._stream(key, version, request.state.token)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
-    async def _stream(self, key: PageKey, version: str) -> AsyncIterator[bytes]:
-        """Yield the sections of a page that have changed since the version that the browser has, and signs of life."""
+    async def _stream(self, key: PageKey, version: str, token: str) -> AsyncIterator[bytes]:
         with self.feed.viewing():
-            async for event in self._watch(key, version):
+            async for event in self._watch(key, version, token):
                 yield event
 
-    async def _watch(self, key: PageKey, version: str) -> AsyncIterator[bytes]:
-        digests: Mapping[str, str] = {}
+    async def _watch(self, key: PageKey, version: str, token: str) -> AsyncIterator[bytes]:
+        """Yield the sections of a page that differ from the version that the browser has, and signs of life.
+
+        The next drawing is made when the last one was sent: a slow browser gets only the newest one.
+        """
         number = -1
         while not self.is_stopping.is_set():
-            if number != self.feed.number:
-                try:
-                    drawn = await self._draw(key)
-                except PageRefused as error:
-                    yield _event("alive", {"fresh": error.text, "isOld": True})
-                    return
+            try:
+                if not await self._is_logged_in(token, is_use=False):
+                    return  # the browser connects again, and is asked to log in
+                drawn = await self._draw(key) if number != self.feed.number else None
+            except PageRefused as error:
+                yield _event("alive", {"fresh": error.text, "isOld": True})
+                return
+            if drawn is not None:
                 number, page = drawn.number, drawn.page
-                parts = {} if page.version == version else page.changed_parts(digests)
+                parts = page.changed_parts(version)
                 if parts:
                     yield _event("", _news(page, parts), page.version)
-                digests, version = page.digests, page.version
+                version = page.version
             yield _event("alive", {"fresh": self._freshness, "isOld": self._is_old})
             await self.feed.wait_for_change(number, ALIVE_SECONDS)
 
@@ -254,6 +278,8 @@ class PageServer:
             return drawn
         except PageUnknown as error:
             raise PageRefused(404, str(error)) from error
+        except Exception as error:
+            raise PageRefused(500, _report_bug(error)) from error
 
 
 def key_of(path: str, query: str) -> PageKey:
@@ -272,90 +298,57 @@ def key_of(path: str, query: str) -> PageKey:
     return PageKey(Wanted(screen, match[2]), is_all, number)
 
 
-def own_path(text: str) -> str:
-    """Return a path of this page; the first page for anything else, so that no link leads to another site."""
-    parts = urlsplit(text)
-    is_own = text.startswith("/") and not text.startswith(("//", "/\\")) and not parts.netloc and text.isprintable()
-    return text if is_own else "/"
-
-
-async def read_form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a form. Raises PageRefused if it is too large or no form."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/x-www-form-urlencoded":
-        raise PageRefused(415, "this is no form")
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > MAX_BODY:
-                raise PageRefused(413, f"the form has more than {MAX_BODY >> 10} KB")
-            chunks.append(chunk)
-    except ClientDisconnect:
-        raise PageRefused(400, "the form is incomplete") from None
-    body = b"".join(chunks).decode("utf-8", "replace")
-    return parse_qs(body, keep_blank_values=True, max_num_fields=100)
-
-
 def make_application(server: PageServer) -> Starlette:
     """Return the application."""
 
-    def guarded(answer: Callable[[Request], Awaitable[Response]], *, is_public: bool = False) -> Any:
+    def route(path: str, handler: Handler, method: str = "GET", *, is_public: bool = False) -> Route:
         async def endpoint(request: Request) -> Response:
-            try:
-                token = await server.check(request)
-                if not token and not is_public:
-                    return _with_headers(server.login_page(401, "", str(request.url.path)))
-                return _with_headers(await answer(request))
-            except PageRefused as error:
-                return _with_headers(_refusal(error))
+            return await server.answer(request, handler, is_public=is_public)
 
-        return endpoint
-
-    async def ask_for_code(request: Request) -> Response:
-        return server.login_page(200, "")
+        return Route(path, endpoint, methods=[method])
 
     async def answer_alive(request: Request) -> Response:
-        return Response("", 204)
-
-    routes = [
-        *(
-            Route(path, guarded(server.show_page))
-            for path in (*_PATHS, "/tasks/{name}", "/sessions/{name}", "/do/{action}/{name}")
-        ),
-        *(Route(path, guarded(server.show_asset, is_public=True)) for path in _ASSETS),
-        Route("/events", guarded(server.follow)),
-        Route("/do", guarded(server.do), methods=["POST"]),
-        Route("/alive", guarded(answer_alive)),
-        Route("/login", guarded(ask_for_code, is_public=True)),
-        Route("/login", guarded(server.log_in, is_public=True), methods=["POST"]),
-        Route("/logout", guarded(server.log_out), methods=["POST"]),
-    ]
+        return Response(status_code=204)
 
     async def answer_http_exception(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _with_headers(_refusal(PageRefused(error.status_code, error.detail)))
+        is_method = error.status_code == 405
+        path = request.scope["path"]
+        text = f"{path} does not take {request.method}" if is_method else f"there is no {path} here"
 
-    application = Starlette(routes=routes, exception_handlers={HTTPException: answer_http_exception})
+        async def refuse(_: Request) -> Response:
+            raise PageRefused(error.status_code, text)
+
+        response = await server.answer(request, refuse)
+        with contextlib.suppress(KeyError, TypeError):
+            response.headers["allow"] = (error.headers or {})["Allow"]
+        return response
+
+    application = Starlette(
+        routes=[
+            *(route(path, server.show_page) for path in (*_PATHS, *_SUBJECT_ROUTES)),
+            *(route(path, server.show_asset, is_public=True) for path in _ASSETS),
+            route("/events", server.follow),
+            route("/alive", answer_alive),
+            route("/do", server.do, "POST"),
+            route("/login", server.ask_for_code, is_public=True),
+            route("/login", server.log_in, "POST", is_public=True),
+            route("/logout", server.log_out, "POST"),
+        ],
+        exception_handlers={HTTPException: answer_http_exception},
+    )
     application.router.redirect_slashes = False
     return application
 
 
-def _refusal(error: PageRefused) -> Response:
-    more = {"connection": "close"} if error.status == 413 else {}
-    return Response(f"{error.text}\n", error.status, more, "text/plain")
+def _report_bug(bug: Exception) -> str:
+    """Write the traceback to the terminal of the person; return a sentence without it."""
+    traceback.print_exception(bug, file=sys.stderr)
+    return f"this is a bug in liza: {type(bug).__name__}: liza bug-report"
 
 
 def _html(text: str, status: int = 200) -> Response:
-    return Response(text.encode("utf-8", "replace"), status, {"cache-control": "no-store"}, "text/html")
-
-
-def _with_headers(response: Response) -> Response:
-    for name, value in HEADERS.items():
-        response.headers[name] = value
-    response.headers.setdefault("cache-control", "no-store")
-    return response
+    return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
 
 
 def _news(page: Page, parts: Mapping[str, str]) -> dict[str, Any]:

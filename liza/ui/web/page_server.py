@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import socket
-import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.model.errors import SystemRefused
 from liza.model.value_classes import Value
+from liza.printing.columns import strip_controls
 from liza.system import http_listener, peers
 from liza.system.http_listener import HeadRefusal, RefusalBody, open_loopback, port_of
-from liza.ui.seen import state_file
 from liza.ui.web.login import CODE_LIFE, Browsers, LoginCodes
 from liza.ui.web.page_actions import PageWork
 from liza.ui.web.page_application import PageOptions, PageServer, make_application
 from liza.ui.web.page_feed import PageFeed
+from liza.ui.web.page_guards import HEADERS, parse_host_name
+from liza.ui.web.pages import render_refusal
 
 PORT: Final = 8420
 """The port without ``--port``."""
@@ -37,6 +42,11 @@ class WebOptions(Value, kw_only=True):
     is_read_only: bool = False
 
 
+def check_packages() -> None:
+    """Draw something. Raises any error if jinja2 is too old."""
+    render_refusal(status=404, text="", assets="")
+
+
 def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -> int:
     """Serve the page until a signal arrives. Return the exit status.
 
@@ -44,19 +54,11 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
     is taken.
     """
     require_person(crew, planner=False)
-    listener = _listen(options.port)
-    port = port_of(listener)
-    names = [f"127.0.0.1:{port}", f"localhost:{port}", *([options.host_name.lower()] if options.host_name else [])]
-    page_options = PageOptions(
-        hosts=frozenset(names),
-        origins=frozenset(
-            (f"http://127.0.0.1:{port}", f"http://localhost:{port}", f"https://{options.host_name.lower()}")
-        ),
-        cookie=f"liza_{state_file(crew.paths, 'web').stem[:8]}",
-        is_read_only=options.is_read_only,
-    )
-    browsers, codes = Browsers(state_file(crew.paths, "web")), LoginCodes()
-    address = f"https://{options.host_name}" if options.host_name else f"http://127.0.0.1:{port}"
+    host_name = parse_host_name(options.host_name) if options.host_name else ""
+    listener = _listen(options)
+    browsers, codes = Browsers(crew), LoginCodes()
+    address = f"https://{host_name}" if host_name else f"http://127.0.0.1:{port_of(listener)}"
+    page_options = PageOptions(host_name=host_name, is_read_only=options.is_read_only)
 
     def print_code() -> None:
         minutes = int(CODE_LIFE.total_seconds() // 60)
@@ -70,8 +72,9 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
         async def start(stop: Callable[[], None]) -> None:
             feed.start()
             print_code()
-            if sys.stdin.isatty():
-                threading.Thread(target=_print_at_enter, args=(print_code,), daemon=True).start()
+            # A job in the background that reads the terminal would be stopped, and no page answered: it gets an error.
+            signal.signal(signal.SIGTTIN, signal.SIG_IGN)
+            threading.Thread(target=_print_at_enter, args=(print_code,), daemon=True).start()
 
         application = make_application(server)
         await http_listener.listen(
@@ -88,23 +91,30 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
 
 
 def _format_refusal(refusal: HeadRefusal) -> RefusalBody:
-    return RefusalBody("text/plain; charset=utf-8", f"{refusal.detail}\n".encode())
+    return RefusalBody("text/plain; charset=utf-8", f"{refusal.detail}\n".encode(), HEADERS)
 
 
 def _print_at_enter(print_code: Callable[[], None]) -> None:
     """Print a new code each time the person presses Enter."""
-    for _ in sys.stdin:
-        print_code()
+    while True:
+        with suppress(OSError):
+            if os.read(0, 4096).endswith(b"\n"):
+                print_code()
+                continue
+        time.sleep(1)
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(options: WebOptions) -> socket.socket:
     """Return a socket that listens on 127.0.0.1. Raises SystemRefused."""
+    port = options.port
     try:
         return open_loopback(port)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise SystemRefused(f"port {port} cannot be opened: {os.strerror(error.errno or 0)}", "liza web") from error
         step = f"liza web --port {_find_free(port)}"
+        step += f" --host-name {options.host_name}" if options.host_name else ""
+        step += " --read-only" if options.is_read_only else ""
         raise SystemRefused(f"port {port} is taken{_describe_owner(port)}", step) from error
 
 
@@ -113,7 +123,14 @@ def _describe_owner(port: int) -> str:
     inodes = {inode for inode, name in peers.list_listening().items() if name == str(port)}
     for pid in peers.list_pids():
         if inodes & set(peers.iter_sockets(pid)):
-            return f" by process {pid}"
+            return f" by process {pid} ({_read_name(pid)})"
+    return ""
+
+
+def _read_name(pid: int) -> str:
+    """Return the name of a process; empty if it has ended."""
+    with suppress(OSError):
+        return strip_controls(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
     return ""
 
 

@@ -114,18 +114,17 @@ class Page(Value):
         return (*self.head, *(section for column in self.columns for section in column))
 
     @property
-    def digests(self) -> Mapping[str, str]:
-        """The digest of each section."""
-        return {section.id: section.digest for section in self.sections}
-
-    def changed_parts(self, before: Mapping[str, str]) -> dict[str, str]:
-        """Return the HTML of the sections that differ from those with these digests."""
-        return {section.id: section.html for section in self.sections if before.get(section.id) != section.digest}
-
-    @property
     def version(self) -> str:
-        """What tells whether a browser has this page already."""
-        return _digest("".join(section.digest for section in self.sections))
+        """What a browser has of this page: the digests of the sections, in their order."""
+        return "-".join(section.digest for section in self.sections)
+
+    def changed_parts(self, version: str) -> dict[str, str]:
+        """Return the HTML of the sections that differ from those of a version; all, if it is of another page."""
+        sections, before = self.sections, version.split("-")
+        if len(before) != len(sections):
+            before = [""] * len(sections)
+        rows = zip(sections, before, strict=True)
+        return {section.id: section.html for section, digest in rows if section.digest != digest}
 
 
 def draw_page(
@@ -142,8 +141,12 @@ def draw_page(
 
     def draw(template: str, name: str) -> Section:
         """A fault in a section must not take the rest of the page away."""
-        blocks = environment().get_template(template)
-        html = "".join(blocks.blocks[name](blocks.new_context(values))).strip()
+        try:
+            blocks = environment().get_template(template)
+            html = "".join(blocks.blocks[name](blocks.new_context(values))).strip()
+        except Exception as error:  # noqa: BLE001
+            fault = f"? this part cannot be drawn: {type(error).__name__}: {error}"
+            html = Markup('<p class="red">{}: <code>liza bug-report</code></p>').format(_finalize(fault))
         return Section(name, html, _digest(_VOLATILE.sub(r"\1", html)))
 
     template = "unread.html" if context.fault_of_screen else f"{'end' if key.action else screen.name.lower()}.html"
@@ -161,8 +164,13 @@ def render_login(**facts: Any) -> str:
     return environment().get_template("login.html").render(**facts)
 
 
+def render_refusal(**facts: Any) -> str:
+    """Return the page that says why a request is refused."""
+    return environment().get_template("refused.html").render(**facts)
+
+
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
 
 
 class PageContext:

@@ -18,7 +18,7 @@ PLACES = {
     "git": ("git/git_start.py",),
     "ruamel": ("board/text",),
     "jinja2": ("ui/web/pages.py",),
-    "starlette": ("api/application.py", "ui/web/page_application.py"),
+    "starlette": ("api/application.py", "ui/web"),
     "tree_sitter": ("guards/shell_parser.py",),
     "tree_sitter_bash": ("guards/shell_parser.py",),
     "typer": ("cli", "commands"),
