@@ -27,6 +27,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pictures", type=Path, metavar="DIR", help="write a picture of each page")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that write pictures, if none are wanted."""
+    if config.getoption("--pictures", default=None) is None:
+        left_out = [item for item in items if "pictures" in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def pictures(request: pytest.FixtureRequest) -> Path:
+    """The directory for pictures."""
+    directory: Path = request.config.getoption("--pictures")
+    return directory
+
+
 @pytest.fixture(scope="session")
 def session_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The world of the browser, and of the crew that tests only look at."""

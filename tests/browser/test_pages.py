@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -56,20 +57,15 @@ def reader(browser: Browser, shop: Web) -> Iterator[Reader]:
         visitor.context.close()
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [360, variant(1280)])
 @pytest.mark.parametrize("name", PAGES)
-def test_each_page_fits_and_asks_no_other_server(
-    reader: Reader, name: str, width: int, request: pytest.FixtureRequest
-) -> None:
+def test_each_page_fits_and_has_names_headings_and_contrast(reader: Reader, name: str, width: int) -> None:
     visitor = reader(width)
-    page, directory = visitor.page, request.config.getoption("--pictures", default=None)
+    page = visitor.page
     answer = page.goto(visitor.web.origin + PAGES[name])
     assert answer is not None
     assert answer.headers["content-security-policy"] == POLICY
-    if directory is not None:
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            page.screenshot(path=directory / f"{name}-{width}-{scheme}.png", full_page=True)
+    assert list_faults(page) == []
     unfold(page)
     assert set(list_scrolled_sideways(page)) <= {"div.diff"}
     if width == 360:
@@ -79,11 +75,13 @@ def test_each_page_fits_and_asks_no_other_server(
     assert visitor.strange_requests == []
 
 
-@pytest.mark.parametrize("width", [360, variant(1280)])
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", PAGES)
-def test_each_page_has_names_headings_and_contrast(reader: Reader, name: str, width: int) -> None:
+def test_a_picture_of_each_page_is_written(reader: Reader, pictures: Path, name: str, width: int) -> None:
     page = reader(width).open(PAGES[name])
-    assert list_faults(page) == []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.screenshot(path=pictures / f"{name}-{width}-{scheme}.png", full_page=True)
 
 
 @pytest.mark.parametrize(
