@@ -1,4 +1,4 @@
-"""A person answers a question on the page: on a phone, in two tabs, without script, while the board changes."""
+"""A person answers and judges on a phone: in two tabs, without script, while the board changes."""
 
 from __future__ import annotations
 
@@ -96,3 +96,23 @@ def test_everything_works_without_script(own_shop: Web, visit: Visit) -> None:
     answer(page)
     expect(find_question(page)).to_have_count(0)
     assert own_shop.board.read().task(TASK).answers[-1].answer == ANSWER
+
+
+@pytest.mark.campaign
+def test_a_commit_is_rejected_with_a_comment_on_its_line(own_shop: Web, visit: Visit) -> None:
+    page = visit(own_shop).log_in().page
+    page.goto(f"{own_shop.origin}/tasks/invoice-mail")
+    page.get_by_role("link", name="Comment on these lines").last.click()
+    lines = page.get_by_label("from line")
+    lines.select_option(lines.locator("option", has_text="return attempt").get_attribute("value"))
+    page.get_by_label("your comment").fill("Say which attempt it was.")
+    page.get_by_role("button", name="Keep the comment").click()
+    expect(page.locator("#diff")).to_contain_text("Say which attempt it was.")
+    page.locator("summary", has_text="Reject its commit").click()
+    form = page.locator("#verdict form", has_text="Reject").filter(visible=True)
+    form.get_by_role("textbox").first.fill("1. shop/mail.py: see the comment")
+    form.get_by_role("button").click()
+    expect(page.locator("#verdict").get_by_role("status")).to_contain_text("done")
+    task = own_shop.board.read().task("invoice-mail")
+    assert task.status is Status.REJECTED
+    assert "Say which attempt it was." in [comment.text for comment in task.review_comments]

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("playwright")
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.browser.measuring import (
     list_close_buttons,
@@ -75,6 +75,19 @@ def test_each_page_fits_and_has_names_headings_and_contrast(reader: Reader, name
     assert visitor.strange_requests == []
 
 
+@pytest.mark.campaign
+@pytest.mark.parametrize("link", ["Comment on these lines", "Drop the task"])
+def test_a_form_behind_a_link_fits_a_phone(reader: Reader, link: str) -> None:
+    page = reader(360).open(PAGES["task"])
+    unfold(page)
+    page.get_by_role("link", name=link).last.click()
+    expect(page.get_by_role("textbox").first).to_be_visible()
+    assert list_faults(page) == []
+    assert set(list_scrolled_sideways(page)) <= {"div.diff"}
+    assert list_small_targets(page) == []
+    assert list_close_buttons(page) == []
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_picture_of_each_page_is_written(reader: Reader, pictures: Path, name: str, width: int) -> None:
@@ -84,9 +97,7 @@ def test_a_picture_of_each_page_is_written(reader: Reader, pictures: Path, name:
         page.screenshot(path=pictures / f"{name}-{width}-{scheme}.png", full_page=True)
 
 
-@pytest.mark.parametrize(
-    "name", ["now", "task", *map(variant, ("board", "agents", "session", "queue", "costs", "history"))]
-)
+@pytest.mark.parametrize("name", ["now", *map(variant, sorted(PAGES.keys() - {"now"}))])
 def test_the_tab_key_reaches_everything_in_its_order(reader: Reader, name: str) -> None:
     page = reader(360).open(PAGES[name])
     unfold(page)
