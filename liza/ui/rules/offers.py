@@ -11,6 +11,7 @@ from liza.model.alarm_table import AlarmKind, AlarmRow
 from liza.model.model import FINAL_STATUSES, Status, Task
 from liza.model.statuses import AgentWord
 from liza.model.value_classes import Value
+from liza.text.formats import count_noun
 from liza.ui.rules.lines import Target, TargetKind
 from liza.ui.rules.picture_view import DraftComment
 from liza.ui.rules.task_lines import alarm_target
@@ -272,7 +273,7 @@ def _offer_verdicts(task: Task, mark: TaskMark, comments: Sequence[DraftComment]
     own = tuple(row for row in comments if (row.task, row.commit) == (task.id, task.review_commit))
     intro = (*goal, *(f"{row.location}: {row.text}" for row in own))
     effect = f"{task.id} goes back to its coder with your reason"
-    effect += f" and {len(own)} comments on lines" if own else ""
+    effect += f" and {count_noun(len(own), 'comment')} on lines" if own else ""
     yield Offer(ActionName.REJECT, task.id, effect, (Blank("what is wrong"),), intro, mark, own)
 
 

@@ -1,17 +1,17 @@
 "use strict";
 // Log in with the code of the address; follow the crew; keep what is typed.
-const $ = (id) => document.getElementById(id), on = (name, act) => document.addEventListener(name, act);
+const page = document, $ = (id) => page.getElementById(id), on = (name, act) => page.addEventListener(name, act);
 if ($("login")) {
   const code = location.hash.match(/^#t=(.+)/);
   history.replaceState(null, "", location.pathname + location.search);
   if (code) { $("code").value = code[1]; $("login").submit(); }
 } else {
-  const held = new Map(), data = document.body.dataset;
+  const held = new Map(), data = page.body.dataset;
   let stream, heard = Date.now(), pressed;
   const isBusy = (section) => section.contains(pressed) || [...section.querySelectorAll("input:not([type=hidden]),textarea,select")]
-    .some((field) => field === document.activeElement || field.value !== (field.defaultValue ?? field.value));
+    .some((field) => field === page.activeElement || field.value !== (field.defaultValue ?? field.value));
   const put = (id, html) => {
-    const section = $(id), all = (names) => [...section.querySelectorAll(names)], active = document.activeElement;
+    const section = $(id), all = (names) => [...section.querySelectorAll(names)], active = page.activeElement;
     const open = all("[open]>summary").map((row) => row.textContent), isInside = section.contains(active);
     section.innerHTML = html;
     for (const row of all("summary")) row.parentNode.open = open.includes(row.textContent);
@@ -20,28 +20,28 @@ if ($("login")) {
   const release = () => { for (const [id, html] of [...held]) if (!isBusy($(id))) { held.delete(id); put(id, html); } };
   const take = (news) => {
     if (Object.keys(news.parts).some((id) => !$(id))) return location.reload();
-    document.title = news.title;
+    page.title = news.title;
     data.version = news.version;
     for (const row of Object.entries(news.parts)) held.set(...row);
     release(); tick();
   };
   const set = (part, words) => { if (part.textContent !== words) part.textContent = words; };
-  const say = (words, isOld) => { set($("fresh"), words); document.body.classList.toggle("old", isOld); };
+  const say = (words, isOld) => { set($("fresh"), words); page.body.classList.toggle("old", isOld); };
   const span = (minutes) => minutes < 1 ? "<1 min" : minutes < 120 ? `${minutes | 0} min` : minutes < 2880 ? `${minutes / 60 | 0} h` : `${minutes / 1440 | 0} days`;
   const tick = () => {
-    for (const time of document.querySelectorAll("time")) set(time, span((Date.now() - new Date(time.dateTime)) / 6e4));
+    for (const time of page.querySelectorAll("time")) set(time, span((Date.now() - new Date(time.dateTime)) / 6e4));
     const seconds = (Date.now() - heard) / 1e3 | 0;
     if (seconds > 12) say(`no news for ${seconds < 120 ? `${seconds} s` : span(seconds / 60)}: connecting again`, true);
   };
   const close = () => { stream?.close(); stream = null; };
   const open = () => {
-    if (stream || document.hidden) return;
+    if (stream || page.hidden) return;
     stream = new EventSource("/events?" + new URLSearchParams({ page: location.pathname + location.search, version: data.version }));
     stream.onmessage = (event) => { heard = Date.now(); take(JSON.parse(event.data)); };
     stream.addEventListener("alive", (event) => { heard = Date.now(); const news = JSON.parse(event.data); say(news.fresh, news.isOld); });
     stream.onerror = () => { if (stream?.readyState === 2) { close(); fetch("/alive").then((answer) => answer.status === 401 && location.reload(), () => 0); setTimeout(open, 3e3); } };
   };
-  on("visibilitychange", () => document.hidden ? close() : open());
+  on("visibilitychange", () => page.hidden ? close() : open());
   addEventListener("pageshow", open); addEventListener("pagehide", close);
   on("pointerdown", (event) => { pressed = event.target; });
   for (const name of ["pointerup", "pointercancel"]) on(name, () => { pressed = null; setTimeout(release, 300); });
@@ -53,11 +53,11 @@ if ($("login")) {
     const body = new URLSearchParams(new FormData(form, event.submitter));
     event.submitter.disabled = true;
     try {
-      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "x-liza": "1" } });
-      if (answer.status === 401) return location.reload();
+      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "x-liza": data.version } });
+      if (!answer.ok) return form.submit();
       const news = await answer.json();
-      if (news.isDone) form.reset();
-      document.activeElement?.blur();
+      if (news.isDone) form.reset(); else for (const field of form) field.defaultValue = field.value;
+      page.activeElement?.blur();
       take(news);
     } catch { say("the action may not have arrived", true); }
     event.submitter.disabled = false;

@@ -59,11 +59,12 @@ class FormIncomplete(Exception):
 class DrawnOffer(Value, omit_defaults=True):
     """What the page showed of an action's subject, in a hidden field of its form.
 
-    ``trips``: trips of the circuit breaker that RESOLVE is about. ``comments`` and ``diff``: digests of the comments
-    that REJECT sends, and of the diff above APPROVE.
+    ``trips``: trips of the circuit breaker that RESOLVE is about. Long texts are digests, so that a form stays small:
+    ``questions`` of the mark, which has none itself; ``comments`` that REJECT sends; the ``diff`` above APPROVE.
     """
 
     mark: TaskMark | None = None
+    questions: str = ""
     work: ShownWork | None = None
     signals: tuple[tuple[str, str | None], ...] = ()
     trips: tuple[str, ...] = ()
@@ -195,7 +196,9 @@ def slug_of(name: ActionName) -> str:
 def encode_drawn(offer: Offer, diff: str = "") -> str:
     """Return the hidden field with what was drawn. ``diff``: digest of the diff that is above the form."""
     trips = offer.intro if offer.name is ActionName.RESOLVE else ()
-    drawn = DrawnOffer(offer.mark, offer.work, offer.signals, trips, digest_comments(offer), diff)
+    mark = None if offer.mark is None else replace(offer.mark, questions=())
+    questions = () if offer.mark is None else offer.mark.questions
+    drawn = DrawnOffer(mark, _digest(questions), offer.work, offer.signals, trips, digest_comments(offer), diff)
     return escape_json(msgspec.json.encode(drawn).decode())
 
 
@@ -253,9 +256,11 @@ def carry_out(crew: Crew, work: PageWork, form: SentForm) -> TakenAction:
         return _refuse(snapshot, form, picture.reason, picture.next)
     name = ActionName.REJECT if form.action is ActionName.COMMENT else form.action
     offer = find_offer(list_sent_offers(picture, form, work.comments), name)
+    change = _describe_change(picture, form)
     if offer is None:
-        return _refuse(snapshot, form, _describe_gone(picture, form), "")
-    refused = next(_find_problems(snapshot, form, offer), None)
+        gone = f"{form.subject or 'the crew'} changed while you looked: this is not possible now"
+        return _refuse(snapshot, form, change or gone, "")
+    refused = change or next(_find_problems(snapshot, form, offer), None)
     if refused is not None:
         outcome = ActionOutcome(False, refused)
     elif form.action is ActionName.COMMENT:
@@ -289,13 +294,19 @@ def _texts_of(form: SentForm) -> tuple[str, ...]:
     return tuple(filter(None, form.texts[2:] if form.action is ActionName.COMMENT else form.texts))
 
 
-def _describe_gone(picture: Picture, form: SentForm) -> str:
-    """Return why an action that was drawn is not offered any more."""
-    if form.drawn.mark is not None:
-        change = describe_change(form.drawn.mark, find_task(picture, form.subject), form.subject)
-        if change is not None:
-            return change
-    return f"{form.subject or 'the crew'} changed while you looked: this is not possible now"
+def _describe_change(picture: Picture, form: SentForm) -> str | None:
+    """Return what has changed of a task since the form was drawn."""
+    if form.drawn.mark is None:
+        return None
+    task = find_task(picture, form.subject)
+    mark = _restore_mark(form.drawn, task.blocked_questions if task is not None else ())
+    return None if mark is None else describe_change(mark, task, form.subject)
+
+
+def _restore_mark(drawn: DrawnOffer, questions: tuple[str, ...]) -> TaskMark | None:
+    """Return the mark as it was drawn: with the questions of now, if they are the same."""
+    is_same = drawn.questions == _digest(questions)
+    return None if drawn.mark is None else replace(drawn.mark, questions=questions if is_same else ("",))
 
 
 def _find_problems(snapshot: Snapshot, form: SentForm, offer: Offer) -> Iterator[str]:
@@ -314,7 +325,7 @@ def _find_problems(snapshot: Snapshot, form: SentForm, offer: Offer) -> Iterator
     for blank, text in zip(offer.blanks, form.texts, strict=False):
         if not (text or blank.is_optional):
             yield f"nothing was typed for: {blank.label}"
-    if drawn.mark is not None and drawn.comments != digest_comments(offer):
+    if drawn.comments != digest_comments(offer):
         yield "the comments on its lines changed while you looked"
 
 
@@ -343,7 +354,8 @@ def _bind(offer: Offer, form: SentForm) -> Offer:
     """Return the offer for what was drawn: if that has changed, the action is refused."""
     drawn = form.drawn
     intro = drawn.trips if offer.name is ActionName.RESOLVE else offer.intro
-    return replace(offer, mark=drawn.mark, work=drawn.work, signals=drawn.signals, intro=intro)
+    mark = _restore_mark(drawn, offer.mark.questions if offer.mark is not None else ())
+    return replace(offer, mark=mark, work=drawn.work, signals=drawn.signals, intro=intro)
 
 
 def _forget_sent(work: PageWork, form: SentForm, offer: Offer) -> None:

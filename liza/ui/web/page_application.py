@@ -165,13 +165,13 @@ class PageServer:
         back = own_path(form.back)
         url = urlsplit(back)
         key = key_of(url.path, url.query)
-        before = await self._draw(key)
         taken = await self.feed.work.take(form, partial(self._carry_out, form))
-        if "x-liza" not in request.headers:
+        version = request.headers.get("x-liza")
+        if version is None:
             return RedirectResponse(back if taken.outcome.is_done else own_path(form.retry_path), 303)
         page, outcome = (await self._draw(key)).page, taken.outcome
         answer = {"isDone": outcome.is_done, "text": outcome.text, "next": outcome.next}
-        news = _news(page, page.changed_parts(before.page.version))
+        news = _news(page, page.changed_parts(version))
         return Response(msgspec.json.encode(answer | news), media_type="application/json")
 
     async def _carry_out(self, form: SentForm) -> TakenAction:

@@ -116,7 +116,7 @@ class PageFeed:
                 return drawn
             picture = None if snapshot is None or snapshot.fault is not None else snapshot.picture
             if snapshot is None or key.wanted != snapshot.wanted:
-                fresh = gather(self.crew, key.wanted, "" if snapshot is None else snapshot.feed, picture)
+                fresh = gather(replace(self.crew), key.wanted, "" if snapshot is None else snapshot.feed, picture)
                 snapshot = fresh if snapshot is None or snapshot.fault is None else _with_fault(fresh, snapshot)
             page = draw_page(snapshot, key, self.work, self.is_read_only, partial(find_losses, self.crew))
             drawn = DrawnPage(number, page)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,10 +13,7 @@ import msgspec
 
 from liza.model.value_classes import Value
 from tests.conftest import until
-from tests.journeys.crews import BIN
-from tests.terminal_stand_in import TerminalStandIn
-
-_ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/login#t=([\w-]+)")
+from tests.edges.ui.page_client import FORM, Answer, PageClient, page_of
 
 
 class PageForm(Value):
@@ -78,45 +73,21 @@ class PageReader(HTMLParser):
         self.texts.append(data)
 
 
-class PageAnswer(Value):
-    """An answer of the page."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: str
-
-    @property
-    def news(self) -> dict[str, Any]:
-        """What the script of the page gets."""
-        news: dict[str, Any] = msgspec.json.decode(self.body)
-        return news
-
-
 class PageBrowser:
-    """Sends requests as a browser does. Each has a connection of its own."""
+    """A browser that is logged in. Each request has a connection of its own."""
 
-    def __init__(self, port: int, cookie: str) -> None:
-        self.port, self.cookie = port, cookie
+    def __init__(self, client: PageClient) -> None:
+        self.client = client
 
-    def ask(self, method: str, path: str, body: str = "", **headers: str) -> PageAnswer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        sent = {"cookie": self.cookie, "origin": f"http://127.0.0.1:{self.port}"} | {
-            name.replace("_", "-"): value for name, value in headers.items()
-        }
-        if method == "POST":
-            sent["content-type"] = "application/x-www-form-urlencoded"
-        try:
-            connection.request(method, path, body or None, sent)
-            answer = connection.getresponse()
-            return PageAnswer(answer.status, dict(answer.getheaders()), answer.read().decode())
-        finally:
-            connection.close()
+    def load(self, path: str) -> Answer:
+        """The answer to the address of a page."""
+        return self.client.ask(path)
 
     def read(self, path: str) -> PageReader:
         """A page that has to be there."""
-        answer = self.ask("GET", path)
-        assert answer.status == 200, answer.body
-        return PageReader(answer.body)
+        answer = self.load(path)
+        assert answer.status == 200, answer.text
+        return PageReader(answer.text)
 
     def read_when(self, path: str, text: str) -> PageReader:
         """A page when it shows a text: the server reads the crew a moment after a change."""
@@ -135,22 +106,27 @@ class PageBrowser:
         assert form is not None
         return form
 
-    def send(self, form: PageForm, *texts: str, is_script: bool = False, **fields: str) -> PageAnswer:
-        """Send a form with these texts in its fields, as its button or as the script does."""
+    def send(self, form: PageForm, *texts: str, **fields: str) -> Answer:
+        """Send a form with these texts in its fields, as its button does without script."""
+        return self._send(form, texts, fields)
+
+    def run(self, form: PageForm, *texts: str, **fields: str) -> dict[str, Any]:
+        """Send a form as the script of the page does; what the script gets."""
+        answer = self._send(form, texts, fields, x_liza="none")
+        assert answer.status == 200, answer.text
+        news: dict[str, Any] = msgspec.json.decode(answer.text)
+        return news
+
+    def _send(self, form: PageForm, texts: Sequence[str], fields: Mapping[str, str], **headers: str) -> Answer:
         kept = [(name, value) for name, value in form.fields if name not in ("text", *fields)]
-        body = urlencode([*kept, *(("text", text) for text in texts), *fields.items()])
-        return self.ask("POST", form.action, body, **({"x_liza": "1"} if is_script else {}))
+        body = urlencode([*kept, *(("text", text) for text in texts), *fields.items()]).encode()
+        origin = f"http://{self.client.host}"
+        return self.client.ask(form.action, "POST", body, origin=origin, content_type=FORM, **headers)
 
 
 @contextmanager
 def opened(root: Path, *options: str) -> Iterator[PageBrowser]:
     """A browser that is logged in at a `liza web` of this crew."""
-    with TerminalStandIn([BIN / "liza", "web", "--port", "0", *options], root, (200, 24)) as terminal:
-        terminal.wait_for(lambda: _ADDRESS.search(terminal.text))
-        match = _ADDRESS.search(terminal.text)
-        assert match is not None
-        browser = PageBrowser(int(match[1]), "")
-        login = browser.ask("POST", "/login", urlencode({"code": match[2]}))
-        assert login.status == 303, login.body
-        browser.cookie = login.headers["set-cookie"].partition(";")[0]
-        yield browser
+    with page_of(root, *options) as client:
+        client.cookie = client.enter(client.codes[-1]).headers["set-cookie"].partition(";")[0]
+        yield PageBrowser(client)

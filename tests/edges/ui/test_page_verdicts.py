@@ -58,13 +58,13 @@ def test_a_commit_is_approved_below_its_diff(crew: Merges, browser: PageBrowser)
 def test_another_commit_is_not_approved_by_an_old_form(crew: Merges, browser: PageBrowser) -> None:
     submit(crew, browser, count_lines(3))
     form = browser.find_form(PAGE, "approve", "pdf")
-    assert browser.send(browser.find_form(PAGE, "reject", "pdf"), "no", is_script=True).news["isDone"]
+    assert browser.run(browser.find_form(PAGE, "reject", "pdf"), "no")["isDone"]
     claim(crew.crew, "coder-1", "pdf")
     again = crew.crew.paths.task_link("pdf").resolve()
     (again / "pdf.txt").write_text("another\n")
     git(again, "commit", "-q", "-a", "-m", "another")
     crew.submitted(again)
-    news = browser.send(form, "ran it", is_script=True).news
+    news = browser.run(form, "ran it")
     assert not news["isDone"]
     assert "changed while you looked" in news["text"]
     assert crew.status("pdf") == "READY_FOR_REVIEW"
@@ -94,8 +94,8 @@ def test_files_that_are_not_shown_have_to_be_acknowledged(crew: Merges, browser:
     submit(crew, browser, "run()\n")
     form = browser.find_form(PAGE, "approve", "pdf")
     assert "pdf.txt" in form.text
-    assert not browser.send(form, "ran it", is_script=True).news["isDone"]
-    assert browser.send(form, "ran it", known="yes", is_script=True).news["isDone"]
+    assert not browser.run(form, "ran it")["isDone"]
+    assert browser.run(form, "ran it", known="yes")["isDone"]
     assert crew.status("pdf") == "APPROVED"
 
 
@@ -103,13 +103,13 @@ def hunk_form(browser: PageBrowser) -> PageForm:
     """The form for a comment, behind the link below a hunk."""
     (link,) = [link for link in browser.read(PAGE).links if "hunk=1" in link]
     path, _, hunk = link.partition("#")
-    assert f'id="{hunk}"' in browser.ask("GET", path).body
+    assert f'id="{hunk}"' in browser.load(path).text
     return browser.find_form(path, "comment", "pdf")
 
 
 def row_of(browser: PageBrowser, line: str) -> str:
     """The number of a line of the diff, as the form has it."""
-    body = browser.ask("GET", f"{PAGE}?hunk=1").body
+    body = browser.load(f"{PAGE}?hunk=1").text
     return body.partition(f"{line}</option>")[0].rpartition('value="')[2].partition('"')[0]
 
 
@@ -138,7 +138,7 @@ def test_a_comment_is_removed_again(crew: Merges, browser: PageBrowser) -> None:
     remove = browser.find_form(PAGE, "comment", "pdf")
     assert browser.send(remove, remove.value("text")).status == 303
     assert "too long" not in browser.read(PAGE).text
-    assert browser.send(browser.find_form(PAGE, "reject", "pdf"), "no", is_script=True).news["isDone"]
+    assert browser.run(browser.find_form(PAGE, "reject", "pdf"), "no")["isDone"]
     assert crew.task("pdf").review_comments == ()
 
 
@@ -146,7 +146,7 @@ def test_a_rejection_sends_only_the_comments_that_were_shown(crew: Merges, brows
     submit(crew, browser, count_lines(20))
     form = browser.find_form(PAGE, "reject", "pdf")
     browser.send(hunk_form(browser), row_of(browser, "4 +line 3"), "", "from another tab")
-    news = browser.send(form, "no", is_script=True).news
+    news = browser.run(form, "no")
     assert not news["isDone"]
     assert browser.find_form(PAGE, "reject", "pdf").value("text") == "no"
 
@@ -154,7 +154,7 @@ def test_a_rejection_sends_only_the_comments_that_were_shown(crew: Merges, brows
 def test_no_part_of_a_line_of_a_diff_is_hidden(crew: Merges, browser: PageBrowser) -> None:
     lines = ("x='\x1b]'; hidden(); '\x07'", "\x1b[8m gone()", "</ins><script>alert(1)</script> {{ 7*7 }}", "\u202e rtl")
     submit(crew, browser, "\n".join(lines) + "\n")
-    body = browser.ask("GET", PAGE).body
+    body = browser.load(PAGE).text
     assert not {"\x1b", "\x07", "\u202e"} & set(body)
     assert "<script>alert" not in body
     text = browser.read(PAGE).text
@@ -193,4 +193,4 @@ def test_a_task_is_dropped_only_by_its_name(crew: Merges, browser: PageBrowser) 
 
 @pytest.mark.parametrize("path", ["/do/approve/pdf", "/do/drop/", "/do/nothing/pdf", f"/do/drop/{quote('../x')}"])
 def test_only_actions_that_end_something_have_a_page(browser: PageBrowser, path: str) -> None:
-    assert browser.ask("GET", path).status == 404
+    assert browser.load(path).status == 404
