@@ -49,6 +49,11 @@ MAX_DRAFTS: Final = 50
 _STAMP: Final = "\x01"
 """Stands in a drawn page for the id of its forms. No text has it: control characters are replaced in all of them."""
 _NAMES: Final[Mapping[str, ActionName]] = {name.name.lower(): name for name in ActionName if name not in OUTSIDE}
+_UNDONE_BY: Final[Mapping[ActionName, ActionName]] = {
+    ActionName.RESUME: ActionName.PAUSE,
+    ActionName.RESOLVE: ActionName.PAUSE,
+    ActionName.UNHOLD: ActionName.HOLD,
+}
 _RELOAD: Final = "the form is not complete: load the page again"
 
 
@@ -125,16 +130,17 @@ class PageWork:
         self._numbers: Counter[tuple[ActionName, str]] = Counter()
         self._drafts: OrderedDict[tuple[object, ...], tuple[str, ...]] = OrderedDict()
 
-    def list_taken(self, now: datetime, subject: str | None = None) -> tuple[TakenAction, ...]:
-        """Return the actions that were taken lately, the newest first; those on one subject, or all.
+    def list_taken(self, now: datetime) -> tuple[TakenAction, ...]:
+        """Return the actions that were taken lately, the newest first.
 
-        A comment that is kept is shown at its line instead.
+        Of the same action, and of those that undo each other, only the newest. A comment is shown at its line instead.
         """
+        newest: dict[tuple[ActionName, str], TakenAction] = {}
         with self._lock:
-            rows = [
-                row for row in self._taken.values() if row.name is not ActionName.COMMENT or not row.outcome.is_done
-            ]
-        return tuple(row for row in reversed(rows) if now - row.time < SHOW_TIME and subject in (None, row.subject))
+            for row in reversed(self._taken.values()):
+                newest.setdefault((_UNDONE_BY.get(row.name, row.name), row.subject), row)
+        rows = [row for row in newest.values() if row.name is not ActionName.COMMENT or not row.outcome.is_done]
+        return tuple(row for row in rows if now - row.time < SHOW_TIME)
 
     async def take(self, form: SentForm, carry_out: Callable[[], Awaitable[TakenAction]]) -> TakenAction:
         """Return what became of a form. It is carried out once, whatever number of times it is sent.

@@ -176,6 +176,23 @@ def test_another_question_is_not_answered_by_an_old_form(crew: Merges, browser: 
     assert browser.find_form("/", "answer", "mail").value("text") == "billing"
 
 
+def test_a_note_reaches_the_session_that_was_shown(tmp_path: Path) -> None:
+    with open_example(tmp_path / "shop") as shop, opened(shop.paths.root) as browser:
+        form = browser.find_form("/sessions/coder-1", "send", "coder-1")
+        assert "coder-1.4" in form.text
+        old = form.value("drawn").replace("coder-1.4", "coder-1.3")
+        assert "changed while you looked" in browser.run(form, "look", drawn=old)["text"]
+        assert browser.run(form, "look at line 31")["isDone"]
+        notes = (shop.paths.runs / "coder-1" / "inbox").glob("*.json")
+        assert any("look at line 31" in note.read_text() for note in notes)
+
+
+def test_only_the_newest_of_two_opposite_results_is_shown(browser: PageBrowser) -> None:
+    browser.send(browser.find_form("/", "pause"), "lunch")
+    browser.send(browser.find_form("/", "resume"))
+    assert browser.read("/").text.count("done:") == 1
+
+
 def test_an_agent_is_stopped_only_by_its_name(tmp_path: Path) -> None:
     with open_example(tmp_path / "shop") as shop, opened(shop.paths.root) as browser:
         page = browser.read_when("/sessions/coder-1", "Show dangerous actions")
