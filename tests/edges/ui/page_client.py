@@ -146,7 +146,9 @@ def read_answer(line: socket.socket) -> Answer:
 @contextmanager
 def page_of(root: Path, *words: str) -> Iterator[PageClient]:
     """`liza web` at a pseudo-terminal, on a port that is free."""
-    with TerminalStandIn([BIN / "liza", "web", "--port", "0", *words], root, (200, 50)) as terminal:
+    with TerminalStandIn(
+        [BIN / "liza", "web", *(words if "--port" in words else ("--port", "0", *words))], root, (200, 50)
+    ) as terminal:
         terminal.wait_for(lambda: _ADDRESS.search(terminal.text), LIMIT)
         match = _ADDRESS.search(terminal.text)
         assert match is not None
