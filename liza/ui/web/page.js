@@ -1,9 +1,9 @@
 "use strict";
-// Log in with the code of the address; follow the crew; keep what is typed.
-const page = document, $ = (id) => page.getElementById(id), on = (name, act) => page.addEventListener(name, act);
+// Log in; follow the crew; keep what is typed.
+const page = document, $ = (id) => page.getElementById(id), on = (name, act) => page.addEventListener(name, act), here = location.pathname + location.search;
 if ($("login")) {
   const code = location.hash.match(/^#t=(.+)/);
-  history.replaceState(null, "", location.pathname + location.search);
+  history.replaceState(null, "", here);
   if (code) { $("code").value = code[1]; $("login").submit(); }
 } else {
   const held = new Map(), data = page.body.dataset;
@@ -17,7 +17,7 @@ if ($("login")) {
     for (const row of all("summary")) row.parentNode.open = open.includes(row.textContent);
     if (isInside) all("a,button,summary").find((row) => row.textContent === active.textContent)?.focus();
   };
-  const release = () => { for (const [id, html] of [...held]) if (!isBusy($(id))) { held.delete(id); put(id, html); } };
+  const release = () => { for (const [id, html] of held) if (!isBusy($(id))) { held.delete(id); put(id, html); } };
   const take = (news) => {
     if (Object.keys(news.parts).some((id) => !$(id))) return location.reload();
     page.title = news.title;
@@ -26,20 +26,23 @@ if ($("login")) {
     release(); tick();
   };
   const set = (part, words) => { if (part.textContent !== words) part.textContent = words; };
-  const say = (words, isOld) => { set($("fresh"), words); page.body.classList.toggle("old", isOld); };
+  const say = ({ fresh, isOld = true }) => { set($("fresh"), fresh); page.body.classList.toggle("old", isOld); };
   const span = (minutes) => minutes < 1 ? "<1 min" : minutes < 120 ? `${minutes | 0} min` : minutes < 2880 ? `${minutes / 60 | 0} h` : `${minutes / 1440 | 0} days`;
   const tick = () => {
     for (const time of page.querySelectorAll("time")) set(time, span((Date.now() - new Date(time.dateTime)) / 6e4));
     const seconds = (Date.now() - heard) / 1e3 | 0;
-    if (seconds > 12) say(`no news for ${seconds < 120 ? `${seconds} s` : span(seconds / 60)}: connecting again`, true);
+    if (seconds < 13) return;
+    say({ fresh: `no news for ${seconds < 120 ? `${seconds} s` : span(seconds / 60)}: connecting again` });
+    if (seconds % 20 < 2) { close(); open(); }
   };
   const close = () => { stream?.close(); stream = null; };
   const open = () => {
     if (stream || page.hidden) return;
-    stream = new EventSource("/events?" + new URLSearchParams({ page: location.pathname + location.search, version: data.version }));
-    stream.onmessage = (event) => { heard = Date.now(); take(JSON.parse(event.data)); };
-    stream.addEventListener("alive", (event) => { heard = Date.now(); const news = JSON.parse(event.data); say(news.fresh, news.isOld); });
-    stream.onerror = () => { if (stream?.readyState === 2) { close(); fetch("/alive").then((answer) => answer.status === 401 && location.reload(), () => 0); setTimeout(open, 3e3); } };
+    stream = new EventSource("/events?" + new URLSearchParams({ page: here, version: data.version }));
+    const read = (event) => { heard = Date.now(); return JSON.parse(event.data); };
+    stream.onmessage = (event) => take(read(event));
+    stream.addEventListener("alive", (event) => say(read(event)));
+    stream.onerror = () => { if (stream?.readyState > 1) { close(); fetch("/alive").then((answer) => answer.status === 401 && location.reload(), () => 0); setTimeout(open, 3e3); } };
   };
   on("visibilitychange", () => page.hidden ? close() : open());
   addEventListener("pageshow", open); addEventListener("pagehide", close);
@@ -59,7 +62,7 @@ if ($("login")) {
       if (news.isDone) form.reset(); else for (const field of form) field.defaultValue = field.value;
       page.activeElement?.blur();
       take(news);
-    } catch { say("the action may not have arrived", true); }
+    } catch { say({ fresh: "the action may not have arrived" }); }
     event.submitter.disabled = false;
   });
   setInterval(tick, 2e3);
