@@ -46,6 +46,11 @@ class PageReader(HTMLParser):
     def text(self) -> str:
         return "".join(self.texts)
 
+    @property
+    def title(self) -> str:
+        """The title of the document, such as ``(1) Now · Liza``."""
+        return next(text for text in self.texts if text.strip())
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
         self.tags.append(tag)
