@@ -15,8 +15,22 @@ from liza.box.box import Box
 from liza.ui.web.page_guards import HEADERS, MAX_FORM
 from tests.edges.api_worker import serving
 from tests.edges.merge_crew import Merges
+from tests.edges.ui.page_browser import PageBrowser
 from tests.edges.ui.page_client import FORM, Answer, PageClient, page_of, read_answer
 from tests.journeys.crews import BIN
+
+
+@pytest.fixture
+def crew(shared_crew: tuple[Merges, PageBrowser]) -> Merges:
+    """The crew of the page that the tests share: what is refused changes nothing."""
+    return shared_crew[0]
+
+
+@pytest.fixture
+def page(shared_crew: tuple[Merges, PageBrowser]) -> PageClient:
+    """A browser that is logged in."""
+    return shared_crew[1].client
+
 
 ASK = """
 import sys, urllib.error, urllib.request
@@ -37,52 +51,48 @@ PAUSE = {"action": "pause", "subject": "", "form": "f1", "drawn": "{}", "text": 
 
 @pytest.mark.parametrize("attack", [ELSEWHERE, OWN_MACHINE, SANDBOX, FORGED], ids=lambda row: row[1])
 def test_a_page_of_another_origin_can_neither_post_nor_fetch(
-    crew: Merges, attack: tuple[Mapping[str, str], str]
+    crew: Merges, page: PageClient, attack: tuple[Mapping[str, str], str]
 ) -> None:
     headers = attack[0]
-    with page_of(crew.root) as page:
-        page.log_in()
-        before = crew.crew.board.read_text()
+    before = crew.crew.board.read_text()
+    answers = [
+        page.post("/do", PAUSE, **headers),
+        page.post("/do", PAUSE, **{**headers, "content_type": "text/plain"}),
+        page.post("/do", PAUSE, x_liza="1", **headers),
+        page.post("/logout", {}, **headers),
+        page.post("/login", {"code": page.codes[-1]}, **headers),
+    ]
+    assert [answer.status for answer in answers] == [403] * 5
+    assert page.ask("/do", "OPTIONS", access_control_request_method="POST", **headers).status == 403
+    if "sec_fetch_site" in headers:
+        assert page.ask("/board", sec_fetch_mode="no-cors", **headers).status == 403
+    shared = page.ask("/board", origin=headers["origin"])
+    assert not any(name.startswith("access-control") for name in shared.headers), "its script cannot read it"
+    assert crew.crew.board.read_text() == before
+    assert not crew.crew.paths.signal("PAUSE").exists()
+    assert page.ask().status == 200, "it is still logged in"
+
+
+def test_a_rebound_host_name_is_refused(page: PageClient) -> None:
+    for name in (
+        "evil.example",
+        f"evil.example:{page.port}",
+        f"127.0.0.1.evil.example:{page.port}",
+        "0.0.0.0",
+        "",
+        "[",
+    ):
+        own = {"host": name, "origin": f"http://{name}", "sec_fetch_site": "same-origin"}
         answers = [
-            page.post("/do", PAUSE, **headers),
-            page.post("/do", PAUSE, **{**headers, "content_type": "text/plain"}),
-            page.post("/do", PAUSE, x_liza="1", **headers),
-            page.post("/logout", {}, **headers),
-            page.post("/login", {"code": page.codes[-1]}, **headers),
+            page.ask("/", **own),
+            page.ask("/page.js", **own),
+            page.ask("/nothing", **own),
+            page.post("/do", PAUSE, **own),
+            page.post("/login", {"code": page.codes[-1]}, **own),
         ]
-        assert [answer.status for answer in answers] == [403] * 5
-        assert page.ask("/do", "OPTIONS", access_control_request_method="POST", **headers).status == 403
-        if "sec_fetch_site" in headers:
-            assert page.ask("/board", sec_fetch_mode="no-cors", **headers).status == 403
-        shared = page.ask("/board", origin=headers["origin"])
-        assert not any(name.startswith("access-control") for name in shared.headers), "its script cannot read it"
-        assert crew.crew.board.read_text() == before
-        assert not crew.crew.paths.signal("PAUSE").exists()
-        assert page.ask().status == 200, "it is still logged in"
-
-
-def test_a_rebound_host_name_is_refused(crew: Merges) -> None:
-    with page_of(crew.root) as page:
-        page.log_in()
-        for name in (
-            "evil.example",
-            f"evil.example:{page.port}",
-            f"127.0.0.1.evil.example:{page.port}",
-            "0.0.0.0",
-            "",
-            "[",
-        ):
-            own = {"host": name, "origin": f"http://{name}", "sec_fetch_site": "same-origin"}
-            answers = [
-                page.ask("/", **own),
-                page.ask("/page.js", **own),
-                page.ask("/nothing", **own),
-                page.post("/do", PAUSE, **own),
-                page.post("/login", {"code": page.codes[-1]}, **own),
-            ]
-            assert [answer.status for answer in answers] == [421] * 5, name
-        assert page.ask("/", host=f"localhost:{page.port}").status == 200
-        assert page.ask("/", host="127.0.0.1:9000").status == 200, "ssh -L may show it at another port"
+        assert [answer.status for answer in answers] == [421] * 5, name
+    assert page.ask("/", host=f"localhost:{page.port}").status == 200
+    assert page.ask("/", host="127.0.0.1:9000").status == 200, "ssh -L may show it at another port"
 
 
 def ask_as(page: PageClient, words: Sequence[str], run: str | None, root: Path) -> str:
@@ -92,31 +102,26 @@ def ask_as(page: PageClient, words: Sequence[str], run: str | None, root: Path) 
     return subprocess.run(words, env=environ, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_a_process_of_a_session_is_refused_with_the_persons_cookie(crew: Merges) -> None:
-    with page_of(crew.root) as page:
-        page.log_in()
-        assert ask_as(page, CLIENT, None, crew.root) == "200"
-        assert ask_as(page, CLIENT, "coder-1.1", crew.root) == "403"
-        below = ("sh", "-c", '"$@"; true', "sh", "env", "-i", *CLIENT)
-        assert ask_as(page, below, "coder-1.1", crew.root) == "403"
-        assert ask_as(page, CLIENT, "coder-1.1", crew.root.parent) == "200", "of another crew"
+def test_a_process_of_a_session_is_refused_with_the_persons_cookie(crew: Merges, page: PageClient) -> None:
+    assert ask_as(page, CLIENT, None, crew.root) == "200"
+    assert ask_as(page, CLIENT, "coder-1.1", crew.root) == "403"
+    below = ("sh", "-c", '"$@"; true', "sh", "env", "-i", *CLIENT)
+    assert ask_as(page, below, "coder-1.1", crew.root) == "403"
+    assert ask_as(page, CLIENT, "coder-1.1", crew.root.parent) == "200", "of another crew"
 
 
 @pytest.mark.needs("bwrap")
-def test_a_process_in_the_box_of_a_session_is_refused(crew: Merges, tmp_path: Path) -> None:
+def test_a_process_in_the_box_of_a_session_is_refused(crew: Merges, page: PageClient, tmp_path: Path) -> None:
     box = Box(shutil.which("bwrap") or "", (), tmp_path)
     words = box.wrap(("env", "-i", *CLIENT))
-    with page_of(crew.root) as page:
-        page.log_in()
-        assert ask_as(page, words, "coder-1.1", crew.root) == "403"
-        assert ask_as(page, words, None, crew.root) == "200"
+    assert ask_as(page, words, "coder-1.1", crew.root) == "403"
+    assert ask_as(page, words, None, crew.root) == "200"
 
 
-def test_the_page_and_the_api_take_no_word_of_each_other(crew: Merges, tmp_path: Path) -> None:
+def test_the_page_and_the_api_take_no_word_of_each_other(page: PageClient, tmp_path: Path) -> None:
     served = tmp_path / "served"
     served.mkdir()
-    with page_of(crew.root) as page, serving(served) as api:
-        page.log_in()
+    with serving(served) as api:
         worker = api.worker("coder-1.1")
         assert page.ask(cookie="", authorization=f"Bearer {worker.token}").status == 401
         assert page.ask(cookie=f"{page.cookie.partition('=')[0]}={worker.token}").status == 401
@@ -148,54 +153,46 @@ REFUSALS = {
 }
 
 
-def test_each_refusal_is_a_short_page_with_all_headers(crew: Merges) -> None:
-    with page_of(crew.root) as page:
-        page.log_in()
-        for name, (status, method, path, headers) in REFUSALS.items():
-            own = {key: f"http://{page.host}" if text == "OWN" else text for key, text in headers.items()}
-            answer = page.ask(path, method, **own)
-            assert answer.status == status, (name, answer)
-            assert 'href="/page.css' in answer.text, name
-            assert len(answer.text) < 2_000, name
-            require_headers(answer)
-        assert page.ask("/nothing", x_liza="1").text.startswith("{")
+def test_each_refusal_is_a_short_page_with_all_headers(page: PageClient) -> None:
+    for name, (status, method, path, headers) in REFUSALS.items():
+        own = {key: f"http://{page.host}" if text == "OWN" else text for key, text in headers.items()}
+        answer = page.ask(path, method, **own)
+        assert answer.status == status, (name, answer)
+        assert 'href="/page.css' in answer.text, name
+        assert len(answer.text) < 2_000, name
+        require_headers(answer)
+    assert page.ask("/nothing", x_liza="1").text.startswith("{")
 
 
 def require_headers(answer: Answer) -> None:
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS, answer
 
 
-def test_every_kind_of_answer_has_the_headers(crew: Merges) -> None:
-    with page_of(crew.root) as page:
-        page.log_in()
-        for path in ("/", "/board", "/costs", "/login", "/page.css", "/page.js", "/alive"):
-            answer = page.ask(path)
-            require_headers(answer)
-            assert page.ask(path, "HEAD").status == answer.status
-        assert page.ask("/events", "HEAD").status == 200
-        with page.connect() as line:
-            line.sendall(b"nonsense\r\n\r\n")
-            answer = read_answer(line)
-        assert answer.status == 400
+def test_every_kind_of_answer_has_the_headers(page: PageClient) -> None:
+    for path in ("/", "/board", "/costs", "/login", "/page.css", "/page.js", "/alive"):
+        answer = page.ask(path)
         require_headers(answer)
-        answer = page.ask(x_large="x" * (64 << 10))
-        assert answer.status == 431
-        require_headers(answer)
+        assert page.ask(path, "HEAD").status == answer.status
+    assert page.ask("/events", "HEAD").status == 200
+    with page.connect() as line:
+        line.sendall(b"nonsense\r\n\r\n")
+        answer = read_answer(line)
+    assert answer.status == 400
+    require_headers(answer)
+    answer = page.ask(x_large="x" * (64 << 10))
+    assert answer.status == 431
+    require_headers(answer)
 
 
-@pytest.mark.parametrize("is_logged_in", [True, False])
-def test_a_form_that_is_too_large_gets_an_answer(crew: Merges, is_logged_in: bool) -> None:
-    with page_of(crew.root) as page:
-        if is_logged_in:
-            page.log_in()
+def test_a_form_that_is_too_large_gets_an_answer(page: PageClient) -> None:
+    own = {"origin": f"http://{page.host}", "content_type": FORM}
+    for path, cookie in (("/do", page.cookie), ("/login", "")):
         for size in (65 << 10, 5 << 20):
-            body = b"text=" + b"x" * size
-            path = "/do" if is_logged_in else "/login"
-            answer = page.ask(path, "POST", body, origin=f"http://{page.host}", content_type=FORM)
+            answer = page.ask(path, "POST", b"text=" + b"x" * size, cookie=cookie, **own)
             assert answer.status == 413
             assert f"{MAX_FORM >> 10} KB" in answer.text
         many = "&".join(f"a{number}=1" for number in range(200)).encode()
-        assert page.ask(path, "POST", many, origin=f"http://{page.host}", content_type=FORM).status == 400
+        assert page.ask(path, "POST", many, cookie=cookie, **own).status == 400
 
 
 def test_a_tunnel_shows_the_page_under_its_https_name(crew: Merges) -> None:
