@@ -148,6 +148,6 @@ def measure(options: Options) -> Iterator[Row]:
             describe(crew, 0)
             yield from measure_start(options, crew, tasks, float(START_GOALS[number]))
             yield from measure_picture(options, crew, tasks, number)
-            yield from measure_page(options, crew, tasks)
             if number == 0:
                 yield measure_slow_line(options, crew)
+            yield from measure_page(options, crew, tasks)
