@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -53,3 +54,26 @@ def test_a_page_of_another_origin_changes_and_reads_nothing(own_shop: Web, visit
     assert sent.value.status in (401, 403)
     visitor.strange_requests.clear()
     assert own_shop.board.read().task(TASK).status is Status.BLOCKED
+
+
+def test_a_link_in_a_mail_of_another_site_opens_the_page(shop: Web, visit: Visit) -> None:
+    """The browser sends no cookie with what another site opens."""
+    visitor = visit(shop).log_in()
+    mail = f'<!doctype html><title>Mail</title><a href="{shop.origin}/tasks/{TASK}">{TASK}</a>'
+    visitor.context.route("http://mail.example/**", lambda route: route.fulfill(body=mail, content_type="text/html"))
+    visitor.may_complain = True
+    page = visitor.page
+    page.goto("http://mail.example/inbox")
+    page.get_by_role("link").click()
+    expect(page).to_have_title(re.compile(TASK))
+    visitor.strange_requests.clear()
+
+
+def test_the_address_of_a_used_code_opens_the_page_of_its_browser(shop: Web, visit: Visit) -> None:
+    visitor = visit(shop)
+    address = shop.take_address()
+    for _ in range(2):
+        visitor.page.goto(address)
+        expect(visitor.page.locator("#waits")).to_be_visible()
+        visitor.page.goto("about:blank")
+    visitor.strange_requests.clear()
