@@ -51,6 +51,8 @@ class PageFeed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drawn: OrderedDict[PageKey, DrawnPage] = OrderedDict()
         self._lock = threading.Lock()
+        # The follower's thread reads another copy of the board. A copy for each page would parse the whole board.
+        self._drawing_crew = replace(crew)
         self._open = 0
         self._left: float | None = None
 
@@ -116,7 +118,7 @@ class PageFeed:
                 return drawn
             picture = None if snapshot is None or snapshot.fault is not None else snapshot.picture
             if snapshot is None or key.wanted != snapshot.wanted:
-                fresh = gather(replace(self.crew), key.wanted, "" if snapshot is None else snapshot.feed, picture)
+                fresh = gather(self._drawing_crew, key.wanted, "" if snapshot is None else snapshot.feed, picture)
                 snapshot = fresh if snapshot is None or snapshot.fault is None else _with_fault(fresh, snapshot)
             page = draw_page(snapshot, key, self.work, self.is_read_only, partial(find_losses, self.crew))
             drawn = DrawnPage(number, page)
