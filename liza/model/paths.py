@@ -314,6 +314,11 @@ class Paths(Value):
         return self.locks / "server.lock"
 
     @property
+    def page_lock(self) -> Path:
+        """Held in shared mode by each `liza web`."""
+        return self.locks / "page.lock"
+
+    @property
     def server_start_lock(self) -> Path:
         """Held by the supervisor that starts the HTTP server."""
         return self.locks / "server-start.lock"

@@ -40,8 +40,8 @@ def find_servers(crew: Crew, git: Git, tested: Sequence[str], commands: Sequence
         peers.read_port_range(),
         lambda address: foreign_servers.is_word_in(address, commands) or _is_in_files(git, address),
     )
-    own = locks.find_holder(crew.paths.server_lock) if servers else None
-    return foreign_servers.judge_servers([server for server in servers if server.process.pid != own])
+    own = (locks.find_holder(crew.paths.server_lock), *locks.find_holders(crew.paths.page_lock)) if servers else ()
+    return foreign_servers.judge_servers([server for server in servers if server.process.pid not in own])
 
 
 def _find_trees(crew: Crew, tested: Sequence[str]) -> CheckoutTrees:

@@ -129,6 +129,12 @@ def _add(crew: Crew, _: Offer, texts: Sequence[str]) -> Result:
     return task_verbs.add(crew, (requested,))
 
 
+def _complete(crew: Crew, offer: Offer, texts: Sequence[str]) -> Result:
+    description, done_when, scope, spec = (text or None for text in texts)
+    fields = TaskFields(offer.subject, description=description, done_when=done_when, scope=scope, spec_ref=spec)
+    return task_verbs.edit(crew, fields)
+
+
 _VERBS: Final[Mapping[ActionName, Callable[[Crew, Offer, Sequence[str]], Result]]] = {
     ActionName.ANSWER: lambda crew, offer, texts: task_verbs.unblock(crew, offer.subject, texts),
     ActionName.APPROVE: _approve,
@@ -146,6 +152,7 @@ _VERBS: Final[Mapping[ActionName, Callable[[Crew, Offer, Sequence[str]], Result]
     ActionName.RESUME: lambda crew, _, __: pause.resume(crew),
     ActionName.RESOLVE: lambda crew, _, texts: pause.resume(crew, texts[0]),
     ActionName.ADD: _add,
+    ActionName.COMPLETE: _complete,
 }
 
 

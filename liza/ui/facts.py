@@ -85,6 +85,9 @@ def _read_tests(crew: Crew, task_id: str) -> tuple[GateRun, ...]:
 
 def _read_session(crew: Crew, name: str) -> SessionPage:
     """Return the newest session of an agent, or a run."""
+    agent = crew.board.read().agents.get(name)
+    if agent is not None and not agent.runs:
+        return SessionPage("", ())
     run = name if "." in name else run_logs.find_newest_run(crew, name)
     events, _ = session_log.read_recent(crew, [run], MAX_SESSION_LINES, None)
     notes = run_logs.read_notes(crew, run)

@@ -9,7 +9,7 @@ from typing import Final
 
 from liza.model.alarm_table import AlarmKind, AlarmRow
 from liza.model.model import FINAL_STATUSES, Status, Task
-from liza.model.statuses import AgentWord
+from liza.model.statuses import AgentWord, describe_task
 from liza.model.value_classes import Value
 from liza.text.formats import count_noun
 from liza.ui.rules.lines import Target, TargetKind
@@ -47,6 +47,7 @@ class ActionName(StrEnum):
     RESUME = "let the crew continue"
     RESOLVE = "resolve the trip of the circuit breaker"
     ADD = "add a task"
+    COMPLETE = "complete the draft"
     EDIT = "edit the board in $EDITOR"
     RUN = "run its command"
     COMMAND = "any command of liza"
@@ -55,7 +56,10 @@ class ActionName(StrEnum):
 _CLASSES: Final = {
     **dict.fromkeys(ActionName, ActionClass.STEER),
     **dict.fromkeys(
-        (ActionName.ANSWER, ActionName.COMMENT, ActionName.NOTE, ActionName.SEND, ActionName.ADD, ActionName.COMMAND),
+        (
+            *(ActionName.ANSWER, ActionName.COMMENT, ActionName.NOTE, ActionName.SEND),
+            *(ActionName.ADD, ActionName.COMPLETE, ActionName.COMMAND),
+        ),
         ActionClass.SAY,
     ),
     **dict.fromkeys((ActionName.RELEASE, ActionName.DROP, ActionName.STOP), ActionClass.END),
@@ -74,11 +78,12 @@ def class_of(name: ActionName) -> ActionClass:
 
 
 class Blank(Value):
-    """What a person types for an action. ``is_optional``: it may stay empty."""
+    """What a person types for an action. ``is_optional``: it may stay empty. ``is_word``: it has one line."""
 
     label: str
     is_optional: bool = False
     text: str = ""
+    is_word: bool = False
 
 
 class TaskMark(Value):
@@ -143,7 +148,7 @@ def describe_change(before: TaskMark, now: Task | None, task_id: str) -> str | N
         return f"{task_id} is not on the board any more"
     after = mark_task(now)
     if after.status is not before.status:
-        return f"{task_id} changed while you looked: it is {after.status}, and was {before.status}"
+        return f"{describe_task(task_id, after.status)} now: it changed while you looked"
     if after.tries != before.tries:
         return f"{task_id} changed while you looked: it is in try {after.tries}, and was in try {before.tries}"
     if after.commit != before.commit:
@@ -174,8 +179,9 @@ def _words_of(offer: Offer, texts: Sequence[str]) -> tuple[str, ...]:
             recipient = ("--to", subject) if subject else ()
             return ("note", *recipient, *(("--now",) if name is ActionName.SEND else ()), *texts)
         case ActionName.ADD:
-            pairs = [(f"--{option}", text) for option, text in zip(_ADD_OPTIONS, texts, strict=False) if text.strip()]
-            return ("task", "add", *(word for pair in pairs for word in pair))
+            return ("task", "add", *_options(_ADD_OPTIONS, texts))
+        case ActionName.COMPLETE:
+            return ("task", "edit", subject, *_options(_ADD_OPTIONS[1:], texts))
         case ActionName.RUN:
             return offer.words
         case ActionName.COMMAND:
@@ -185,9 +191,15 @@ def _words_of(offer: Offer, texts: Sequence[str]) -> tuple[str, ...]:
     return (*start, *((subject,) if subject else ()), *(text for text in texts if text.strip()))
 
 
+def _options(names: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
+    for name, text in zip(names, texts, strict=False):
+        if text.strip():
+            yield from (f"--{name}", text)
+
+
 _ADD_OPTIONS: Final = ("id", "desc", "done", "scope", "spec")
 _ADD_BLANKS: Final = (
-    Blank("id (letters, digits, - and _)"),
+    Blank("id (letters, digits, - and _)", is_word=True),
     Blank("what is to be done", is_optional=True),
     Blank("done when (a command must be able to disprove it)", is_optional=True),
     Blank("files that it may change", is_optional=True),
@@ -253,6 +265,11 @@ def offer_for_task(task: Task, comments: Sequence[DraftComment] = ()) -> Iterato
         yield from _offer_verdicts(task, mark, comments)
     if task.status is Status.APPROVED:
         yield from _offer_for_queue(task, mark)
+    if task.status is Status.DRAFT:
+        texts = (task.description, task.done_when, task.scope, task.spec_ref)
+        blanks = tuple(Blank(blank.label, True, text) for blank, text in zip(_ADD_BLANKS[1:], texts, strict=True))
+        effect = "with all of these, coders can claim it"
+        yield Offer(ActionName.COMPLETE, task.id, effect, blanks, mark=mark)
     if task.status not in FINAL_STATUSES:
         yield Offer(ActionName.NOTE, task.id, "its next brief has the note", (Blank("note"),), mark=mark)
     if task.status is Status.CLAIMED or task.reviewing_by is not None:
@@ -279,7 +296,7 @@ def _offer_verdicts(task: Task, mark: TaskMark, comments: Sequence[DraftComment]
 
 def _offer_for_queue(task: Task, mark: TaskMark) -> Iterator[Offer]:
     effect = f"{task.id} is merged earlier or later; its position counts before priorities and waiting times"
-    yield Offer(ActionName.MOVE, task.id, effect, (Blank("position", text="1"),), mark=mark)
+    yield Offer(ActionName.MOVE, task.id, effect, (Blank("position", text="1", is_word=True),), mark=mark)
     if task.merge_hold is None:
         effect = f"{task.id} is not merged until you end the hold; others are"
         yield Offer(ActionName.HOLD, task.id, effect, (Blank("why"),), mark=mark)
@@ -292,7 +309,7 @@ def _offer_for_queue(task: Task, mark: TaskMark) -> Iterator[Offer]:
 def _offer_for_agent(line: AgentLine) -> Iterator[Offer]:
     agent = line.row.id
     if line.row.run is not None and line.word is not AgentWord.OFF:
-        effect = f"{line.row.run} gets the note at the next edge of its turn"
+        effect = f"{line.row.run} gets the note if its program takes any while it runs; else its next brief has it"
         yield Offer(ActionName.SEND, agent, effect, (Blank("note"),), work=ShownWork(agent, line.row.run))
         yield Offer(ActionName.ATTACH, agent, "C-b d comes back to the picture; the session goes on")
     yield Offer(ActionName.NOTE, agent, "its next brief has the note", (Blank("note"),))
@@ -311,7 +328,8 @@ def _offer_for_alarm(alarm: AlarmRow) -> Iterator[Offer]:
     One that ends sessions, and several in a row, are copied and typed by the person: no key runs them.
     """
     words = split_command(alarm.next)
-    if words[:1] != ("liza",) or words[1:2] in _NOT_RUN or any(sign in alarm.next for sign in _SHELL_SIGNS):
+    is_action = words[1:2] in _NOT_RUN or words[1:3] == ("task", "edit")
+    if words[:1] != ("liza",) or is_action or any(sign in alarm.next for sign in _SHELL_SIGNS):
         return
     if "…" in alarm.next:
         yield Offer(ActionName.COMMAND, alarm.about, "", (Blank("command", text=alarm.next),))

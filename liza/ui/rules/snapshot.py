@@ -63,7 +63,10 @@ class TaskPage(Value):
 
 
 class SessionPage(Value):
-    """The events of a session, oldest first. ``task``: what it works on. ``notes``: what its output does not say."""
+    """The events of a session, oldest first. ``run``: empty if the agent had none yet. ``task``: what it works on.
+
+    ``notes``: what its output does not say.
+    """
 
     run: str
     events: tuple[LoggedEvent, ...]

@@ -167,7 +167,7 @@ class ActionApp(PacedApp):
         offers, subject = self.list_offers(), self.find_subject()
         verdicts = [offer for offer in offers if offer.name in (ActionName.APPROVE, ActionName.REJECT)]
         alarm = find_alarm(self._picture, subject) if self._picture is not None else None
-        names = [ActionName.ANSWER, ActionName.RUN, ActionName.COMMAND]
+        names = [ActionName.ANSWER, ActionName.COMPLETE, ActionName.RUN, ActionName.COMMAND]
         names += [ActionName.RESOLVE, ActionName.RESUME] * (alarm is not None and alarm.next.startswith("liza resume"))
         asked = find_offer(offers, *names)
         is_judged = bool(verdicts) and (alarm is not None or self.view.screen is ScreenName.TASK)

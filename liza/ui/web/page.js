@@ -1,9 +1,9 @@
-"use strict";
-// Log in; follow the crew; keep what is typed.
+// Follow the crew; keep what is typed.
 const page = document, $ = (id) => page.getElementById(id), on = (name, act) => page.addEventListener(name, act), here = location.pathname + location.search;
 if ($("login")) {
   const code = location.hash.match(/^#t=(.+)/);
   history.replaceState(null, "", here);
+  addEventListener("hashchange", () => location.reload());
   if (code) { $("code").value = code[1]; $("login").submit(); }
 } else {
   const held = new Map(), data = page.body.dataset;
@@ -19,13 +19,12 @@ if ($("login")) {
   };
   const release = () => { for (const [id, html] of held) if (!isBusy($(id))) { held.delete(id); put(id, html); } };
   const take = (news) => {
-    if (Object.keys(news.parts).some((id) => !$(id))) return location.reload();
+    for (const id in news.parts) { if (!$(id)) return location.reload(); held.set(id, news.parts[id]); }
     page.title = news.title;
     data.version = news.version;
-    for (const row of Object.entries(news.parts)) held.set(...row);
     release(); tick();
   };
-  const set = (part, words) => { if (part.textContent !== words) part.textContent = words; };
+  const set = (part, words) => part.textContent === words || (part.textContent = words);
   const say = ({ fresh, isOld = true }) => { set($("fresh"), fresh); page.body.classList.toggle("old", isOld); };
   const span = (minutes) => minutes < 1 ? "<1 min" : minutes < 120 ? `${minutes | 0} min` : minutes < 2880 ? `${minutes / 60 | 0} h` : `${minutes / 1440 | 0} days`;
   const tick = () => {
@@ -39,14 +38,14 @@ if ($("login")) {
   const open = () => {
     if (stream || page.hidden) return;
     stream = new EventSource("/events?" + new URLSearchParams({ page: here, version: data.version }));
-    const read = (event) => { heard = Date.now(); return JSON.parse(event.data); };
+    const read = (event) => (heard = Date.now(), JSON.parse(event.data));
     stream.onmessage = (event) => take(read(event));
     stream.addEventListener("alive", (event) => say(read(event)));
     stream.onerror = () => { if (stream?.readyState > 1) { close(); fetch("/alive").then((answer) => answer.status === 401 && location.reload(), () => 0); setTimeout(open, 3e3); } };
   };
   on("visibilitychange", () => page.hidden ? close() : open());
   addEventListener("pageshow", open); addEventListener("pagehide", close);
-  on("pointerdown", (event) => { pressed = event.target; });
+  on("pointerdown", (event) => pressed = event.target);
   for (const name of ["pointerup", "pointercancel"]) on(name, () => { pressed = null; setTimeout(release, 300); });
   on("focusout", () => setTimeout(release));
   on("submit", async (event) => {

@@ -30,6 +30,7 @@ from starlette.routing import Route
 from liza.crew.crew import Crew
 from liza.model.errors import Refused
 from liza.model.value_classes import Value
+from liza.printing.columns import format_local_time
 from liza.ui.rules.header import STALE_AFTER, describe_freshness
 from liza.ui.rules.snapshot import ScreenName, Wanted
 from liza.ui.web.login import Browsers, LoginCodes
@@ -150,7 +151,9 @@ class PageServer:
         await self.feed.wait_for_first(FIRST_SECONDS)
         drawn = await self._draw(key)
         document = await self.in_thread(
-            partial(render_document, drawn.page, key, fresh=self._freshness, assets=self._assets_digest)
+            partial(
+                render_document, drawn.page, key, fresh=self._freshness, time=self._time, assets=self._assets_digest
+            )
         )
         return _html(stamp_forms(document))
 
@@ -208,7 +211,7 @@ class PageServer:
         if self.codes.is_locked(now):
             return self._login_page(401, "too many wrong codes: wait a minute", back)
         if not self.codes.take(code.rpartition("#t=")[2], now):
-            return self._login_page(401, "this code is wrong, used or too old", back)
+            return self._login_page(401, "this code is wrong, used, too old, or was replaced by a newer one", back)
         token = await self._in_check_thread(lambda: self.browsers.add(now))
         answer = RedirectResponse(back, 303)
         is_secure = request.headers.get("origin", "").startswith("https:")
@@ -261,6 +264,12 @@ class PageServer:
                 version = page.version
             yield _event("alive", {"fresh": self._freshness, "isOld": self._is_old})
             await self.feed.wait_for_change(number, ALIVE_SECONDS)
+
+    @property
+    def _time(self) -> str:
+        """Local time of the last reading."""
+        snapshot = self.feed.snapshot
+        return "?" if snapshot is None else format_local_time(snapshot.time)
 
     @property
     def _freshness(self) -> str:

@@ -83,7 +83,9 @@ class PageFeed:
     def viewing(self) -> Iterator[None]:
         """Note that a page is open. A visit ends when no page was open for ``VISIT_PAUSE``."""
         if not self._open and (self._left is None or read_clock() - self._left > VISIT_PAUSE):
-            self.work.seen = read_seen(self.crew)
+            seen = read_seen(self.crew)
+            is_earlier = seen is not None and (self.crew.clock.now() - seen).total_seconds() > VISIT_PAUSE
+            self.work.seen = seen if is_earlier else None
         self._open += 1
         try:
             yield

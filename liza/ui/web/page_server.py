@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import signal
 import socket
@@ -19,7 +20,7 @@ from liza.crew.crew import Crew
 from liza.model.errors import SystemRefused
 from liza.model.value_classes import Value
 from liza.printing.columns import strip_controls
-from liza.system import http_listener, peers
+from liza.system import http_listener, locks, peers, untrusted_files
 from liza.system.http_listener import HeadRefusal, RefusalBody, open_loopback, port_of
 from liza.ui.web.login import CODE_LIFE, Browsers, LoginCodes
 from liza.ui.web.page_actions import PageWork
@@ -54,6 +55,17 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
     is taken.
     """
     require_person(crew, planner=False)
+    # By this lock a merge knows that the server is none of the checkout. Shared: a crew may have several pages.
+    path = crew.paths.page_lock
+    descriptor = untrusted_files.open_regular(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        locks.try_flock(descriptor, fcntl.LOCK_SH)
+        return _serve(crew, options, notify)
+    finally:
+        os.close(descriptor)
+
+
+def _serve(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -> int:
     host_name = parse_host_name(options.host_name) if options.host_name else ""
     listener = _listen(options)
     browsers, codes = Browsers(crew), LoginCodes()
@@ -63,7 +75,7 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
     def print_code() -> None:
         minutes = int(CODE_LIFE.total_seconds() // 60)
         code = codes.issue(crew.clock.now())
-        notify(f"{address}/login#t={code}   (for one browser, {minutes} min; Enter: a new one)")
+        notify(f"{address}/login#t={code}   (for one browser, {minutes} min; Enter: a new one instead)")
 
     async def run() -> None:
         feed = PageFeed(crew, PageWork(), options.is_read_only)
@@ -71,6 +83,8 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
 
         async def start(stop: Callable[[], None]) -> None:
             feed.start()
+            if host_name:
+                notify(f"forward https://{host_name} to 127.0.0.1:{port_of(listener)}")
             print_code()
             # A job in the background that reads the terminal would be stopped, and no page answered: it gets an error.
             signal.signal(signal.SIGTTIN, signal.SIG_IGN)

@@ -19,11 +19,13 @@ from urllib.parse import quote, urlencode
 import jinja2
 from markupsafe import Markup
 
+from liza.crew.caller import current_person
 from liza.merging.queue import QueueReport
 from liza.model.alarm_table import AlarmRow
 from liza.model.derived import status_since
-from liza.model.model import Task
+from liza.model.model import Status, Task
 from liza.model.narration import NewsItem
+from liza.model.paths import PERSON_PREFIX
 from liza.model.statuses import TASK_WORDS, TaskWord
 from liza.model.value_classes import Value, replace
 from liza.printing.columns import format_local_time, strip_controls
@@ -57,7 +59,7 @@ TABS: Final = {
 """The screens with a tab, and their addresses."""
 COLUMNS: Final[Mapping[ScreenName, tuple[tuple[str, ...], ...]]] = {
     ScreenName.NOW: (("state", "waits", "news"), ("agents", "work", "fix"), ("review", "todo", "merged", "crew")),
-    ScreenName.BOARD: (("todo",), ("work", "fix", "asks"), ("review",), ("merged", "given_up", "epics")),
+    ScreenName.BOARD: (("asks", "fix", "work"), ("review",), ("todo",), ("merged", "given_up", "epics")),
     ScreenName.AGENTS: (("agents", "accounts"),),
     ScreenName.QUEUE: (("queue", "batches"), ("left", "gates", "landing")),
     ScreenName.COSTS: (("costs",),),
@@ -262,6 +264,10 @@ class PageContext:
             names = {offers.ActionName.ANSWER}
         elif alarm.next.startswith("liza resume"):
             names = {offers.ActionName.RESOLVE, offers.ActionName.RESUME}
+        elif alarm.next.startswith("liza task edit"):
+            names = {offers.ActionName.COMPLETE}
+        elif alarm.next.startswith("liza queue"):
+            names = {offers.ActionName.RETRY, offers.ActionName.UNHOLD}
         return tuple(row for row in self.list_offers(alarm_target(alarm, self.picture)) if row.name in names)
 
     @cached_property
@@ -318,6 +324,20 @@ class PageContext:
             return diff
         return show_diff(diff, self.work.comments, is_all=self.key.is_all, hunk=self.key.hunk)
 
+    def offers_for_queue(self, task_id: str) -> tuple[offers.Offer, ...]:
+        """Return the actions on a task in the merge queue."""
+        return tuple(row for row in self.list_offers(Target(TargetKind.TASK, task_id)) if row.name in _OF_QUEUE)
+
+    def is_reviewed(self, alarm: AlarmRow) -> bool:
+        """Return whether an alarm is about a task whose commit the person can judge on its page."""
+        task = offers.find_task(self.picture, alarm.about)
+        return task is not None and task.status is Status.READY_FOR_REVIEW
+
+    def offers_for_signals(self) -> tuple[offers.Offer, ...]:
+        """Return what clears the signals that no alarm is about."""
+        names = (offers.ActionName.RESOLVE, offers.ActionName.RESUME)
+        return tuple(row for row in self.offers_for_crew() if row.name in names) if self.picture.signals else ()
+
     def offers_for_crew(self) -> tuple[offers.Offer, ...]:
         """Return the actions on the whole crew that no alarm offers."""
         alarms = {row.name for alarm in self.picture.waits for row in self.offers_for_alarm(alarm)}
@@ -331,6 +351,8 @@ class PageContext:
         if self.screen is ScreenName.NOW:
             is_of_crew = not row.subject and row.name not in (offers.ActionName.RESUME, offers.ActionName.RESOLVE)
             return "crew" if is_of_crew else "waits"
+        if self.screen is ScreenName.QUEUE:
+            return "queue" if row.name in _OF_QUEUE else ""
         if row.subject not in (self.subject, self.session_id):
             return ""
         if self.key.action is not None:
@@ -363,7 +385,10 @@ class PageContext:
         """The agent of the session; None if the run is over."""
         page = self.snapshot.session
         assert isinstance(page, SessionPage)
-        return next((line for line in self.picture.agents if line.row.run == page.run), None)
+        return next(
+            (line for line in self.picture.agents if line.row.id == self.session_id and page.run in ("", line.row.run)),
+            None,
+        )
 
     @property
     def newest_events(self) -> tuple[NewsItem, ...]:
@@ -435,6 +460,10 @@ def url_of_page(key: PageKey) -> str:
 
 
 _VERDICTS: Final = (offers.ActionName.APPROVE, offers.ActionName.REJECT)
+_OF_QUEUE: Final = (
+    *(offers.ActionName.RETRY, offers.ActionName.UNHOLD),
+    *(offers.ActionName.MOVE, offers.ActionName.HOLD),
+)
 _PARTS: Final[Mapping[ScreenName, str]] = {
     ScreenName.QUEUE: "queue",
     ScreenName.COSTS: "costs",
@@ -485,6 +514,11 @@ def _paint_runs(part: DiffPart) -> Markup:
     return html
 
 
+def _name(who: str | None) -> str:
+    """Return who did something: a run, an agent, or a person, who may be the reader."""
+    return "you" if who == current_person() else (who or "").removeprefix(PERSON_PREFIX)
+
+
 def _money(amount: float | None) -> str:
     return "?" if amount is None else f"${amount:.2f}"
 
@@ -508,6 +542,7 @@ def environment() -> jinja2.Environment:
         duration=format_duration,
         local_time=format_local_time,
         money=_money,
+        name=_name,
         noun=count_noun,
         safe_html=Markup,
         runs=_paint_runs,

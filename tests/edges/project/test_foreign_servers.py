@@ -21,8 +21,10 @@ from liza.project import listeners
 from liza.system import locks, peers, processes
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, copied, prepared
+from tests.journeys.crews import BIN
 from tests.servers import SERVE, Servers, choose_port, copy_python
 from tests.servers import servers as servers
+from tests.terminal_stand_in import TerminalStandIn
 
 pytestmark = pytest.mark.skipif(not processes.has_proc(), reason="no /proc")
 PYTHON = os.path.realpath(sys.executable)
@@ -137,6 +139,16 @@ def test_the_server_of_the_crew_is_left_alone(crew: Merges, monkeypatch: pytest.
     finally:
         monkeypatch.undo()
         api_server.stop(crew.crew.paths)
+
+
+def test_the_page_of_the_crew_keeps_no_merge_from_being_tested(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = str(choose_port())
+    with TerminalStandIn([BIN / "liza", "web", "--port", port], crew.root) as terminal:
+        terminal.wait_for_text("#t=")
+        command = f"./run-tests {port}"
+        assert listeners.find_servers(crew.crew, crew.crew.git, ["merge"], [command]) is None
+        monkeypatch.setattr(locks, "find_holders", lambda path: ())
+        assert listeners.find_servers(crew.crew, crew.crew.git, ["merge"], [command]) is not None
 
 
 def test_a_port_counts_only_if_the_commit_names_it(crew: Merges, servers: Servers) -> None:
