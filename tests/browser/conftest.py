@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -50,6 +51,25 @@ def session_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+class _Playwright:
+    """The event loop of Playwright, which begins with the first test that needs a browser and lasts to the end."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Show the loop of Playwright to the tests of this directory only: beside it, `asyncio.run` refuses to start."""
+    if not item.path.is_relative_to(Path(__file__).parent):
+        return (yield)
+    asyncio._set_running_loop(_Playwright.loop)
+    try:
+        return (yield)
+    finally:
+        _Playwright.loop = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+
+
 @pytest.fixture(scope="session")
 def browser(_tools: Tools, session_world: None) -> Iterator[Browser]:
     """The chromium of this machine. Those that Playwright would download cannot be had everywhere."""
@@ -59,6 +79,8 @@ def browser(_tools: Tools, session_world: None) -> Iterator[Browser]:
     with sync_api.sync_playwright() as driver:
         launched = driver.chromium.launch(executable_path=program, env={**os.environ, "PATH": path})
         yield launched
+        if asyncio._get_running_loop() is None:  # another directory had the last test
+            asyncio._set_running_loop(_Playwright.loop)
         launched.close()
 
 
