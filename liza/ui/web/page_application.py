@@ -81,8 +81,10 @@ class PageServer:
 
     def __init__(self, crew: Crew, options: PageOptions, browsers: Browsers, codes: LoginCodes, feed: PageFeed) -> None:
         self.crew, self.options, self.browsers, self.codes, self.feed = crew, options, browsers, codes, feed
-        self._threads = ThreadPoolExecutor(4, "page")
-        # A reading that hangs must not keep requests from being refused.
+        # The feed draws a page after the other: more threads would only need more memory.
+        self._draw_threads = ThreadPoolExecutor(1, "draw")
+        # Neither a merge nor a reading that hangs may keep requests from being refused.
+        self._act_threads = ThreadPoolExecutor(2, "act")
         self._check_threads = ThreadPoolExecutor(2, "check")
         self._assets = {path: (_DIRECTORY / path[1:]).read_bytes() for path in _ASSETS}
         self._assets_digest = hashlib.sha256(b"".join(self._assets.values())).hexdigest()[:12]
@@ -97,9 +99,9 @@ class PageServer:
     def _now(self) -> datetime:
         return self.crew.clock.now()
 
-    async def in_thread(self, function: Callable[[], Any]) -> Any:
+    async def _in_draw_thread(self, function: Callable[[], Any]) -> Any:
         """Return what a function returns that reads files."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        return await asyncio.get_running_loop().run_in_executor(self._draw_threads, function)
 
     async def _in_check_thread(self, function: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._check_threads, function)
@@ -150,7 +152,7 @@ class PageServer:
         key = key_of(request.scope["path"], request.scope["query_string"].decode("latin-1"))
         await self.feed.wait_for_first(FIRST_SECONDS)
         drawn = await self._draw(key)
-        document = await self.in_thread(
+        document = await self._in_draw_thread(
             partial(
                 render_document, drawn.page, key, fresh=self._freshness, time=self._time, assets=self._assets_digest
             )
@@ -179,7 +181,8 @@ class PageServer:
 
     async def _carry_out(self, form: SentForm) -> TakenAction:
         work = self.feed.work
-        taken: TakenAction = await self.in_thread(partial(carry_out, self.crew, work, form))
+        carry = partial(carry_out, self.crew, work, form)
+        taken: TakenAction = await asyncio.get_running_loop().run_in_executor(self._act_threads, carry)
         work.remember(form, taken)
         await self.feed.reread()
         return taken
@@ -283,7 +286,7 @@ class PageServer:
 
     async def _draw(self, key: PageKey) -> DrawnPage:
         try:
-            drawn: DrawnPage = await self.in_thread(partial(self.feed.draw, key))
+            drawn: DrawnPage = await self._in_draw_thread(partial(self.feed.draw, key))
             return drawn
         except PageUnknown as error:
             raise PageRefused(404, str(error)) from error

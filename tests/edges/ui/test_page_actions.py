@@ -71,6 +71,21 @@ def test_a_question_is_answered_without_script(asked: PageCrew) -> None:
     assert str(task.history[-1].agent).startswith("human:")
 
 
+def test_a_draft_is_completed_where_it_waits(desk: PageCrew) -> None:
+    name = f"draft-{desk.task}"
+    add(desk.crew.crew, (TaskFields(name, description="An invoice has a number"),))
+    form = desk.browser.find_form(f"/tasks/{name}", "complete", name)
+    assert "An invoice has a number" in form.text
+    scope, spec = (
+        "shop/invoice.py",
+        next((row.spec_ref for row in desk.crew.crew.board.read().tasks if row.spec_ref), ""),
+    )
+    answer = desk.browser.send(form, "An invoice has a number", "pytest -q", scope, spec)
+    assert answer.status == 303
+    task = desk.crew.task(name)
+    assert (task.done_when, task.scope) == ("pytest -q", scope)
+
+
 def test_the_script_gets_the_page_without_the_answered_question(asked: PageCrew) -> None:
     form = find_answer(asked)
     before = count_waits(asked.browser.read("/").title)
