@@ -210,6 +210,7 @@ async def listen(
     )
     # A warning for each malformed request would let any client fill the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # a warning for each write to a client that has left
     server = _QuietServer(config)
 
     def stop() -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
+from liza.model.errors import NotRegularFile
 from liza.model.value_classes import AwareDatetime, FrozenStruct, Mutable, Value, decodable, replace
 from liza.system import atomic, untrusted_files
 from liza.ui.seen import state_file
@@ -135,7 +136,7 @@ class Browsers:
 
     def _read(self, now: datetime) -> tuple[Browser, ...]:
         """Return those whose time is not over; none if the file is missing or damaged: then all log in again."""
-        with suppress(OSError, msgspec.DecodeError):
+        with suppress(OSError, NotRegularFile, msgspec.DecodeError):
             data = untrusted_files.read(self._path, _MAX_BYTES)
             return tuple(
                 row for row in msgspec.json.decode(data, type=decodable(tuple[Browser, ...])) if row.is_valid(now)

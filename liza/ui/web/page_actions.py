@@ -54,6 +54,9 @@ _UNDONE_BY: Final[Mapping[ActionName, ActionName]] = {
     ActionName.RESOLVE: ActionName.PAUSE,
     ActionName.UNHOLD: ActionName.HOLD,
 }
+_REPEATABLE: Final = (ActionName.NOTE, ActionName.SEND)
+"""Actions that nothing on the board keeps from being done twice."""
+_RESTARTED: Final = "liza web was started again since: look whether it was done, and send it again if not"
 _RELOAD: Final = "the form is not complete: load the page again"
 
 
@@ -127,6 +130,7 @@ class PageWork:
         self._lock = threading.Lock()
         self._taken: OrderedDict[tuple[object, ...], TakenAction] = OrderedDict()
         self._running: dict[tuple[object, ...], asyncio.Future[TakenAction]] = {}
+        self._server = secrets.token_urlsafe(6)
         self._numbers: Counter[tuple[ActionName, str]] = Counter()
         self._drafts: OrderedDict[tuple[object, ...], tuple[str, ...]] = OrderedDict()
 
@@ -171,7 +175,11 @@ class PageWork:
 
     def form_id(self, offer: Offer) -> str:
         """Return the id of a form, to be stamped for each browser. It is another one after the action was taken."""
-        return f"{_STAMP}.{self._numbers[offer.name, offer.subject]}"
+        return f"{self._server}.{_STAMP}.{self._numbers[offer.name, offer.subject]}"
+
+    def has_drawn(self, form: SentForm) -> bool:
+        """Return whether this server drew a form: only of its own it knows whether they were sent before."""
+        return form.id.startswith(f"{self._server}.")
 
     def put_comment(self, task: str, location: str, comment: DraftComment | None) -> None:
         """Keep a comment in place of the one at this location; None removes that."""
@@ -266,7 +274,8 @@ def carry_out(crew: Crew, work: PageWork, form: SentForm) -> TakenAction:
     if offer is None:
         gone = f"{form.subject or 'the crew'} changed while you looked: this is not possible now"
         return _refuse(snapshot, form, change or gone, "")
-    refused = change or next(_find_problems(snapshot, form, offer), None)
+    is_unknown = form.action in _REPEATABLE and not work.has_drawn(form)
+    refused = change or (_RESTARTED if is_unknown else next(_find_problems(snapshot, form, offer), None))
     if refused is not None:
         outcome = ActionOutcome(False, refused)
     elif form.action is ActionName.COMMENT:

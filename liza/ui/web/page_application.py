@@ -28,7 +28,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from liza.crew.crew import Crew
-from liza.model.errors import Refused
+from liza.model.errors import LizaError, Refused
 from liza.model.value_classes import Value
 from liza.printing.columns import format_local_time
 from liza.ui.rules.header import STALE_AFTER, describe_freshness
@@ -46,7 +46,7 @@ from liza.ui.web.page_guards import (
     read_form,
     with_headers,
 )
-from liza.ui.web.pages import END_ACTIONS, Page, PageKey, PageUnknown, render_document, render_login
+from liza.ui.web.pages import END_ACTIONS, PageKey, PageUnknown, render_document, render_login
 
 ALIVE_SECONDS: Final = 5.0
 """Seconds between two signs of life in a stream."""
@@ -54,7 +54,7 @@ FIRST_SECONDS: Final = 10.0
 """Seconds that a page waits for the first reading of the crew."""
 COOKIE_LIFE: Final = 30 * 24 * 3600
 _DIRECTORY: Final = Path(__file__).parent
-_ASSETS: Final = {"/page.css": "text/css", "/page.js": "text/javascript"}
+_ASSETS: Final = {"/page.css": "text/css", "/page.js": "text/javascript", "/login.js": "text/javascript"}
 _PATHS: Final = {
     "/": ScreenName.NOW,
     "/board": ScreenName.BOARD,
@@ -174,9 +174,9 @@ class PageServer:
         version = request.headers.get("x-liza")
         if version is None:
             return RedirectResponse(back if taken.outcome.is_done else own_path(form.retry_path), 303)
-        page, outcome = (await self._draw(key)).page, taken.outcome
+        drawn, outcome = await self._draw(key), taken.outcome
         answer = {"isDone": outcome.is_done, "text": outcome.text, "next": outcome.next}
-        news = _news(page, page.changed_parts(version))
+        news = _news(drawn, drawn.page.changed_parts(version))
         return Response(msgspec.json.encode(answer | news), media_type="application/json")
 
     async def _carry_out(self, form: SentForm) -> TakenAction:
@@ -215,7 +215,10 @@ class PageServer:
             return self._login_page(401, "too many wrong codes: wait a minute", back)
         if not self.codes.take(code.rpartition("#t=")[2], now):
             return self._login_page(401, "this code is wrong, used, too old, or was replaced by a newer one", back)
-        token = await self._in_check_thread(lambda: self.browsers.add(now))
+        try:
+            token = await self._in_check_thread(lambda: self.browsers.add(now))
+        except (LizaError, OSError) as error:
+            return self._login_page(503, f"the login cannot be recorded: {error}", back)
         answer = RedirectResponse(back, 303)
         is_secure = request.headers.get("origin", "").startswith("https:")
         answer.set_cookie(
@@ -225,7 +228,10 @@ class PageServer:
 
     async def log_out(self, request: Request) -> Response:
         """Log this browser out."""
-        await self._in_check_thread(lambda: self.browsers.remove(request.state.token, self._now))
+        try:
+            await self._in_check_thread(lambda: self.browsers.remove(request.state.token, self._now))
+        except (LizaError, OSError) as error:
+            raise PageRefused(503, f"you are not logged out: {error}") from error
         answer = self._login_page(200, "you are logged out")
         answer.delete_cookie(self.browsers.cookie, httponly=True, samesite="strict")
         return answer
@@ -257,16 +263,22 @@ class PageServer:
                     return  # the browser connects again, and is asked to log in
                 drawn = await self._draw(key) if number != self.feed.number else None
             except PageRefused as error:
-                yield _event("alive", {"fresh": error.text, "isOld": True})
+                yield _event({"fresh": error.text, "isOld": True})
                 return
             if drawn is not None:
                 number, page = drawn.number, drawn.page
                 parts = page.changed_parts(version)
                 if parts:
-                    yield _event("", _news(page, parts), page.version)
+                    yield _event(_news(drawn, parts) | self._life, page.version)
                 version = page.version
-            yield _event("alive", {"fresh": self._freshness, "isOld": self._is_old})
+            if drawn is None or not parts:
+                yield _event(self._life)
             await self.feed.wait_for_change(number, ALIVE_SECONDS)
+
+    @property
+    def _life(self) -> dict[str, Any]:
+        """What a stream says of the picture, as a sign of life."""
+        return {"fresh": self._freshness, "isOld": self._is_old}
 
     @property
     def _time(self) -> str:
@@ -363,12 +375,13 @@ def _html(text: str, status: int = 200) -> Response:
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
 
 
-def _news(page: Page, parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the script takes into a page: its title, its version, and sections."""
+def _news(drawn: DrawnPage, parts: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the script takes into a page: sections, with the number of their reading, title and version."""
     stamped = {name: stamp_forms(html) for name, html in parts.items()}
-    return {"title": page.title, "version": page.version, "parts": stamped}
+    page = drawn.page
+    return {"number": drawn.number, "title": page.title, "version": page.version, "parts": stamped}
 
 
-def _event(name: str, data: Any, event_id: str = "") -> bytes:
-    head = (f"event: {name}\n" if name else "") + (f"id: {event_id}\n" if event_id else "")
+def _event(data: Any, event_id: str = "") -> bytes:
+    head = f"id: {event_id}\n" if event_id else ""
     return head.encode() + b"data: " + msgspec.json.encode(data) + b"\n\n"

@@ -24,7 +24,7 @@ from liza.view.rules.structs import Picture
 
 VISIT_PAUSE: Final = 300.0
 """Seconds without an open page after which the next one is another visit."""
-MAX_PAGES: Final = 32
+MAX_PAGES: Final = 16
 """Drawn pages that are kept."""
 LATE_TIME: Final = timedelta(seconds=20)
 """How long a reading of the crew can take."""
@@ -134,9 +134,9 @@ class PageFeed:
         self._in_loop(lambda: self._take(snapshot))
 
     def _take(self, snapshot: Snapshot) -> None:
-        self._read_at = read_clock()
         if self._is_late(snapshot):
             return
+        self._read_at = read_clock()
         is_new = snapshot is not self.snapshot
         self.snapshot = snapshot
         self._first.set()

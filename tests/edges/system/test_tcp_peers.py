@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from liza.box.box import Box
+from liza.box.box import Box, Mount, MountKind
 from liza.model.errors import Refused
 from liza.system.http_listener import open_loopback, port_of
 from liza.system.peers import TcpPeerSession
@@ -96,7 +96,9 @@ def _runs(pid: str, name: str) -> bool:
 
 @pytest.mark.needs("bwrap")
 def test_a_process_in_the_box_of_a_session_belongs_to_it(tmp_path: Path) -> None:
-    box = Box(shutil.which("bwrap") or "", (), tmp_path)
+    box = Box(
+        shutil.which("bwrap") or "", (Mount(MountKind.READ_ONLY, tmp_path.parents[1]),), tmp_path
+    )  # may be in /dev/shm
     words = box.wrap(below("env", "-i", *CLIENT))
     assert find_run(*words, environ=IN_SESSION) == "coder-1.7"
     assert find_run(*words) is None

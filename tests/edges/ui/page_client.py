@@ -100,19 +100,19 @@ class PageStream:
         while self._file.readline().strip():
             pass
 
-    def next_event(self) -> tuple[str, str, Any]:
-        """Return the next event: its name, its id and its data. Raises EOFError at the end."""
+    def next_event(self) -> tuple[str, Any]:
+        """Return the next event: its id and its data. Raises EOFError at the end."""
         block: dict[str, str] = {}
         while line := self._next_line():
             name, _, text = line.partition(": ")
             block[name] = text
-        return block.get("event", ""), block.get("id", ""), json.loads(block["data"])
+        return block.get("id", ""), json.loads(block["data"])
 
     def wait_for_parts(self) -> tuple[str, dict[str, str]]:
         """Return the id of the next change, and the sections that it replaces."""
         while True:
-            name, version, data = self.next_event()
-            if not name:
+            version, data = self.next_event()
+            if "parts" in data:
                 return version, data["parts"]
 
     def is_at_end(self) -> bool:

@@ -86,6 +86,17 @@ def test_a_draft_is_completed_where_it_waits(desk: PageCrew) -> None:
     assert (task.done_when, task.scope) == ("pytest -q", scope)
 
 
+def test_a_note_from_before_a_restart_is_not_left_twice(desk: PageCrew) -> None:
+    form = desk.browser.find_form("/", "note")
+    fields = tuple((name, f"other{value}" if name == "form" else value) for name, value in form.fields)
+    text = f"again {desk.task}"
+    assert not desk.browser.run(replace(form, fields=fields), text)["isDone"]
+    assert list_notes(desk) == []
+    assert text in desk.browser.read("/").text, "it is kept"
+    assert desk.browser.run(desk.browser.find_form("/", "note"), text)["isDone"]
+    assert list_notes(desk) == [text]
+
+
 def test_the_script_gets_the_page_without_the_answered_question(asked: PageCrew) -> None:
     form = find_answer(asked)
     before = count_waits(asked.browser.read("/").title)
