@@ -79,7 +79,8 @@ def test_a_half_typed_answer_survives_twenty_changes_of_the_board(own_shop: Web,
     expect(field).to_be_focused()
     field.blur()
     expect(question).to_contain_text("two people have decided")
-    own_shop.change_task("payment-terms", status=Status.BLOCKED, blocked_questions=("Which term holds?",))
+    blocked = {"status": Status.BLOCKED, "blocked_reason": "no term", "blocked_questions": ("Which term holds?",)}
+    own_shop.change_task("payment-terms", **blocked)
     expect(page.locator("#waits")).to_contain_text("Which term holds?")
     expect(field).to_have_value("8.1 %")
 
