@@ -46,7 +46,7 @@ from liza.ui.web.page_guards import (
     read_form,
     with_headers,
 )
-from liza.ui.web.pages import END_ACTIONS, PageKey, PageUnknown, render_document, render_login
+from liza.ui.web.pages import END_ACTIONS, PageKey, render_document, render_login
 
 ALIVE_SECONDS: Final = 5.0
 """Seconds between two signs of life in a stream."""
@@ -300,8 +300,6 @@ class PageServer:
         try:
             drawn: DrawnPage = await self._in_draw_thread(partial(self.feed.draw, key))
             return drawn
-        except PageUnknown as error:
-            raise PageRefused(404, str(error)) from error
         except Exception as error:
             raise PageRefused(500, _report_bug(error)) from error
 

@@ -112,7 +112,7 @@ class PageFeed:
             return
 
     def draw(self, key: PageKey) -> DrawnPage:
-        """Return a page as the crew is now. Call it in a thread. Raises PageUnknown."""
+        """Return a page as the crew is now. Call it in a thread."""
         with self._lock:
             number, snapshot = self.number, self.snapshot
             drawn = self._drawn.get(key)

@@ -35,10 +35,9 @@ from liza.text.formats import count_noun, format_duration
 from liza.ui.facts import COST_GROUPS
 from liza.ui.rules import offers
 from liza.ui.rules.agent_list import AGENT_SIGNS, agent_details, agent_word_text
-from liza.ui.rules.header import describe_freshness
 from liza.ui.rules.lines import Line, Target, TargetKind, painted_lines
 from liza.ui.rules.snapshot import ScreenName, SessionPage, Snapshot, TaskPage, Unread, Wanted
-from liza.ui.rules.task_lines import ORDER, TASK_SIGNS, age_since, age_text, alarm_target, alarm_text
+from liza.ui.rules.task_lines import TASK_SIGNS, age_since, alarm_target, alarm_text
 from liza.ui.web.page_actions import PageWork, TakenAction, encode_drawn, slug_of
 from liza.ui.web.page_diff import DiffPart, PageDiff, show_diff
 from liza.usage.costs import UsageRow
@@ -77,10 +76,6 @@ _VOLATILE: Final = re.compile(r"(<time [^>]*>)[^<]*</time>")
 
 
 LossFinder = Callable[[offers.Offer], tuple[str, ...]]
-
-
-class PageUnknown(Exception):
-    """There is no such page."""
 
 
 class PageKey(Value):
@@ -132,7 +127,7 @@ class Page(Value):
 def draw_page(
     snapshot: Snapshot, key: PageKey, work: PageWork, is_read_only: bool, find_losses: LossFinder = lambda _: ()
 ) -> Page:
-    """Return the page. ``find_losses`` says what an action sets aside. Raises PageUnknown if there is no such page."""
+    """Return the page. ``find_losses`` says what an action sets aside."""
     screen = key.wanted.screen
     context = PageContext(snapshot, key, work, is_read_only, find_losses)
     columns = (("end",),) if key.action else COLUMNS[screen]
@@ -213,11 +208,6 @@ class PageContext:
         part = _PARTS.get(self.screen)
         value = None if part is None else getattr(self.snapshot, part)
         return value if isinstance(value, Unread) else None
-
-    @property
-    def freshness(self) -> str:
-        """Whether the picture is current when it is drawn; the stream says so later."""
-        return describe_freshness(self.snapshot, 0.0)[0]
 
     def lane(self, *words: str) -> list[TaskRow]:
         """Return the tasks with these words; those that are over the newest first."""
@@ -546,14 +536,12 @@ def environment() -> jinja2.Environment:
         noun=count_noun,
         safe_html=Markup,
         runs=_paint_runs,
-        seconds=age_text,
         since=status_since,
         slug=slug_of,
         word=TASK_WORDS.__getitem__,
     )
     templates.globals.update(
         AGENT_SIGNS=AGENT_SIGNS,
-        ORDER=ORDER,
         TASK_SIGNS=TASK_SIGNS,
         TaskWord=TaskWord,
         agent_details=agent_details,
