@@ -315,7 +315,7 @@ class PageContext:
         return show_diff(diff, self.work.comments, is_all=self.key.is_all, hunk=self.key.hunk)
 
     def offers_for_queue(self, task_id: str) -> tuple[offers.Offer, ...]:
-        """Return the actions on a task in the merge queue."""
+        """Return what lets a task of the merge queue go on; moves and holds are on its page."""
         return tuple(row for row in self.list_offers(Target(TargetKind.TASK, task_id)) if row.name in _OF_QUEUE)
 
     def is_reviewed(self, alarm: AlarmRow) -> bool:
@@ -450,10 +450,7 @@ def url_of_page(key: PageKey) -> str:
 
 
 _VERDICTS: Final = (offers.ActionName.APPROVE, offers.ActionName.REJECT)
-_OF_QUEUE: Final = (
-    *(offers.ActionName.RETRY, offers.ActionName.UNHOLD),
-    *(offers.ActionName.MOVE, offers.ActionName.HOLD),
-)
+_OF_QUEUE: Final = (offers.ActionName.RETRY, offers.ActionName.UNHOLD)
 _PARTS: Final[Mapping[ScreenName, str]] = {
     ScreenName.QUEUE: "queue",
     ScreenName.COSTS: "costs",
