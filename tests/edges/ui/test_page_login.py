@@ -6,6 +6,8 @@ import signal
 import stat
 import subprocess
 
+import pytest
+
 from liza.ui.seen import state_file
 from tests.conftest import until
 from tests.edges.merge_crew import Merges
@@ -98,6 +100,7 @@ def test_the_code_is_printed_at_a_terminal_only(crew: Merges) -> None:
     assert "#t=" not in done.stdout + done.stderr
 
 
+@pytest.mark.campaign
 def test_the_page_is_answered_while_liza_web_is_in_the_background(crew: Merges) -> None:
     shell = ["bash", "--norc", "-i"]
     with TerminalStandIn(shell, crew.root, (200, 50), env={"PS1": "$ "}) as terminal:

@@ -63,6 +63,7 @@ def test_a_taken_port_is_named_with_its_process_and_a_free_one(crew: Merges) -> 
         assert page.ask().status == 401
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stub", STUBS.values(), ids=STUBS)
 def test_without_its_extra_only_the_page_is_refused(crew: Merges, tmp_path: Path, stub: str) -> None:
     package = tmp_path / "first" / "jinja2"
@@ -164,6 +165,7 @@ def test_after_a_restart_a_browser_gets_only_what_differs(crew: Merges) -> None:
             assert "parts" not in stream.next_event()[1], "nothing differs"
 
 
+@pytest.mark.campaign
 def test_a_storm_of_changes_draws_at_most_five_pages_a_second(crew: Merges) -> None:
     with page_of(crew.root) as page, ExitStack() as stack:
         page.log_in()
