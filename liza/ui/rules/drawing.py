@@ -22,7 +22,7 @@ from liza.ui.rules import (
 )
 from liza.ui.rules.lines import EMPTY, Line, Tone, dim_line, text_line
 from liza.ui.rules.picture_view import LOW_BELOW, PictureView
-from liza.ui.rules.snapshot import ScreenName, Snapshot, Unread
+from liza.ui.rules.snapshot import SCREEN_PARTS, ScreenName, Snapshot, Unread
 
 ScreenDrawing = Callable[[Snapshot, PictureView], tuple[Line, ...]]
 """The lines of a screen, each at most ``view.list_columns`` wide."""
@@ -50,14 +50,6 @@ SCREENS: Final[Mapping[ScreenName, ScreenDrawing]] = {
 }
 MIN_COLUMNS, MIN_ROWS = 40, 8
 """The smallest terminal that is drawn on."""
-_PARTS: Final[Mapping[ScreenName, str]] = {
-    ScreenName.QUEUE: "queue",
-    ScreenName.COSTS: "costs",
-    ScreenName.HISTORY: "latest",
-    ScreenName.SESSION: "session",
-    ScreenName.TASK: "task",
-}
-"""The part of the snapshot without which a screen cannot be drawn."""
 
 
 def draw(snapshot: Snapshot, view: PictureView) -> Drawing:
@@ -95,7 +87,7 @@ def draw_loading(view: PictureView) -> Drawing:
 def _body(snapshot: Snapshot, view: PictureView) -> tuple[Line, ...]:
     if isinstance(snapshot.picture, Unread):
         return unknown_lines("the crew", snapshot.picture)
-    part = _PARTS.get(view.screen)
+    part = SCREEN_PARTS.get(view.screen)
     if part is not None:
         value = getattr(snapshot, part)
         if isinstance(value, Unread):

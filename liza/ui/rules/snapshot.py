@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from liza.merging.queue import QueueReport
 from liza.model.gates import GateRun
@@ -39,6 +41,16 @@ class ScreenName(StrEnum):
     SESSION = "Session"
     TASK = "Task"
     HELP = "Keys"
+
+
+SCREEN_PARTS: Final[Mapping[ScreenName, str]] = {
+    ScreenName.QUEUE: "queue",
+    ScreenName.COSTS: "costs",
+    ScreenName.HISTORY: "latest",
+    ScreenName.SESSION: "session",
+    ScreenName.TASK: "task",
+}
+"""The part of the snapshot without which a screen cannot be drawn."""
 
 
 class Wanted(Value):

@@ -29,8 +29,6 @@ from liza.ui.web.page_feed import PageFeed
 from liza.ui.web.page_guards import HEADERS, parse_host_name
 from liza.ui.web.pages import render_refusal
 
-PORT: Final = 8420
-"""The port without ``--port``."""
 MAX_PORTS: Final = 50
 """Ports after a taken one that are tried for the hint."""
 
@@ -38,7 +36,7 @@ MAX_PORTS: Final = 50
 class WebOptions(Value, kw_only=True):
     """``host_name``: a name under which a tunnel of the person forwards https to this port."""
 
-    port: int = PORT
+    port: int
     host_name: str = ""
     is_read_only: bool = False
 
@@ -55,8 +53,9 @@ def serve_page(crew: Crew, options: WebOptions, notify: Callable[[str], None]) -
     is taken.
     """
     require_person(crew, planner=False)
-    # By this lock a merge knows that the server is none of the checkout. Shared: a crew may have several pages.
+    # A merge does not count the holders of this lock as servers of the checkout. Shared: a crew may have several pages.
     path = crew.paths.page_lock
+    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = untrusted_files.open_regular(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         locks.try_flock(descriptor, fcntl.LOCK_SH)
@@ -115,7 +114,7 @@ def _print_at_enter(print_code: Callable[[], None]) -> None:
             if os.read(0, 4096).endswith(b"\n"):
                 print_code()
                 continue
-        time.sleep(1)
+        time.sleep(1)  # at the end of the input, and in the background: no event tells that it can be read again
 
 
 def _listen(options: WebOptions) -> socket.socket:

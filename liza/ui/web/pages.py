@@ -36,7 +36,7 @@ from liza.ui.facts import COST_GROUPS
 from liza.ui.rules import offers
 from liza.ui.rules.agent_list import AGENT_SIGNS, agent_details, agent_word_text
 from liza.ui.rules.lines import Line, Target, TargetKind, painted_lines
-from liza.ui.rules.snapshot import ScreenName, SessionPage, Snapshot, TaskPage, Unread, Wanted
+from liza.ui.rules.snapshot import SCREEN_PARTS, ScreenName, SessionPage, Snapshot, TaskPage, Unread, Wanted
 from liza.ui.rules.task_lines import TASK_SIGNS, age_since, alarm_target, alarm_text
 from liza.ui.web.page_actions import PageWork, TakenAction, encode_drawn, slug_of
 from liza.ui.web.page_diff import DiffPart, PageDiff, show_diff
@@ -205,7 +205,7 @@ class PageContext:
         """Why the screen cannot be drawn; None if it can."""
         if isinstance(self.snapshot.picture, Unread):
             return self.snapshot.picture
-        part = _PARTS.get(self.screen)
+        part = SCREEN_PARTS.get(self.screen)
         value = None if part is None else getattr(self.snapshot, part)
         return value if isinstance(value, Unread) else None
 
@@ -451,13 +451,6 @@ def url_of_page(key: PageKey) -> str:
 
 _VERDICTS: Final = (offers.ActionName.APPROVE, offers.ActionName.REJECT)
 _OF_QUEUE: Final = (offers.ActionName.RETRY, offers.ActionName.UNHOLD)
-_PARTS: Final[Mapping[ScreenName, str]] = {
-    ScreenName.QUEUE: "queue",
-    ScreenName.COSTS: "costs",
-    ScreenName.HISTORY: "latest",
-    ScreenName.SESSION: "session",
-    ScreenName.TASK: "task",
-}
 
 
 def _seconds(row: TaskRow, now: datetime) -> float:
