@@ -36,7 +36,7 @@ def numbers_of_status(crew: Crew) -> Numbers:
 
 
 def numbers_of_page(browser: PageBrowser) -> Numbers:
-    html = browser.ask("GET", "/").body
+    html = browser.load("/").text
     revision, counts = re.search(r'data-revision="(\d+)"', html), re.search(r"(\d+)/(\d+) merged", html)
     waits = re.search(r"<title>\((\d+)\)", html)
     assert revision, html
