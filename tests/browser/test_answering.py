@@ -24,10 +24,12 @@ def find_question(page: Page) -> Locator:
 
 
 def answer(page: Page) -> None:
-    """Write an answer into each field, and send them."""
-    for field in find_question(page).locator("textarea").all():
+    """Write an answer into each field, and send them. ``all`` does not wait for the page."""
+    question = find_question(page)
+    expect(question).to_have_count(1)
+    for field in question.locator("textarea").all():
         field.fill(ANSWER)
-    find_question(page).get_by_role("button", name="Answer").click()
+    question.get_by_role("button", name="Answer").click()
 
 
 def ask(web: Web, question: str) -> None:
