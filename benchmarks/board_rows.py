@@ -22,7 +22,7 @@ from benchmarks.rows import Row, Samples, summarize
 from benchmarks.sample_boards import WallClock, board_text, flip
 from benchmarks.timing import interleave, milliseconds
 from liza.board import events
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.board.text import document
 from liza.model.paths import Paths
 from liza.recovery.validate import validate
@@ -33,11 +33,11 @@ BARE_NAME = "lock + read + fsync + rename"
 
 
 @contextmanager
-def scratch_board(options: Options, tasks: int) -> Iterator[tuple[Board, Path]]:
+def scratch_board(options: Options, tasks: int) -> Iterator[tuple[FileBoard, Path]]:
     """A board of its own with this many tasks, and its root."""
     root = Path(tempfile.mkdtemp(prefix="board-", dir=options.scratch))
     try:
-        board = Board(Paths(root), WallClock())
+        board = FileBoard(Paths(root), WallClock())
         board.create(board_text(tasks))
         yield board, root
     finally:
@@ -108,7 +108,7 @@ def _slow_rivals(options: Options, root: Path, text: str, tasks: int) -> dict[st
 def measure_reading(options: Options, tasks: int, group: str = "board") -> list[Row]:
     """Read after another process's change, read for the first time, and validate the file."""
     with scratch_board(options, tasks) as (board, root):
-        reader = Board(Paths(root), WallClock())
+        reader = FileBoard(Paths(root), WallClock())
         state_file = root / ".liza" / "state.yaml"
         reader.read()
         taken: dict[str, list[float]] = {"change": [], "file": [], "first": [], "validate": []}
@@ -118,7 +118,7 @@ def measure_reading(options: Options, tasks: int, group: str = "board") -> list[
             taken["change"].append(milliseconds(reader.read))
             taken["file"].append(milliseconds(state_file.read_bytes))
             if number < 5:
-                taken["first"].append(milliseconds(lambda: Board(Paths(root), WallClock()).read()))
+                taken["first"].append(milliseconds(lambda: FileBoard(Paths(root), WallClock()).read()))
             if number < (15 if tasks <= 1000 else 3):
                 taken["validate"].append(milliseconds(lambda: validate(state_file)))
         text = state_file.read_text()

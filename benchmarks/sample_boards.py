@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.model.model import Status
 
 TASK = """\
@@ -44,7 +44,7 @@ class WallClock:
         return time.monotonic()
 
 
-def flip(board: Board, task_id: str) -> None:
+def flip(board: FileBoard, task_id: str) -> None:
     """One transition: block the task, or unblock it."""
     with board.transaction("coder-1.7", "flip", task=task_id) as tx:
         task = tx.state.task(task_id)

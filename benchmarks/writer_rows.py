@@ -17,7 +17,7 @@ from benchmarks.board_rows import BARE_NAME, replace_bare
 from benchmarks.options import Options
 from benchmarks.rows import Row, percentile, summarize
 from benchmarks.sample_boards import WallClock, board_text, flip
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.model.errors import LockTimeout
 from liza.model.paths import Paths
 
@@ -26,7 +26,7 @@ TASKS = 50
 
 def write_until(kind: str, root: Path, number: int, seconds: float) -> None:
     """One writer: wait at the gate, then change the board as often as possible for ``seconds``."""
-    board = Board(Paths(root), WallClock())
+    board = FileBoard(Paths(root), WallClock())
     task_id = f"task-{number % TASKS}"
     if kind == "liza":
         board.read()
@@ -52,7 +52,7 @@ class Outcome:
     def __init__(self, options: Options, kind: str, writers: int, seconds: float) -> None:
         root = Path(tempfile.mkdtemp(prefix="writers-", dir=options.scratch))
         try:
-            board = Board(Paths(root), WallClock())
+            board = FileBoard(Paths(root), WallClock())
             board.create(board_text(TASKS))
             (root / ".liza" / "bare.yaml").write_text(board_text(TASKS))
             each, self.seconds = _run(kind, root, writers, seconds)

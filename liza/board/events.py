@@ -29,8 +29,8 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 from watchdog.observers.polling import PollingObserver
 
+from liza.board.contract import Board
 from liza.board.signals import SIGNALS
-from liza.board.store import Board
 from liza.model.configuration import Config
 from liza.model.errors import LizaError, NoCrew
 from liza.model.paths import Paths

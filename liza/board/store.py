@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from liza.board import archive_files, commit_steps, new_violations, revision_journal, revision_texts, write_intent
-from liza.board.archive_files import ArchiveMove
+from liza.board import (
+    archive_files,
+    commit_steps,
+    new_violations,
+    revision_journal,
+    revision_texts,
+    signals,
+    write_intent,
+)
+from liza.board.archive_files import ArchivedEntry, ArchiveFault, ArchiveMove
+from liza.board.contract import Alert, Board, Restored, Signal, Transaction
 from liza.board.repair import BoardRepairer, LockedBoard
-from liza.board.revision_journal import RevisionLine
-from liza.board.revision_journal import format_subject as format_subject
+from liza.board.revision_journal import RevisionLine, RevisionRecord
+from liza.board.rules.archiving import ArchiveTotals
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
 from liza.board.write_intent import WriteIntent, sha
-from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
-from liza.model.model import Clock, State, Violation
+from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, NotRegularFile, Refused
+from liza.model.model import Clock, State, Task, Violation
 from liza.model.paths import Paths
-from liza.model.value_classes import Mutable, Value
 from liza.system import ancestors, files
 from liza.system.locks import Lock
 from liza.text.formats import format_time
@@ -32,38 +40,8 @@ _MAX_LOCKLESS_READS: Final = 4
 """Reads without the lock; if none matches the write intent, the board is read under the lock."""
 
 
-class Alert(Value):
-    """A message for a person. ``kind`` is one word, ``message`` a sentence."""
-
-    kind: str
-    message: str
-    time: datetime
-
-
-class Restored(Value):
-    """The restored board, and the path of the kept copy of the unreadable one; None if there was none."""
-
-    state: State
-    broken_copy: Path | None
-
-
-class Transaction(Mutable):
-    """A change under the lock. The caller replaces ``state``; its value at the end is written."""
-
-    before: State
-    state: State
-    document: Document
-    """The text of ``before``, by entries."""
-    task: str | None = None
-    """The task that the journal names."""
-    move: ArchiveMove | None = None
-    """Entries that the change moves to the archive."""
-    revision: int | None = None
-    """Revision of the change; None until it is written, and if nothing changed."""
-
-
-class Board:
-    """The board of one crew. Only one thread at a time is in a transaction; the others wait."""
+class FileBoard(Board):
+    """The board in `.liza/state.yaml`. Only one thread at a time is in a transaction; the others wait."""
 
     def __init__(self, paths: Paths, clock: Clock, trusted: Callable[[State], State] = lambda state: state) -> None:
         """``trusted`` replaces the settings of a board that was read by the effective ones; see ``rules.settings``."""
@@ -267,6 +245,58 @@ class Board:
         self._refuse_new_violations(before, after)
         changed = changes.change_document(wanted, after)
         self._commit(locked, changed, RevisionLine(number, actor=actor, event=event), full=True)
+
+    # ── revisions and archived tasks ──────────────────────────────────────────────────────────────────────────────
+
+    def records(self) -> Iterator[RevisionRecord]:
+        return revision_journal.iter_newest_first(self.paths.journal)
+
+    def texts(self, since: int = 0, base: tuple[int, str] | None = None) -> Iterator[tuple[RevisionLine, str]]:
+        return revision_texts.rebuild_texts(self.paths.journal, since, base)
+
+    def archived(self, ids: Container[str]) -> dict[str, ArchivedEntry]:
+        return archive_files.find_entries(self.paths, ids)
+
+    def archived_ids(self) -> list[str]:
+        return archive_files.list_ids(self.paths)
+
+    def archived_tasks(self) -> Iterator[Task]:
+        return archive_files.iter_newest(self.paths)
+
+    def find_merged(self, commits: Iterable[str]) -> tuple[Task, ...]:
+        return archive_files.find_merged(self.paths, commits)
+
+    def count_archived(self, without: Iterable[str]) -> ArchiveTotals:
+        return archive_files.count_totals(self.paths, without)
+
+    def find_archive_damage(self, state: State) -> ArchiveFault | None:
+        return archive_files.find_damage(self.paths, state)
+
+    def find_faulty_entries(self) -> Iterator[ArchiveFault]:
+        return archive_files.find_faulty_entries(self.paths)
+
+    # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def signals(self) -> Mapping[str, Signal]:
+        return {name: self._read_signal(name) for name in signals.active_signals(self.paths)}
+
+    def raise_signal(self, name: str, text: str = "") -> None:
+        signals.raise_signal(self.paths, name, text)
+
+    def clear_signal(self, name: str) -> bool:
+        return signals.clear_signal(self.paths, name)
+
+    def lock_signals(self, *, is_stop: bool = False) -> AbstractContextManager[bool]:
+        return signals.lock_signals(self.paths, is_stop=is_stop)
+
+    def _read_signal(self, name: str) -> Signal:
+        try:
+            time = datetime.fromtimestamp(self.paths.signal(name).stat().st_mtime, UTC)
+            text = signals.read_signal_text(self.paths, name) or ""
+        except (OSError, NotRegularFile):
+            time, text = None, ""
+        author, reason = signals.read_author(self.paths, name), signals.read_reason(self.paths, name)
+        return Signal(name, text, author, reason, time)
 
     # ── the commit ────────────────────────────────────────────────────────────────────────────────────────────────
 

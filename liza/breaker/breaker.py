@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from liza.board import signals
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.breaker.rules import breaker_trips
 from liza.breaker.rules.breaker_patterns import SessionCost, collect_events, evaluate_patterns, fingerprint
 from liza.breaker.rules.breaker_trips import (

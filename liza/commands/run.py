@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.model.errors import UsageError

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.crew.crew import Crew
 from liza.model.derived import find_current_work, require_planner
 from liza.model.errors import NotOwner, Refused

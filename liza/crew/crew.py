@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
-from liza.board.store import Board, Transaction
+from liza.board.contract import Board, Transaction
+from liza.board.opening import open_board
 from liza.board.text.document import RESTORE_COMMAND
 from liza.box import support
 from liza.box.run_mounts import Surroundings
@@ -65,7 +66,9 @@ class Crew(Value, dict=True):
 
     @cached_property
     def board(self) -> Board:
-        return Board(self.paths, self.clock, lambda state: confirmed_settings.with_trusted_settings(self.paths, state))
+        return open_board(
+            self.paths, self.clock, lambda state: confirmed_settings.with_trusted_settings(self.paths, state)
+        )
 
     @cached_property
     def git(self) -> Git:

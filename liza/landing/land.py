@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.config.rules import test_proof
 from liza.crew.crew import Crew
 from liza.git import branch_moves, candidates, checkout_files, git_refs

@@ -6,7 +6,7 @@ import json
 import shlex
 from typing import Any
 
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.config import confirmed_settings
 from liza.config.rules import setting_values, settings
 from liza.config.rules.setting_values import SettingValue

@@ -17,7 +17,7 @@ from typing import Any
 
 from liza import __version__
 from liza.board import revision_journal
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew_or_none
 from liza.git.runner import Git

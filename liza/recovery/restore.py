@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable
 
-from liza.board.store import Board, Restored
+from liza.board.contract import Board, Restored
 from liza.crew import deleted_parts, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, find_lost_crew

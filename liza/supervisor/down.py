@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.api import api_server
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.briefs import checkout_brief
 from liza.crew import deleted_parts, layout, recorder
 from liza.crew.caller import require_person

@@ -12,7 +12,7 @@ from contextlib import suppress
 from liza.alarms import confinement
 from liza.alarms.rules.alarm_checks import BY_HAND_HINT
 from liza.api.api_server import ServerKeeper
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.box import support
 from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from liza.board import events
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.briefs import checkout_brief
 from liza.crew.caller import identify_run, require_person
 from liza.crew.crew import Crew, open_crew

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from liza.board.store import Board
+from liza.board.opening import open_board
 from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError, Missing, Refused
@@ -86,7 +86,7 @@ class RepositoryLocation:
     def _restart_command(self, root: Path) -> str:
         """Return the command that starts the crew again, by the board in the moved directory."""
         try:
-            state = Board(Paths(root), self.crew.clock).read()
+            state = open_board(Paths(root), self.crew.clock).read()
         except (LizaError, OSError):
             return "liza up"
         at_work = {

@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from liza.board import revision_journal, revision_texts
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.board.text import document
 from liza.board.text.document import Document
 from liza.config import confirmed_settings

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from liza.board import signals
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.breaker import breaker
 from liza.breaker.rules import breaker_trips
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR

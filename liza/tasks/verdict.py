@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from liza.board.store import Transaction
+from liza.board.contract import Transaction
 from liza.crew.caller import identify_run, record_run_result, require_person, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from liza.board import events
-from liza.board.store import Board
+from liza.board.contract import Board
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError
 from liza.model.paths import agent_of, sort_agents

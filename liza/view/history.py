@@ -9,7 +9,7 @@ from itertools import takewhile
 from liza.board import revision_journal, revision_texts
 from liza.board.events import watch_changes
 from liza.board.outside_edits import diff_texts
-from liza.board.store import format_subject as subject
+from liza.board.revision_journal import format_subject as subject
 from liza.crew.crew import Crew
 from liza.crew.recorder import read_conflict, record_if_unsupervised
 from liza.git import board_history as recorded

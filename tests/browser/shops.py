@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.journeys.crews import BIN
@@ -39,7 +39,7 @@ class Web:
 
     def __init__(self, root: Path, terminal: TerminalStandIn, port: int) -> None:
         self.root, self.terminal, self.port = root, terminal, port
-        self.board = Board(Paths(root), SystemClock())
+        self.board = FileBoard(Paths(root), SystemClock())
         self._used: set[str] = set()
 
     @property

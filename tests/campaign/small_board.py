@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from liza.board import revision_texts, write_intent
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.config import confirmed_settings
 from liza.crew import recorder
 from liza.crew.crew import Crew
@@ -50,9 +50,9 @@ agents:
 """
 
 
-def opened(root: Path) -> Board:
+def opened(root: Path) -> FileBoard:
     """The board as a process that was just started has it."""
-    return Board(Paths(root), SystemClock())
+    return FileBoard(Paths(root), SystemClock())
 
 
 def repository(root: Path) -> None:
@@ -63,7 +63,7 @@ def repository(root: Path) -> None:
     confirmed_settings.create_pins(Paths(root))
 
 
-def say(board: Board, text: str) -> int:
+def say(board: FileBoard, text: str) -> int:
     """A note on the board, acknowledged with its revision."""
     with board.transaction("human", "note") as tx:
         one = HumanNote(timestamp=SystemClock().now(), message=text)
@@ -72,7 +72,7 @@ def say(board: Board, text: str) -> int:
     return tx.revision
 
 
-def beat(board: Board) -> None:
+def beat(board: FileBoard) -> None:
     """A heartbeat of coder-1, a second later than the last."""
     with board.heartbeat("coder-1") as tx:
         agent = tx.state.agents["coder-1"]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.crew import recorder
 from liza.model.paths import Paths
 from tests.campaign.small_board import (
@@ -295,7 +295,7 @@ def one_round(root: Path, number: int, delay: float) -> list[str]:
         return (first + told.read()).decode().split()
 
 
-def thinned(board: Board) -> None:
+def thinned(board: FileBoard) -> None:
     """The notes taken out, so that a long campaign does not measure a long board."""
     with board.transaction("human", "thinned") as tx:
         import msgspec

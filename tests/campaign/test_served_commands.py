@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.model.model import State, Status, Task
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
@@ -278,7 +278,7 @@ def test_a_command_does_the_same_directly_and_through_the_server(tmp_path: Path)
     served = Side(tmp_path / "b", [str(BIN / "liza")])
     begin = Line("init", ("init", "Every file is there", "--no-test", "--worktrees", ".worktrees"))
     assert compare((directly, served), begin) == (0, [])
-    board = Board(Paths(directly.root), SystemClock())
+    board = FileBoard(Paths(directly.root), SystemClock())
     typist, counts, wrong = Typist(chance), Counter[str](), list[str]()
     for verb in choose_verbs(chance, LINES):
         before = directly.root.joinpath(".liza/state.yaml").read_bytes()

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from liza.board import events
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.cli import entry_points
 from liza.crew.crew import find_crew
 from liza.git import slots_directory
@@ -59,7 +59,7 @@ class Crew:
     def __init__(self, root: Path, notes: Path) -> None:
         self.root, self.notes = root, notes
         self.children: list[subprocess.Popen[bytes]] = []
-        self.board = Board(Paths(root), SystemClock())
+        self.board = FileBoard(Paths(root), SystemClock())
 
     @property
     def paths(self) -> Paths:

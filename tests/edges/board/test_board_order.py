@@ -30,7 +30,7 @@ from pathlib import Path
 import pytest
 
 from liza.board import revision_journal
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.model.paths import Paths
 from tests.campaign.small_board import FIRST, check, history_of, messages, opened, recorded, repository, say
 from tests.conftest import variant
@@ -92,7 +92,7 @@ def test_board_and_journal_reach_the_disk_before_the_rename(tmp_path: Path, whic
 # ── what a power cut may leave ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def crew(root: Path) -> Board:
+def crew(root: Path) -> FileBoard:
     repository(root)
     board = opened(root)
     board.create(FIRST)

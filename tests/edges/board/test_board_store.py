@@ -24,7 +24,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from liza.board import commit_steps, revision_journal, revision_texts, write_intent
-from liza.board.store import Board, Transaction
+from liza.board.contract import Transaction
+from liza.board.store import FileBoard
 from liza.board.text import parse
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
 from liza.model.model import Agent, Event, Handoff, HumanNote, State, Status, Task
@@ -44,8 +45,8 @@ def paths(tmp_path: Path) -> Paths:
 
 
 @pytest.fixture
-def board(paths: Paths, clock: FakeClock) -> Board:
-    made = Board(paths, clock)
+def board(paths: Paths, clock: FakeClock) -> FileBoard:
+    made = FileBoard(paths, clock)
     made.create(FIRST)
     return made
 
@@ -78,7 +79,7 @@ def damage_line(paths: Paths, revision: int) -> None:
     paths.journal.write_bytes(b"".join(changed))
 
 
-def say(board: Board, text: str) -> None:
+def say(board: FileBoard, text: str) -> None:
     with board.transaction("human", "note") as tx:
         note(tx, text)
 
@@ -90,7 +91,7 @@ def messages(state: State) -> list[str]:
 # ── a transaction ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_transaction_leaves_board_journal_and_write_intent_that_agree(board: Board, paths: Paths) -> None:
+def test_a_transaction_leaves_board_journal_and_write_intent_that_agree(board: FileBoard, paths: Paths) -> None:
     with board.transaction("coder-1.1", "claim", task="t1") as tx:
         tx.state = tx.state.with_task(
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
@@ -108,7 +109,7 @@ def test_a_transaction_leaves_board_journal_and_write_intent_that_agree(board: B
     assert (tx.revision, board.read().revision) == (2, 2)
 
 
-def test_an_exception_writes_nothing_and_releases_the_lock(board: Board, paths: Paths) -> None:
+def test_an_exception_writes_nothing_and_releases_the_lock(board: FileBoard, paths: Paths) -> None:
     before = board.read_text()
 
     def fails() -> None:
@@ -122,7 +123,7 @@ def test_an_exception_writes_nothing_and_releases_the_lock(board: Board, paths: 
     assert Lock(paths.state_lock).try_acquire()
 
 
-def test_nothing_changed_is_nothing_written(board: Board, paths: Paths) -> None:
+def test_nothing_changed_is_nothing_written(board: FileBoard, paths: Paths) -> None:
     stat = paths.state.stat()
     with board.transaction("human", "note") as tx:
         tx.state = replace(tx.state)
@@ -130,7 +131,7 @@ def test_nothing_changed_is_nothing_written(board: Board, paths: Paths) -> None:
     assert (paths.state.stat().st_ino, revision_journal.highest_revision(paths.journal)) == (stat.st_ino, 1)
 
 
-def test_a_change_is_refused_for_a_new_violation_only(board: Board, paths: Paths) -> None:
+def test_a_change_is_refused_for_a_new_violation_only(board: FileBoard, paths: Paths) -> None:
     with pytest.raises(BoardInconsistent, match="t1"), board.transaction("human", "x", task="t1") as tx:
         tx.state = tx.state.with_task(replace(tx.state.tasks[0], depends_on=("t1",)))
     assert board.read().revision == 1
@@ -141,25 +142,25 @@ def test_a_change_is_refused_for_a_new_violation_only(board: Board, paths: Paths
     assert board.read().revision == 4
 
 
-def test_a_transaction_inside_a_transaction_is_a_programming_error(board: Board) -> None:
+def test_a_transaction_inside_a_transaction_is_a_programming_error(board: FileBoard) -> None:
     with board.transaction("human", "note"), pytest.raises(RuntimeError), board.transaction("human", "note"):
         pass
     say(board, "later")
 
 
-def test_a_heartbeat_is_no_revision_and_history_can_be_rebuilt(board: Board, paths: Paths) -> None:
+def test_a_heartbeat_is_no_revision_and_history_can_be_rebuilt(board: FileBoard, paths: Paths) -> None:
     say(board, "one")
     with board.heartbeat("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
     assert board.read().revision == 2
     assert (revision_journal.highest_revision(paths.journal), waiting_of(paths)) == (2, [1, 2])
-    assert Board(paths, FakeClock()).read().agents["coder-1"].heartbeat == NOW
+    assert FileBoard(paths, FakeClock()).read().agents["coder-1"].heartbeat == NOW
     with board.transaction("human", "prio", task="t1") as tx:
         priority(tx, 1)
     assert texts_of(paths)[3] == board.read_text()
 
 
-def test_recorded_revisions_leave_the_journal_and_the_rest_is_rebuilt(board: Board, paths: Paths) -> None:
+def test_recorded_revisions_leave_the_journal_and_the_rest_is_rebuilt(board: FileBoard, paths: Paths) -> None:
     for number in range(4):
         say(board, f"{number}")
     revision_texts.write_mark(paths, 3)
@@ -169,14 +170,14 @@ def test_recorded_revisions_leave_the_journal_and_the_rest_is_rebuilt(board: Boa
     assert board.last_good_text() == board.read_text()
 
 
-def test_second_board_is_refused_and_a_missing_crew_is_named(board: Board, tmp_path: Path) -> None:
+def test_second_board_is_refused_and_a_missing_crew_is_named(board: FileBoard, tmp_path: Path) -> None:
     with pytest.raises(Refused):
         board.create(FIRST)
     with pytest.raises(NoCrew):
-        Board(Paths(tmp_path / "elsewhere"), FakeClock()).read()
+        FileBoard(Paths(tmp_path / "elsewhere"), FakeClock()).read()
 
 
-def test_the_whole_text_can_be_replaced_unless_it_breaks_rules(board: Board) -> None:
+def test_the_whole_text_can_be_replaced_unless_it_breaks_rules(board: FileBoard) -> None:
     board.replace_text("human", board.read_text().replace("The first", "The very first"))
     assert board.read().revision == 2
     with pytest.raises(BoardInconsistent):
@@ -189,9 +190,9 @@ def test_the_whole_text_can_be_replaced_unless_it_breaks_rules(board: Board) -> 
 # ── edits from outside ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_outside_edit_gets_a_revision_with_its_whole_text(board: Board, paths: Paths) -> None:
+def test_an_outside_edit_gets_a_revision_with_its_whole_text(board: FileBoard, paths: Paths) -> None:
     paths.state.write_text(board.read_text().replace("The first", "The first, by hand"))
-    other = Board(paths, FakeClock())
+    other = FileBoard(paths, FakeClock())
     assert other.read().tasks[0].description == "The first, by hand"
     last = revision_journal.last_record(paths.journal)
     assert last is not None
@@ -201,13 +202,13 @@ def test_an_outside_edit_gets_a_revision_with_its_whole_text(board: Board, paths
     assert texts_of(paths)[2] == other.read_text()
 
 
-def test_an_outside_edit_against_the_arrows_counts_with_an_alert(board: Board, paths: Paths) -> None:
+def test_an_outside_edit_against_the_arrows_counts_with_an_alert(board: FileBoard, paths: Paths) -> None:
     paths.state.write_text(board.read_text().replace("UNCLAIMED # a comment", "MERGED # a comment"))
     assert board.read().tasks[0].status is Status.MERGED
     assert any("UNCLAIMED" in alert.message and "t1" in alert.message for alert in board.take_alerts())
 
 
-def test_a_truncated_board_is_waited_for_and_never_overwritten(board: Board, paths: Paths) -> None:
+def test_a_truncated_board_is_waited_for_and_never_overwritten(board: FileBoard, paths: Paths) -> None:
     whole = board.read_text()
     cut = whole[: whole.index('  - id: "t2"')]
     paths.state.write_text(cut)
@@ -280,7 +281,7 @@ def with_windows_line_ends(text: str) -> str:
     ids=lambda reformat: reformat.__name__,
 )
 def test_a_reformatted_board_is_kept_and_a_cut_one_refused(
-    board: Board, paths: Paths, reformat: Callable[[str], str]
+    board: FileBoard, paths: Paths, reformat: Callable[[str], str]
 ) -> None:
     with board.transaction("coder-1", "claim", task="t1") as tx:
         note(tx, "worth keeping: \U0001f600\U0001f600 \\\\ud83d")
@@ -296,19 +297,19 @@ def test_a_reformatted_board_is_kept_and_a_cut_one_refused(
             path.write_bytes(content)
         paths.state.write_text(text[:length], newline="")
         os.utime(paths.state, (1, 1))
-        other = Board(paths, FakeClock())
+        other = FileBoard(paths, FakeClock())
         try:
             assert data(other.read()) == data(whole), text[:length]
         except BoardInconsistent:
             assert length < len(text)
     paths.state.write_text(text, newline="")
     say(other, "afterwards")
-    assert messages(Board(paths, FakeClock()).read()) == [*messages(whole), "afterwards"]
+    assert messages(FileBoard(paths, FakeClock()).read()) == [*messages(whole), "afterwards"]
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ["", "tasks: [", "\xff"])
-def test_an_unparsable_board_blocks_all_until_last_good_restores_it(board: Board, paths: Paths, text: str) -> None:
+def test_an_unparsable_board_blocks_all_until_last_good_restores_it(board: FileBoard, paths: Paths, text: str) -> None:
     say(board, "worth keeping")
     paths.state.write_bytes(text.encode("latin-1"))
     with pytest.raises(BoardUnreadable, match=r"state\.yaml") as caught:
@@ -317,13 +318,13 @@ def test_an_unparsable_board_blocks_all_until_last_good_restores_it(board: Board
     with pytest.raises(BoardUnreadable):
         say(board, "never")
     assert paths.state.read_bytes() == text.encode("latin-1")
-    other = Board(paths, FakeClock())
+    other = FileBoard(paths, FakeClock())
     other.replace_text("human", other.last_good_text(), "restore")
     assert messages(other.read()) == ["worth keeping"]
     assert board.read().revision == 3
 
 
-def test_after_a_damaged_line_the_next_whole_text_is_used(board: Board, paths: Paths) -> None:
+def test_after_a_damaged_line_the_next_whole_text_is_used(board: FileBoard, paths: Paths) -> None:
     for message in ("one", "two", "three"):
         say(board, message)
     damage_line(paths, 3)
@@ -332,12 +333,12 @@ def test_after_a_damaged_line_the_next_whole_text_is_used(board: Board, paths: P
     say(board, "four")
     assert [*texts_of(paths)] == [1, 2, 5, 6]
     paths.state.unlink()
-    other = Board(paths, FakeClock())
+    other = FileBoard(paths, FakeClock())
     assert other.restore("human", other.last_good_text)
     assert messages(other.read()) == ["one", "two", "three", "four"]
 
 
-def test_the_revision_after_a_lost_journal_end_is_kept_whole(board: Board, paths: Paths) -> None:
+def test_the_revision_after_a_lost_journal_end_is_kept_whole(board: FileBoard, paths: Paths) -> None:
     for message in ("one", "two", "three"):
         say(board, message)
     paths.journal.write_bytes(b"".join(paths.journal.read_bytes().splitlines(keepends=True)[:-1]))
@@ -350,7 +351,7 @@ def test_the_revision_after_a_lost_journal_end_is_kept_whole(board: Board, paths
 
 
 def test_a_line_has_the_whole_text_only_where_needed(
-    board: Board, paths: Paths, monkeypatch: pytest.MonkeyPatch
+    board: FileBoard, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for message in ("one", "two", "three"):
         say(board, message)
@@ -368,16 +369,16 @@ def test_a_line_has_the_whole_text_only_where_needed(
 )
 @pytest.mark.parametrize("left", [variant(None), variant(""), "tasks:"])
 def test_a_restoration_killed_at_any_step_can_be_repeated(
-    board: Board, paths: Paths, step: str, after: bool, left: str | None
+    board: FileBoard, paths: Paths, step: str, after: bool, left: str | None
 ) -> None:
     say(board, "one")
     if left is None:
         paths.state.unlink()
     else:
         paths.state.write_text(board.read_text().partition(left)[0] if left else "")
-    first = Board(paths, FakeClock())
+    first = FileBoard(paths, FakeClock())
     killed(lambda: first.restore("human", first.last_good_text), step, after)
-    other = Board(paths, FakeClock())
+    other = FileBoard(paths, FakeClock())
     with pytest.raises(BoardInconsistent):
         other.read()
     assert other.restore("human", other.last_good_text)
@@ -388,17 +389,17 @@ def test_a_restoration_killed_at_any_step_can_be_repeated(
 
 
 @pytest.mark.campaign
-def test_an_interrupted_change_on_a_board_destroyed_since_never_came(board: Board, paths: Paths) -> None:
+def test_an_interrupted_change_on_a_board_destroyed_since_never_came(board: FileBoard, paths: Paths) -> None:
     say(board, "one")
-    killed(lambda: say(Board(paths, FakeClock()), "killed"), "record_intent", True)
+    killed(lambda: say(FileBoard(paths, FakeClock()), "killed"), "record_intent", True)
     paths.state.write_text("")
-    other = Board(paths, FakeClock())
+    other = FileBoard(paths, FakeClock())
     assert other.restore("human", other.last_good_text)
     assert messages(other.read()) == ["one"]
     assert sorted(record.revision for record in revision_journal.iter_newest_first(paths.journal)) == [1, 2, 4]
 
 
-def test_a_board_written_slowly_after_truncation_is_read_when_complete(board: Board, paths: Paths) -> None:
+def test_a_board_written_slowly_after_truncation_is_read_when_complete(board: FileBoard, paths: Paths) -> None:
     text = board.read_text().replace("The first", "The slow first")
     script = (
         "import sys,time,pathlib; f=open(sys.argv[1],'w'); f.flush(); time.sleep(0.3); f.write(sys.argv[2]); f.close()"
@@ -410,7 +411,7 @@ def test_a_board_written_slowly_after_truncation_is_read_when_complete(board: Bo
     assert child.wait() == 0
 
 
-def test_writing_back_an_old_copy_reverts_no_crew_changes(board: Board, paths: Paths) -> None:
+def test_writing_back_an_old_copy_reverts_no_crew_changes(board: FileBoard, paths: Paths) -> None:
     old = board.read_text()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
         tx.state = tx.state.with_task(
@@ -435,7 +436,7 @@ def test_writing_back_an_old_copy_reverts_no_crew_changes(board: Board, paths: P
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["its own revision is in the journal", "it is in the history"])
-def test_a_cut_old_copy_removes_no_entries_and_no_events(board: Board, paths: Paths, kept: bool) -> None:
+def test_a_cut_old_copy_removes_no_entries_and_no_events(board: FileBoard, paths: Paths, kept: bool) -> None:
     """An editor that saves an old buffer and dies of it, or a disk that was full: at every line it may have stopped."""
     with board.transaction("coder-1", "claim", task="t1") as tx:
         event = Event(time=NOW, event="claim", agent="coder-1", run="coder-1.1")
@@ -456,7 +457,7 @@ def test_a_cut_old_copy_removes_no_entries_and_no_events(board: Board, paths: Pa
             file.write_bytes(data)
         paths.state.write_text("".join(lines[:number]))
         os.utime(paths.state, (1, 1))
-        fresh = Board(paths, FakeClock())
+        fresh = FileBoard(paths, FakeClock())
         try:
             state = fresh.read()
         except (BoardUnreadable, BoardInconsistent):
@@ -467,7 +468,7 @@ def test_a_cut_old_copy_removes_no_entries_and_no_events(board: Board, paths: Pa
         assert (state.config, messages(state)) == (known.config, ["first"]), number
 
 
-def test_a_board_cut_off_inside_an_entry_is_torn(board: Board, paths: Paths) -> None:
+def test_a_board_cut_off_inside_an_entry_is_torn(board: FileBoard, paths: Paths) -> None:
     with board.transaction("coder-1", "claim", task="t1") as tx:
         tx.state = replace(tx.state, config=replace(tx.state.config, grace=7))
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], runs=5))
@@ -479,21 +480,21 @@ def test_a_board_cut_off_inside_an_entry_is_torn(board: Board, paths: Paths) -> 
         paths.state.write_text("".join(lines[:number]))
         os.utime(paths.state, (1, 1))
         try:
-            state = Board(paths, FakeClock()).read()
+            state = FileBoard(paths, FakeClock()).read()
         except (BoardUnreadable, BoardInconsistent):
             continue
         assert {name: agent.runs for name, agent in state.agents.items()} == {"coder-1": 5, "coder-2": 6}, number
         assert (state.config, len(state.tasks)) == (known.config, 2), number
 
 
-def test_writing_back_the_previous_board_removes_nothing_acknowledged(board: Board, paths: Paths) -> None:
+def test_writing_back_the_previous_board_removes_nothing_acknowledged(board: FileBoard, paths: Paths) -> None:
     old = paths.state.read_bytes()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
         tx.state = tx.state.with_task(
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
         )
     paths.state.write_bytes(old)
-    other = Board(paths, FakeClock())
+    other = FileBoard(paths, FakeClock())
     assert other.read().tasks[0].status is Status.BLOCKED
     assert any("overwrote revision 2" in alert.message for alert in other.take_alerts())
     assert [record.void for record in revision_journal.iter_newest_first(paths.journal) if record.void] == []
@@ -501,7 +502,7 @@ def test_writing_back_the_previous_board_removes_nothing_acknowledged(board: Boa
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("cut", [0, 1, 2])
-def test_a_journal_without_beginning_or_end_is_rebuilt(board: Board, paths: Paths, cut: int) -> None:
+def test_a_journal_without_beginning_or_end_is_rebuilt(board: FileBoard, paths: Paths, cut: int) -> None:
     old = board.read_text()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
         tx.state = tx.state.with_task(
@@ -517,10 +518,10 @@ def test_a_journal_without_beginning_or_end_is_rebuilt(board: Board, paths: Path
     assert messages(state) == ["a note"]
 
 
-def test_a_lost_seal_is_made_again_from_the_journal(board: Board, paths: Paths) -> None:
+def test_a_lost_seal_is_made_again_from_the_journal(board: FileBoard, paths: Paths) -> None:
     say(board, "one")
     paths.write_intent.write_text("{")
-    other = Board(paths, FakeClock())
+    other = FileBoard(paths, FakeClock())
     assert other.read().revision == 2
     assert other.take_alerts() == []
     assert write_intent.read_intent(paths.write_intent) is not None
@@ -529,7 +530,7 @@ def test_a_lost_seal_is_made_again_from_the_journal(board: Board, paths: Paths) 
 def test_a_board_written_by_hand_is_taken_over(paths: Paths, clock: FakeClock) -> None:
     paths.tx.mkdir(parents=True)
     paths.state.write_text(FIRST)
-    board = Board(paths, clock)
+    board = FileBoard(paths, clock)
     assert board.read().revision == 2
     say(board, "on")
     assert board.read().revision == 3
@@ -562,14 +563,16 @@ def killed(work: Callable[[], object], step: str, after: bool) -> None:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("after", [False, True])
-def test_a_revision_killed_at_any_step_is_whole_or_absent(board: Board, paths: Paths, step: str, after: bool) -> None:
+def test_a_revision_killed_at_any_step_is_whole_or_absent(
+    board: FileBoard, paths: Paths, step: str, after: bool
+) -> None:
     say(board, "first")
     with board.heartbeat("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
-    killed(lambda: say(Board(paths, FakeClock()), "killed"), step, after)
+    killed(lambda: say(FileBoard(paths, FakeClock()), "killed"), step, after)
     happened = (step, after) in {("rename_board", True), ("fsync_directory", False), ("fsync_directory", True)}
     expected = ["first", "killed"] if happened else ["first"]
-    other = Board(paths, FakeClock())
+    other = FileBoard(paths, FakeClock())
     assert messages(other.read()) == expected
     say(other, "after")
     assert messages(other.read()) == [*expected, "after"]
@@ -585,12 +588,12 @@ def test_a_revision_killed_at_any_step_is_whole_or_absent(board: Board, paths: P
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_a_heartbeat_killed_at_any_step_voids_no_revision(
-    board: Board, paths: Paths, step: str, after: bool, earlier: int
+    board: FileBoard, paths: Paths, step: str, after: bool, earlier: int
 ) -> None:
     say(board, "first")
 
     def beat(number: int) -> None:
-        with Board(paths, FakeClock()).heartbeat("coder-1") as tx:
+        with FileBoard(paths, FakeClock()).heartbeat("coder-1") as tx:
             tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], context_percent=number))
 
     for number in range(earlier):
@@ -605,15 +608,15 @@ def test_a_heartbeat_killed_at_any_step_voids_no_revision(
 
 @pytest.mark.parametrize("step", STEPS[:-1])
 def test_a_killed_creation_of_the_first_board_can_be_repeated(paths: Paths, clock: FakeClock, step: str) -> None:
-    killed(lambda: Board(paths, clock).create(FIRST), step, after=False)
-    board = Board(paths, clock)
+    killed(lambda: FileBoard(paths, clock).create(FIRST), step, after=False)
+    board = FileBoard(paths, clock)
     board.create(FIRST)
     assert len(board.read().tasks) == 2
     assert [*texts_of(paths)] == [board.read().revision]
 
 
 def test_a_first_board_is_numbered_above_existing_history(paths: Paths, clock: FakeClock) -> None:
-    board = Board(paths, clock)
+    board = FileBoard(paths, clock)
     board.create(FIRST, above=41)
     say(board, "on")
     assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [43, 42]
@@ -621,7 +624,7 @@ def test_a_first_board_is_numbered_above_existing_history(paths: Paths, clock: F
     assert board.last_good_text() == board.read_text()
 
 
-def test_a_torn_line_at_the_journals_end_becomes_a_comment(board: Board, paths: Paths) -> None:
+def test_a_torn_line_at_the_journals_end_becomes_a_comment(board: FileBoard, paths: Paths) -> None:
     with paths.journal.open("a") as file:
         file.write('- {"revision": 2, "time": "2026')
     say(board, "after")
@@ -630,7 +633,7 @@ def test_a_torn_line_at_the_journals_end_becomes_a_comment(board: Board, paths: 
 
 
 def test_a_revision_that_failed_before_an_outside_edit_is_voided(
-    board: Board, paths: Paths, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    board: FileBoard, paths: Paths, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(board, "before")
 
@@ -644,25 +647,25 @@ def test_a_revision_that_failed_before_an_outside_edit_is_voided(
     edited = paths.state.with_suffix(".edited")
     edited.write_text(paths.state.read_text().replace("before", "changed"))
     edited.replace(paths.state)
-    say(Board(paths, clock), "after")
+    say(FileBoard(paths, clock), "after")
     kept = [record.revision for record in revision_journal.iter_newest_first(paths.journal)]
     assert kept == [5, 4, 2, 1]
     assert [*texts_of(paths)] == [1, 2, 4, 5]
 
 
-def test_an_edit_of_an_old_copy_voids_no_committed_revision(board: Board, paths: Paths) -> None:
+def test_an_edit_of_an_old_copy_voids_no_committed_revision(board: FileBoard, paths: Paths) -> None:
     say(board, "one")
     old = paths.state.read_text()
     say(board, "two")
     edited = paths.state.with_suffix(".edited")
     edited.write_text(old.replace("The first", "The edited"))
     edited.replace(paths.state)
-    say(Board(paths, FakeClock()), "after")
+    say(FileBoard(paths, FakeClock()), "after")
     assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [5, 4, 3, 2, 1]
 
 
 def test_a_half_written_comment_on_a_torn_line_loses_nothing(
-    board: Board, paths: Paths, monkeypatch: pytest.MonkeyPatch
+    board: FileBoard, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paths.journal.open("a") as file:
         file.write('- {"revision": 2, "time": "2026-')
@@ -706,11 +709,11 @@ WRITER = """
     import sys
     from pathlib import Path
     import msgspec
-    from liza.board.store import Board
+    from liza.board.store import FileBoard
     from liza.model.model import HumanNote
     from liza.model.paths import Paths
     from tests.conftest import FakeClock
-    board = Board(Paths(Path(sys.argv[1])), FakeClock())
+    board = FileBoard(Paths(Path(sys.argv[1])), FakeClock())
     for number in range(int(sys.argv[3])):
         with board.transaction(sys.argv[2], "note") as tx:
             one = HumanNote(timestamp=FakeClock().now(), message=f"{sys.argv[2]} {number}")
@@ -742,7 +745,7 @@ def started(script: str, *words: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.campaign
 @pytest.mark.needs("yq")
-def test_four_processes_and_editors_under_flock_lose_nothing(board: Board, paths: Paths) -> None:
+def test_four_processes_and_editors_under_flock_lose_nothing(board: FileBoard, paths: Paths) -> None:
     writers = [started(WRITER, str(paths.root), f"w{number}", "50") for number in range(4)]
     editors = [started(EDITOR, str(paths.state)), started(YQ, str(paths.state))]
     assert [child.wait() for child in (*writers, *editors)] == [0] * 6
@@ -763,7 +766,7 @@ def test_four_processes_and_editors_under_flock_lose_nothing(board: Board, paths
 
 
 @pytest.mark.campaign
-def test_a_reader_among_writers_never_sees_less_than_it_saw(board: Board, paths: Paths) -> None:
+def test_a_reader_among_writers_never_sees_less_than_it_saw(board: FileBoard, paths: Paths) -> None:
     writers = [started(WRITER, str(paths.root), f"w{number}", "30") for number in range(2)]
     seen = 0
     while any(child.poll() is None for child in writers):
@@ -854,16 +857,16 @@ def test_an_equal_inode_on_another_disk_names_no_lock_holder(tmp_path: Path) -> 
         assert proc_stat.holds_flock(os.getpid(), ours.stat(), proc_stat.ANY_MODE) is False
 
 
-def test_the_holder_that_died_leaves_no_lock(board: Board, paths: Paths) -> None:
+def test_the_holder_that_died_leaves_no_lock(board: FileBoard, paths: Paths) -> None:
     pid = os.fork()
     if pid == 0:
-        with Board(paths, FakeClock()).transaction("human", "x"):
+        with FileBoard(paths, FakeClock()).transaction("human", "x"):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     say(board, "mine")
 
 
-def test_agents_and_tasks_of_the_model_can_all_be_added(board: Board) -> None:
+def test_agents_and_tasks_of_the_model_can_all_be_added(board: FileBoard) -> None:
     with board.transaction("human", "add") as tx:
         tx.state = tx.state.with_agent("planner-1", Agent(role="planner", status="IDLE"))
         tx.state = replace(tx.state, tasks=(*tx.state.tasks, Task(id="t3", status=Status.DRAFT)))

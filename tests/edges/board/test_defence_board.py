@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.model.model import HumanNote
 from liza.model.paths import Paths
 from tests.campaign import forks
@@ -24,8 +24,8 @@ def paths(tmp_path: Path) -> Paths:
 
 
 @pytest.fixture
-def board(paths: Paths, clock: FakeClock) -> Board:
-    made = Board(paths, clock)
+def board(paths: Paths, clock: FakeClock) -> FileBoard:
+    made = FileBoard(paths, clock)
     made.create(FIRST)
     return made
 
@@ -35,8 +35,8 @@ def _somebody_waits_for(path: Path) -> bool:
     return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
 
 
-def test_the_second_of_two_simultaneous_transactions_waits_and_counts(board: Board, paths: Paths) -> None:
-    second = threading.Thread(target=say, args=(Board(paths, FakeClock()), "second"))
+def test_the_second_of_two_simultaneous_transactions_waits_and_counts(board: FileBoard, paths: Paths) -> None:
+    second = threading.Thread(target=say, args=(FileBoard(paths, FakeClock()), "second"))
     with board.transaction("human", "note") as tx:
         second.start()
         while second.is_alive() and not _somebody_waits_for(paths.state_lock):
@@ -48,7 +48,7 @@ def test_the_second_of_two_simultaneous_transactions_waits_and_counts(board: Boa
     assert board.take_alerts() == []
 
 
-def test_a_reader_that_opened_the_old_board_reads_it_whole(board: Board, paths: Paths) -> None:
+def test_a_reader_that_opened_the_old_board_reads_it_whole(board: FileBoard, paths: Paths) -> None:
     before = paths.state.read_bytes()
     with paths.state.open("rb") as reader:
         say(board, "a change")
@@ -62,18 +62,18 @@ def _killed_half_way(paths: Paths, number: int) -> bool:
     if pid == 0:
         forks.arm(f"part#{number}")
         try:
-            say(Board(paths, FakeClock()), "second")
+            say(FileBoard(paths, FakeClock()), "second")
         finally:
             os._exit(0)
     status = os.waitpid(pid, 0)[1]
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-def test_a_killed_write_leaves_the_old_or_the_new_board(board: Board, paths: Paths) -> None:
+def test_a_killed_write_leaves_the_old_or_the_new_board(board: FileBoard, paths: Paths) -> None:
     say(board, "first")
     number = 1
     while _killed_half_way(paths, number):
-        other = Board(paths, FakeClock())
+        other = FileBoard(paths, FakeClock())
         assert messages(other.read()) == ["first"]
         say(other, "after")
         assert other.take_alerts() == []
@@ -81,4 +81,4 @@ def test_a_killed_write_leaves_the_old_or_the_new_board(board: Board, paths: Pat
             tx.state = msgspec.structs.replace(tx.state, human_notes=tx.state.human_notes[:1])
         number += 1
     assert number > 3  # the new board, its line of the journal, the write intent
-    assert messages(Board(paths, FakeClock()).read()) == ["first", "second"]
+    assert messages(FileBoard(paths, FakeClock()).read()) == ["first", "second"]

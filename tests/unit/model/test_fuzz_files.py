@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from liza.board import revision_journal, revision_texts, write_intent
-from liza.board.store import Board
+from liza.board.store import FileBoard
 from liza.model.errors import LizaError, UsageError
 from liza.model.model import HumanNote
 from liza.model.paths import Paths
@@ -96,14 +96,14 @@ def test_a_long_damaged_journal_line_is_skipped_at_once(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def crew(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("crew")
-    board = Board(Paths(root), FakeClock())
+    board = FileBoard(Paths(root), FakeClock())
     board.create(FIRST)
     for word in ("one", "two"):
         _say(board, word)
     return root
 
 
-def _say(board: Board, word: str) -> None:
+def _say(board: FileBoard, word: str) -> None:
     with board.transaction("human", "note") as tx:
         note = HumanNote(timestamp=FakeClock().now(), message=word)
         tx.state = msgspec.structs.replace(tx.state, human_notes=(*tx.state.human_notes, note))
@@ -130,14 +130,14 @@ def prove_files(root: Path, done: list[tuple[str, str, bytes, int]]) -> None:
                 {"replace": data, "cut": was[:place], "inside": was[:place] + data + was[place + len(data) :]}[how]
             )
         typed = paths.state.read_bytes()
-        board = Board(paths, FakeClock())
+        board = FileBoard(paths, FakeClock())
         try:
             assert [note.message for note in board.read().human_notes] == ["one", "two"]
             _say(board, "after")
         except LizaError:
             assert paths.state.read_bytes() == typed
             return
-        fresh = Board(paths, FakeClock())
+        fresh = FileBoard(paths, FakeClock())
         assert [note.message for note in fresh.read().human_notes] == ["one", "two", "after"]
         assert write_intent.read_intent(paths.write_intent) is not None
         list(revision_texts.rebuild_texts(paths.journal))
