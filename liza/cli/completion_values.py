@@ -63,10 +63,12 @@ def read_paths() -> Paths | None:
 
 
 def read_state() -> State | None:
-    """Return the present board; None without a crew, or if its file cannot be read."""
+    """Return the present board, or the last copy of one on a server; None without a crew, or if it cannot be read."""
     paths = read_paths()
     with suppress(LizaError, OSError, ValueError):
-        return None if paths is None else load_state(paths.state.read_text(encoding="utf-8"))
+        if paths is not None:
+            path = paths.board_copy if paths.board_address.exists() else paths.state
+            return load_state(path.read_text(encoding="utf-8"))
     return None
 
 

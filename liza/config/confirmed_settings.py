@@ -63,10 +63,13 @@ def with_trusted_settings(paths: Paths, state: State) -> State:
 
 
 def find_unconfirmed(paths: Paths, written: State) -> tuple[UnconfirmedSetting, ...] | None:
-    """Return the settings on the written board that do not count. Empty if ``damaged`` reports an error.
+    """Return the settings on the written board that do not count. Empty if ``damaged`` reports an error, and on a
+    server: who can write that board is trusted.
 
     None if there are pins without settings: they are from an older version, or the settings were removed.
     """
+    if _is_on_server(paths):
+        return ()
     confirmed = _read_confirmed(paths)
     if confirmed is None:
         return None if paths.pins.exists() and damaged(paths) is None else ()
@@ -84,12 +87,15 @@ def damaged(paths: Paths) -> LizaError | None:
 
 
 def confirm_settings(paths: Paths, given: Mapping[str, Any], standing: Config) -> None:
-    """Confirm these values. Does nothing without readable pins: nothing runs then. Raises OSError, LockTimeout.
+    """Confirm these values. Does nothing without readable pins, for nothing runs then, and for a board on a server.
+
+    Raises OSError, LockTimeout.
 
     If no setting was ever confirmed, as in a crew of an older version, all others are confirmed as they are in
     ``standing``. Otherwise one confirmed value would reset the test command to its default, which is none.
     """
-    _add_to_pins(paths, SETTINGS_KEY, given, standing)
+    if not _is_on_server(paths):
+        _add_to_pins(paths, SETTINGS_KEY, given, standing)
 
 
 def accept_origin(paths: Paths, address: Mapping[str, Any]) -> None:
@@ -138,7 +144,12 @@ def restore_confirmed(paths: Paths, kept: bytes | None, first: Config) -> None:
 
 
 def _read_confirmed(paths: Paths) -> dict[str, Any] | None:
-    """Return the confirmed settings, or None. The file is read again only if it has changed."""
+    """Return the confirmed settings; None without any, and for a board on a server, whose settings all count.
+
+    The file is read again only if it has changed.
+    """
+    if _is_on_server(paths):
+        return None
     try:
         status = paths.pins.stat()
     except OSError:
@@ -152,3 +163,7 @@ def _read_confirmed(paths: Paths) -> dict[str, Any] | None:
             confirmed = None
         cached = _cache[paths.pins] = (stamp, confirmed)
     return cached[1]
+
+
+def _is_on_server(paths: Paths) -> bool:
+    return paths.board_address.exists()

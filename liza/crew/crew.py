@@ -11,6 +11,7 @@ from pathlib import Path
 
 from liza.board.contract import Board, Transaction
 from liza.board.opening import open_board
+from liza.board.presence import has_board, has_board_or_intent
 from liza.board.text.document import RESTORE_COMMAND
 from liza.box import support
 from liza.box.run_mounts import Surroundings
@@ -76,7 +77,7 @@ class Crew(Value, dict=True):
         # init writes the pins before the board. A board without pins means that the pins were deleted, and with them
         # what a person has confirmed: no git command runs until they are restored.
         try:
-            if self.paths.pins.exists() or self.paths.state.exists():
+            if self.paths.pins.exists() or has_board(self.paths):
                 confirmed_settings.load_pins(self.paths.pins)
         except NotRegularFile:
             raise
@@ -174,7 +175,7 @@ def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
     crew = find_crew_or_none(start, clock)
     # There is a write intent but no board. If processes of that crew run, the error names the one command that ends
     # them and restores the board.
-    if crew is None or (not crew.paths.state.exists() and _survivor_names(crew)):
+    if crew is None or (not has_board(crew.paths) and _survivor_names(crew)):
         raise no_crew_error((start or _current_directory()).absolute(), clock)
     return crew
 
@@ -191,17 +192,14 @@ def find_crew_or_none(start: Path | None = None, clock: Clock | None = None) -> 
 def find_root(start: Path) -> Path | None:
     """Return the root of the nearest crew: a directory at or above ``start``, or that of a slot."""
     for directory in (start, *start.parents):
-        if _has_board(directory) and ((directory / ".git").exists() or Paths(directory).pins.exists()):
+        paths = Paths(directory)
+        if has_board_or_intent(paths) and ((directory / ".git").exists() or paths.pins.exists()):
             # Without either, .liza is of another program, and a repository below has nothing to do with it.
             return directory
         root = slots_directory.find_root(directory)
-        if root is not None and _has_board(root):
+        if root is not None and has_board_or_intent(Paths(root)):
             return root
     return None
-
-
-def _has_board(root: Path) -> bool:
-    return (root / ".liza" / "state.yaml").exists() or (root / ".liza" / "tx" / "seal").exists()
 
 
 def find_lost_crew() -> Crew | None:
@@ -233,7 +231,7 @@ def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
     # If git fails, the answer is still that there is no crew.
     with suppress(LizaError, OSError):
         main = survey(here).main_checkout
-        if main is not None and Paths(main).state.exists():
+        if main is not None and has_board(Paths(main)):
             step = shlex.join(["cd", str(main)])
             return NoCrew(f"{here} is in a linked worktree; the crew of the repository is in {main}", step)
         crew = _crew_of_repository(here, clock)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from liza.board.presence import has_board_or_intent
 from liza.config import confirmed_settings
 from liza.git import slots_directory
 from liza.git.git_config import git_dirs
@@ -114,7 +115,7 @@ def repair_location(paths: Paths, record: SlotsRecord | None) -> tuple[Paths, st
     git's records and the slots point to each other again, and the record is written. Does nothing while
     supervisors run that use the former path. Raises LizaError, OSError.
     """
-    if not paths.state.exists() and not paths.write_intent.exists():
+    if not has_board_or_intent(paths):
         return paths, None
     refuse_foreign(paths, record)
     old = record or slots_directory.reconstruct_record(paths, os.environ)
@@ -159,7 +160,8 @@ def refuse_foreign(paths: Paths, record: SlotsRecord | None) -> None:
             f"{paths.liza} is a copy, and {paths.root} is a linked worktree: the crew of this repository is in {root}",
             shlex.join(["cd", str(root)]),
         )
-    if is_repository and git.ok("show-ref", "--verify", "--quiet", HISTORY_REF):
+    # A clone that joined a crew on a server may have no history of it; the server refuses other repositories.
+    if is_repository and (paths.board_address.exists() or git.ok("show-ref", "--verify", "--quiet", HISTORY_REF)):
         return
     created = any(path.exists() for path in (paths.pins, paths.write_intent, paths.creation))
     if record is None and created and is_repository:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from liza.board.presence import has_board_or_intent
 from liza.board.text import document
 from liza.config import confirmed_settings
 from liza.config.rules import settings
@@ -101,8 +102,7 @@ def deleted_error(paths: Paths) -> Missing:
 
 def is_deleted(paths: Paths) -> bool:
     """Return whether the pins or the board of a crew that was open are gone."""
-    has_board = paths.state.exists() or paths.write_intent.exists()
-    return not has_board or not os.path.lexists(paths.pins)
+    return not has_board_or_intent(paths) or not os.path.lexists(paths.pins)
 
 
 def works_unseen(paths: Paths, agent: str) -> bool:

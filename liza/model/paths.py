@@ -180,6 +180,16 @@ class Paths(Value):
         return self.liza / "state.yaml"
 
     @property
+    def board_address(self) -> Path:
+        """Address of the board, if it is on a server. Such a crew has no ``state``."""
+        return self.liza / "board.toml"
+
+    @property
+    def board_copy(self) -> Path:
+        """The last text that was read of a board on a server. Its time is that of the read."""
+        return self.runs / "board-copy.yaml"
+
+    @property
     def state_lock(self) -> Path:
         return self.liza / "state.yaml.lock"
 

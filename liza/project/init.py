@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from liza.board.presence import has_board
 from liza.box import support
 from liza.config import confirmed_settings
 from liza.crew import deleted_parts, layout
@@ -130,7 +131,7 @@ def _with_permissions(paths: Paths, options: InitOptions, ask: AskPermissions | 
 
 
 def _refuse_second(paths: Paths) -> None:
-    if paths.state.exists():
+    if has_board(paths):
         deleted_parts.refuse_foreign(paths, slots_directory.read_record(paths))
         is_running = any(liveness.is_supervised(paths, agent) for agent in ("planner-1", "coder-1", "code-reviewer-1"))
         anew = "another goal: liza edit --goal; to begin anew: liza down --purge"

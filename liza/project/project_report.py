@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from liza.board.presence import has_board
 from liza.box import support
 from liza.config.rules import test_proof
 from liza.git import local_files, slot_setup, slots_directory
@@ -33,7 +34,7 @@ _SHELL_SYNTAX = set("|&;<>()`\n")
 def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
     """Check the commands, the environment and the worktrees of the project. Raises LizaError, OSError."""
     setup = config.sandbox_setup
-    if not paths.state.exists():
+    if not has_board(paths):
         # No crew yet: check the commands that init will choose.
         project = detect.read_project(paths.root, git)
         setup = project.setup.text if project.setup else None
@@ -47,8 +48,8 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     yield from _check_commands(paths, git, config)
     yield from _check_environment(paths.root, config)
     slot = _find_set_up_slot(paths, git, config) if setup else None
-    yield from find_worktree_gaps(paths, git, setup, config.sandbox_copy, slot, has_crew=paths.state.exists())
-    if paths.state.exists():
+    yield from find_worktree_gaps(paths, git, setup, config.sandbox_copy, slot, has_crew=has_board(paths))
+    if has_board(paths):
         # Before init, no program that the repository's configuration names may run, such as one that signs.
         yield from hook_files.inspect_signing(paths, git, config)
     yield from _disk(paths)
@@ -88,7 +89,7 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         project = detect.read_project(root, git)
         detected = project.test
         if detected is None:
-            has_crew = paths.state.exists()
+            has_crew = has_board(paths)
             text = "no command found: merges are not tested" if not has_crew else _NO_TEST_COMMAND
             set_tests = 'liza config set integration_command "make test"'
             yield Finding("tests", text, True, set_tests if has_crew else f'{INIT} --test "make test"')
@@ -300,7 +301,7 @@ def _node_modules(paths: Paths) -> Iterator[Finding]:
         modules = directory / "node_modules"
         if modules.is_dir():
             text = f"Node finds modules in {modules} from each worktree: tests may pass that fail in a fresh clone"
-            first = "liza down --purge && " if paths.state.exists() else ""
+            first = "liza down --purge && " if has_board(paths) else ""
             other = suggest_directory(paths.root, os.environ)
             where = shlex.quote(str(other)) if other is not None else "DIR"
             yield Finding("node", text, True, f'{first}liza init "…" --worktrees {where}')

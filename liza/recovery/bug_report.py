@@ -89,6 +89,8 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
     yield made("config.json", lambda: encode_json(config.get_settings(crew.board, None)).decode() + "\n")
     paths = crew.paths
     yield made(paths.journal.name, lambda: _journal_heads(paths))
+    if paths.board_address.exists():
+        yield made(paths.state.name, crew.board.read_text)
     for path in (paths.state, paths.alerts, paths.liza / "programs.toml", paths.liza / "guards.toml"):
         yield from _read(path, path.name, home, private)
     for run in _newest_runs(crew):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from liza.board.presence import find_board_path
 from liza.board.text import document, parse, values
 from liza.board.text.splitter import TABLE_SECTIONS
 from liza.config.rules import settings
@@ -28,7 +29,7 @@ def validate(path: Path | None) -> dict[str, Any]:
     NoCrew, Missing, UsageError, BoardUnreadable if the text cannot be read or decoded.
     """
     crew = find_crew() if path is None else None
-    board_path = crew.paths.state if crew else _find_board(path or Path())
+    board_path = find_board_path(crew.paths) if crew else _find_board(path or Path())
     text = crew.board.read_text() if crew else _read(board_path)
     try:
         # In a crew, reading through the board also detects a truncated end, which the text alone does not show.

@@ -25,7 +25,7 @@ from liza.model.configuration import Config
 from liza.model.derived import CurrentWork
 from liza.model.model import State
 from liza.model.narration import Detail
-from liza.model.paths import BoxPaths, Paths
+from liza.model.paths import BoxPaths
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value
 from liza.programs.hooks import hook_install as hooks
@@ -178,7 +178,7 @@ def make_session_box(
     begin_ownership(own, order.work)
     git = crew.worktrees.slot_git(order.slot)
     run_git.make_run_git(git, own, directory.run, salvages_of=order.work.task or "")
-    _fill_liza(crew.paths, own, directory, preset)
+    _fill_liza(crew, own, directory, preset)
     directories = private_state.list_directories(preset, own, order.env, home)
     private_state.bring_state(directories, own.program_state(preset.name), directory, notify)
     mounts = (
@@ -220,12 +220,12 @@ def begin_ownership(own: BoxPaths, work: CurrentWork) -> None:
     atomic.write(path, owner.encode(), sync=False)
 
 
-def _fill_liza(paths: Paths, own: BoxPaths, directory: RunDir, preset: Preset) -> None:
+def _fill_liza(crew: Crew, own: BoxPaths, directory: RunDir, preset: Preset) -> None:
     """Write what a box has of `.liza`: copies of the board, of the assignment and of the hooks. Raises OSError."""
     slot_directories.remove_tree(own.liza)
-    inside = own.liza / directory.path.relative_to(paths.liza)
+    inside = own.liza / directory.path.relative_to(crew.paths.liza)
     inside.mkdir(mode=0o700, parents=True)
-    shutil.copyfile(paths.state, own.liza / paths.state.name)
+    (own.liza / crew.paths.state.name).write_text(crew.board.read_text(), encoding="utf-8")
     for name in SHOWN_FILES:
         with suppress(FileNotFoundError):
             source = directory.path / name
