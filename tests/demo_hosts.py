@@ -1,4 +1,4 @@
-"""`bin/demo-hosts`: a crew on three hosts. One host is cut off and PostgreSQL is killed; all tasks are merged nevertheless."""
+"""`bin/demo-hosts`: a crew on three hosts. One host is cut off, PostgreSQL is killed, and all tasks are merged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ sleep 2
 mkdir -p shop tests
 name=$(echo "$LIZA_TASK" | tr - _)
 printf 'NAME = "%s"\\n' "$name" > "shop/$name.py"
-printf 'import unittest\\n\\nfrom shop.%s import NAME\\n\\n\\nclass NameTest(unittest.TestCase):\\n' "$name" > "tests/test_$name.py"
+printf 'import unittest\\n\\nfrom shop.%s import NAME\\n\\n\\n' "$name" > "tests/test_$name.py"
+printf 'class NameTest(unittest.TestCase):\\n' >> "tests/test_$name.py"
 printf '    def test_name(self):\\n        self.assertEqual(NAME, "%s")\\n' "$name" >> "tests/test_$name.py"
 git add -A
 git diff --cached --quiet || git commit -q -m "$LIZA_TASK: a part of the shop"
