@@ -1,4 +1,4 @@
-"""Several hosts on this machine: each has a clone, a HOME, and links to PostgreSQL and to the remote that can be cut."""
+"""Several hosts on this machine: each has a clone, a HOME, and links to PostgreSQL and the remote that can be cut."""
 
 from __future__ import annotations
 
