@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from liza.landing.rules.remote_urls import Forge, RemoteRepository, hide_credentials
+from liza.git.rules.remote_urls import Forge, RemoteRepository, hide_credentials
 from liza.model.errors import ForgeSlow, LoginMissing, Missing
 from liza.model.type_errors import describe_decode_error
 from liza.model.value_classes import Value, decodable

@@ -8,12 +8,12 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git.git_refs import current_branch
+from liza.git.rules.remote_urls import Forge, find_forge_repository
 from liza.git.runner import Git
 from liza.landing.forge import read_rows
 from liza.landing.remotes import find_project, find_remote
 from liza.landing.rules import feedback_text
 from liza.landing.rules.feedback_text import Issue
-from liza.landing.rules.remote_urls import Forge, find_forge_repository
 from liza.model.errors import Missing, Refused
 from liza.model.paths import Paths, check_task_id
 from liza.model.value_classes import replace

@@ -14,12 +14,13 @@ from liza.crew.result import Result
 from liza.git import branch_moves, git_refs, integration_tip
 from liza.git.checkout_moves import MoveOutcome
 from liza.git.integration_tip import find_landed
+from liza.git.rules.push_address import LAND_COMMAND
+from liza.git.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.git.runner import Git
 from liza.landing import pull_requests, remotes
 from liza.landing.remotes import Remote, Remotes
 from liza.landing.rules import request_text
-from liza.landing.rules.push_rules import LAND_COMMAND, PushFacts, PushStep, decide_push
-from liza.landing.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
+from liza.landing.rules.push_rules import PushFacts, PushStep, decide_push
 from liza.landing.rules.request_feedback import track_request
 from liza.landing.rules.request_text import RequestFacts
 from liza.merging import candidate_tests as candidate

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from liza.git.rules.remote_urls import Forge, RemoteRepository, find_forge_repository
 from liza.landing import forge
 from liza.landing.forge import clean_address, clean_text
 from liza.landing.remotes import Remotes
 from liza.landing.rules.feedback_text import MAX_OUTPUT
-from liza.landing.rules.remote_urls import Forge, RemoteRepository, find_forge_repository
 from liza.landing.rules.request_feedback import CheckResult, RequestComment, RequestFeedback
 from liza.model.errors import ForgeSlow, LoginMissing, Missing, Refused
 from liza.model.model import TrackedRequest

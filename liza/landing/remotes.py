@@ -1,7 +1,7 @@
 """The remotes to push to and of the project: only at addresses that a person has accepted, which the pins keep.
 
-No call asks for a password or runs a hook. git gets the URL from Liza, under a name of its own: so no remote branch of
-the person moves. The push remote is called ``origin`` here, which it is if no setting of git names another.
+No call asks for a password or runs a hook. The push remote is called ``origin`` here, which it is if no setting of git
+names another.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import msgspec
 
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
-from liza.git.git_refs import HEADS, find_free_name, list_branches
-from liza.git.runner import Git, GitResult
-from liza.landing.rules import push_rules
-from liza.landing.rules.push_rules import (
+from liza.git.git_refs import find_free_name, list_branches
+from liza.git.git_remote import FETCH_OPTIONS, PUSH_OPTIONS, GitRemote, read_accepted, read_urls
+from liza.git.rules import push_address
+from liza.git.rules.push_address import (
     LAND_COMMAND,
     ORIGIN,
     PUSH_COMMAND,
     PushAddress,
-    PushFailure,
     accept_command,
-    classify_failure,
     strip_login,
 )
+from liza.git.rules.remote_urls import Forge, find_forge_repository
+from liza.git.runner import Git, GitResult
+from liza.landing.rules import push_rules
 from liza.landing.rules.remote_failures import RemoteFailure, count_failure
-from liza.landing.rules.remote_urls import Forge, find_forge_repository, hide_credentials
-from liza.model.errors import GitFailed, LizaError, Missing, Refused, UsageError
+from liza.model.errors import LizaError, Refused, UsageError
 from liza.model.paths import Paths
 from liza.model.value_classes import Value, replace
 from liza.programs.session.run_directory import read_struct
@@ -39,12 +39,7 @@ from liza.system import atomic, file_growth
 
 REMOTE = ORIGIN
 """Name of the push remote in refs and messages. The person's name for it is ``Remote.name``."""
-NETWORK_LIMIT = 120.0
-"""Seconds for one call of git over the network."""
-MAX_REASON = 400
-"""Characters of what git and the remote printed, in an error."""
 _PUSHED = f"refs/liza/pushed/{REMOTE}/"
-_NO_FAULT = ("To ", "*", "=", "+", " ", "Done")
 
 
 class BranchPush(Value):
@@ -59,17 +54,8 @@ class BranchPush(Value):
         return f"refs/heads/{self.branch}"
 
 
-class Remote(Value):
-    """A remote. ``urls``: where git pushes, then the configured URL before ``url.*.insteadOf``."""
-
-    git: Git
-    urls: tuple[str, ...]
-    name: str = REMOTE
-
-    @property
-    def address(self) -> str:
-        """Where git pushes, without credentials."""
-        return strip_login(self.urls[0])
+class Remote(GitRemote):
+    """A remote that branches are pushed to, or that pull requests go to."""
 
     @property
     def project_name(self) -> str:
@@ -85,21 +71,9 @@ class Remote(Value):
 
     def fetch_commit(self, branch: str) -> None:
         """Fetch the commits of a branch, without a ref: nothing of the person's changes. Raises Missing, GitFailed."""
-        quiet = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--recurse-submodules=no")
-        result = self._call("fetch", *quiet, patterns=[f"refs/heads/{branch}"])
+        result = self.call("fetch", *FETCH_OPTIONS, patterns=[f"refs/heads/{branch}"])
         if result.code != 0:
-            raise self._explain(result)
-
-    def read_branches(self, *branches: str) -> dict[str, str]:
-        """Return the tips of those of ``branches`` that the remote has, and of others whose names begin like theirs:
-        one of them may exclude a branch. Raises Missing, GitFailed.
-        """
-        patterns = dict.fromkeys(f"{HEADS}{branch.partition('/')[0]}*" for branch in branches)
-        result = self._call("ls-remote", "--refs", "--", patterns=tuple(patterns))
-        if result.code != 0:
-            raise self._explain(result)
-        rows = (line.partition("\t") for line in result.stdout.decode("utf-8", "replace").splitlines())
-        return {name.removeprefix(HEADS): commit for commit, _, name in rows if name.startswith(HEADS)}
+            raise self.explain(result)
 
     def push_commit(self, commit: str, branch: str, expected: str | None) -> str:
         """Push ``commit`` to ``branch`` if the remote still has ``expected`` there, None: no such branch.
@@ -109,7 +83,7 @@ class Remote(Value):
         result = self._push([BranchPush(branch, commit, expected)])
         if result.code != 0:
             other = find_free_name(branch, [branch, *list_branches(self.git)])
-            raise self._explain(result, f"{LAND_COMMAND} --head {shlex.quote(other)}")
+            raise self.explain(result, f"{LAND_COMMAND} --head {shlex.quote(other)}")
         self.git.out("update-ref", _PUSHED + branch, commit)
         lines = (line for line in result.stderr.splitlines() if line.startswith("remote:"))
         return "\n".join(line.removeprefix("remote:").strip() for line in lines)
@@ -118,40 +92,15 @@ class Remote(Value):
         """Push all branches in one call. Return why some of them were not updated. Raises GitFailed."""
         result = self._push(pushes)
         step = shlex.join(["git", "push", self.name, *(push.ref for push in pushes)])
-        return None if result.code == 0 else self._explain(result, step, PUSH_COMMAND)
+        return None if result.code == 0 else self.explain(result, step, PUSH_COMMAND)
 
     def _push(self, pushes: Sequence[BranchPush]) -> GitResult:
-        options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
         leases = (f"--force-with-lease={push.ref}:{push.expected or ''}" for push in pushes)
-        return self._call("push", *options, *leases, patterns=[f"{push.commit}:{push.ref}" for push in pushes])
+        return self.call("push", *PUSH_OPTIONS, *leases, patterns=[f"{push.commit}:{push.ref}" for push in pushes])
 
     def last_pushed(self, branch: str) -> str | None:
         """Return the commit that this crew pushed last to ``branch``. Raises GitFailed."""
         return self.git.find_commit(_PUSHED + branch)
-
-    def _call(self, *args: str, patterns: Sequence[str]) -> GitResult:
-        """Run git on the remote's URL. ``patterns``: the refs after the URL. Raises GitFailed if it takes too long."""
-        git, name = _name_remote(_network_git(self.git), self.urls[0])
-        try:
-            return git.run(*args, name, *patterns)
-        except GitFailed as error:
-            raise GitFailed(error.message, error.hint or f"git ls-remote {self.name}") from error
-
-    def _explain(self, result: GitResult, after_rejection: str = "", again: str = LAND_COMMAND) -> LizaError:
-        """Return the error for a failed call, with the command that shows or removes its cause."""
-        output = f"{result.stdout.decode('utf-8', 'replace')}\n{result.stderr}"
-        failure = classify_failure(output)
-        # Of a push of several branches only the lines of those that were not updated.
-        lines = [line.strip().lstrip("!\t") for line in output.splitlines() if not line.startswith(_NO_FAULT)]
-        reason = hide_credentials("; ".join(dict.fromkeys(filter(None, lines))))[:MAX_REASON]
-        message = f"{self.name} ({self.address}): {failure.value}: {reason}"
-        match failure:
-            case PushFailure.MOVED:
-                return Refused(message, again)
-            case PushFailure.REJECTED:
-                return Refused(message, after_rejection)
-        # A person's own git may ask, and stores the answer if a credential helper is configured.
-        return Missing(message, f"git ls-remote {self.name}")
 
 
 def find_remote(git: Git, base: str | None = None) -> Remote:
@@ -199,16 +148,7 @@ def _read_config(git: Git) -> dict[str, str]:
 
 
 def _read_remote(git: Git, name: str, *options: str) -> Remote:
-    result = git.run("remote", "get-url", *options, "--all", name)
-    url, *others = result.stdout.decode("utf-8", "replace").split("\n")
-    if result.code != 0 or not url:
-        step = f'git remote add {name} "…"'
-        raise Missing(f"the repository has no remote {name}", step)
-    if options and any(others):
-        addresses = ", ".join(strip_login(address) for address in (url, *others) if address)
-        raise Refused(f"{name} has several addresses to push to: {addresses}", "git remote -v")
-    configured = git.run("config", "--get", f"remote.{name}.url", codes=(0, 1)).stdout.decode("utf-8", "replace")
-    return Remote(git, tuple(dict.fromkeys((url, configured.strip()))), name)
+    return Remote(git, read_urls(git, name, *options), name)
 
 
 def _choose_command(project: Remote) -> str:
@@ -221,23 +161,6 @@ def _choose_command(project: Remote) -> str:
 def _land_command(project: Remote, push: Remote) -> str:
     # The address of a project that is not the push remote has to be accepted, too.
     return LAND_COMMAND if project.name == push.name else accept_command(LAND_COMMAND, push.address)
-
-
-def _network_git(git: Git) -> Git:
-    """Return git for the network: ssh asks nothing, and a call has a limit of its own. Raises GitFailed."""
-    configured: Sequence[str] = git.run("config", "--get", "core.sshCommand", codes=(0, 1)).stdout.decode().split("\n")
-    command = configured[0].strip() or "ssh"
-    return git.with_timeout(NETWORK_LIMIT).with_environment(GIT_SSH_COMMAND=f"{command} -oBatchMode=yes")
-
-
-def _name_remote(git: Git, url: str) -> tuple[Git, str]:
-    """Return git and a name that means ``url`` there.
-
-    git would apply ``url.*.insteadOf`` to the URL itself a second time. With the name of a configured remote it would
-    move remote branches of the person.
-    """
-    name, base = f"liza-{REMOTE}", f"url.{url}"
-    return git.with_config((f"{base}.insteadOf", name), (f"{base}.pushInsteadOf", name)), name
 
 
 def read_failure(record: Path) -> RemoteFailure | None:
@@ -316,10 +239,10 @@ def accept_origin(crew: Crew, url: str, base: str | None = None) -> None:
     """
     remote = find_remote(crew.git, base)
     address = _read_address(remote, None if base is None else find_project(remote, base))
-    if push_rules.strip_login(url) != address.urls[0]:
-        present = push_rules.accept_command(PUSH_COMMAND if base is None else LAND_COMMAND, address.urls[0])
+    if strip_login(url) != address.urls[0]:
+        present = accept_command(PUSH_COMMAND if base is None else LAND_COMMAND, address.urls[0])
         raise UsageError(f"{remote.name} is at {address.urls[0]}, not at {url!r}: nothing is accepted", present)
-    accepted = _read_accepted(crew.paths)
+    accepted = read_accepted(crew.paths.pins)
     if base is None and accepted is not None:
         address = replace(address, project=accepted.project)
     _record(crew.paths, address)
@@ -345,12 +268,8 @@ def record_first_origin(crew: Crew, base: str | None) -> tuple[str, str] | None:
     return None
 
 
-def _read_accepted(paths: Paths) -> PushAddress | None:
-    return push_rules.parse_accepted(confirmed_settings.load_pins(paths.pins).get(confirmed_settings.ORIGIN_KEY))
-
-
 def _find_change(paths: Paths, present: PushAddress, command: str) -> LizaError | None:
-    return push_rules.find_change(_read_accepted(paths), present, command)
+    return push_address.find_change(read_accepted(paths.pins), present, command)
 
 
 def _record(paths: Paths, address: PushAddress) -> None:
@@ -360,4 +279,4 @@ def _record(paths: Paths, address: PushAddress) -> None:
 
 def _read_address(remote: Remote, project: Remote | None = None) -> PushAddress:
     other = () if project is None or project.name == remote.name else project.urls
-    return push_rules.make_address(remote.urls, other)
+    return push_address.make_address(remote.urls, other)

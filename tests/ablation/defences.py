@@ -1230,7 +1230,7 @@ TABLE: dict[str, Defence] = {
     ),
     "accepted origin": Defence(
         "nothing is pushed to an address that no person has accepted",
-        {"liza.landing.rules.push_rules:find_change": gives(None)},
+        {"liza.git.rules.push_address:find_change": gives(None)},
         (
             f"{ORIGIN}test_a_push_to_a_new_address_waits_for_acceptance[url]",
             f"{ORIGIN}test_a_push_to_a_new_address_waits_for_acceptance[pushInsteadOf]",
@@ -1238,7 +1238,7 @@ TABLE: dict[str, Defence] = {
     ),
     "named remote": Defence(
         "a push moves no remote branch of the person",
-        {"liza.landing.remotes:_name_remote": lambda was: lambda git, url: (git, "origin")},
+        {"liza.git.git_remote:name_remote": lambda was: lambda git, url: (git, "origin")},
         (f"{ORIGIN}test_a_push_moves_no_remote_branch_and_runs_no_hook",),
     ),
     "pushed branches of others": Defence(
@@ -1286,7 +1286,7 @@ TABLE: dict[str, Defence] = {
     ),
     "credentials of the remote": Defence(
         "no message has the credentials in the address of the remote",
-        {"liza.landing.rules.remote_urls:hide_credentials": lambda was: lambda url: url},
+        {"liza.git.rules.remote_urls:hide_credentials": lambda was: lambda url: url},
         (f"{REQUEST_RULES}test_an_address_is_shown_without_credentials",),
     ),
     "stop by a person": Defence(

@@ -1,24 +1,19 @@
-"""Where branches are pushed, which of them, whether one may be replaced, and what a failed push means. Pure.
+"""To which remote branches are pushed, which of them, and whether one may be replaced. Pure.
 
-A remote may have been changed since a person accepted its address: nothing is sent where no person wanted it. The
-argument ``config`` is the settings of remotes and branches, as git prints their keys.
+The argument ``config`` is the settings of remotes and branches, as git prints their keys.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-import msgspec
-
-from liza.landing.rules.remote_urls import Forge, parse_remote_url
-from liza.model.errors import LizaError, Refused
+from liza.git.rules.push_address import ORIGIN
+from liza.git.rules.remote_urls import Forge, parse_remote_url
 from liza.model.history_events import UNFINISHED_ENDS, HistoryEvent
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.value_classes import FrozenStruct, Value, decodable
+from liza.model.value_classes import Value
 
 
 class PushStep(StrEnum):
@@ -50,93 +45,6 @@ def decide_push(facts: PushFacts) -> PushStep:
     return PushStep.REFUSE
 
 
-class PushFailure(StrEnum):
-    """Why a remote did not answer or did not take a push."""
-
-    LOGIN = "it asks for a login"
-    MOVED = "the branch moved meanwhile"
-    REJECTED = "it rejected the push"
-    UNREACHABLE = "it cannot be reached"
-
-
-_LOGIN = re.compile(
-    r"(?i)could not read (username|password)|authentication failed|permission denied|terminal prompts disabled"
-    r"|invalid (username|credentials)|host key verification failed|access denied|\b40[13]\b"
-)
-_MOVED = re.compile(r"\((stale info|fetch first|non-fast-forward)\)")
-_REJECTED = re.compile(r"\[remote rejected\]|pre-receive hook declined|remote: error|\[rejected\]")
-
-
-def classify_failure(output: str) -> PushFailure:
-    """Return the cause of a failed ``git push`` or ``git ls-remote`` from what it printed."""
-    if _MOVED.search(output):
-        return PushFailure.MOVED
-    if _REJECTED.search(output):
-        return PushFailure.REJECTED
-    return PushFailure.LOGIN if _LOGIN.search(output) else PushFailure.UNREACHABLE
-
-
-PUSH_COMMAND, LAND_COMMAND = "liza push", "liza land --pr"
-"""The commands that push; with ``--origin URL`` they accept the address first."""
-_LOGIN_PART = r"\A([a-z]+://)[^/@?#\\\s]+@"
-
-
-class PushAddress(FrozenStruct, frozen=True, kw_only=True):
-    """Where git pushes, without credentials.
-
-    ``urls``: the effective URLs, then the configured one, which names the repository at the forge. ``project``: the
-    URLs of the project, where pull requests go, if that is another repository.
-    """
-
-    urls: tuple[str, ...]
-    project: tuple[str, ...] = ()
-
-
-def strip_login(url: str) -> str:
-    """Return a URL without user name and password.
-
-    Only what every program reads as such is removed: for curl the host of ``https://a?@b/`` is ``a``.
-    """
-    return re.sub(_LOGIN_PART, r"\1", url)
-
-
-def make_address(urls: Iterable[str], project: Iterable[str] = ()) -> PushAddress:
-    """Return the address of these URLs."""
-    return PushAddress(urls=tuple(map(strip_login, urls)), project=tuple(map(strip_login, project)))
-
-
-def parse_accepted(record: object) -> PushAddress | None:
-    """Return the accepted address as the pins have it; None if no address was accepted, or it is damaged."""
-    try:
-        return None if record is None else msgspec.convert(record, decodable(PushAddress))
-    except msgspec.ValidationError:
-        return None
-
-
-def accept_command(command: str, url: str) -> str:
-    """Return the command with which a person accepts an address, and then pushes."""
-    return f"{command} --origin {shlex.quote(url)}"
-
-
-def find_change(accepted: PushAddress | None, present: PushAddress, command: str) -> LizaError | None:
-    """Return the error why ``command`` may send nothing to ``present``; None if a person has accepted it."""
-    url = present.urls[0]
-    accept = accept_command(command, url)
-    if accepted is None:
-        return Refused(f"no person has accepted the address of origin, which is {url}", accept)
-    if accepted.urls[:1] != present.urls[:1]:
-        before = ", ".join(accepted.urls[:1])
-        return Refused(f"origin is at {url} now, and a person has accepted {before}", accept)
-    if accepted.urls != present.urls:
-        before, now = " and ".join(accepted.urls), " and ".join(present.urls)
-        return Refused(f"the URLs of origin are {now} now, and a person has accepted {before}", accept)
-    if command == LAND_COMMAND and accepted.project != present.project:
-        now, before = (" and ".join(address.project or address.urls) for address in (present, accepted))
-        return Refused(f"pull requests go to {now} now, and a person has accepted {before}", accept)
-    return None
-
-
-ORIGIN = "origin"
 RESOLVED_KEYS = {Forge.GITHUB: "gh-resolved", Forge.GITLAB: "glab-resolved"}
 """The setting of a remote with which the program of a forge records the project that a person chose."""
 

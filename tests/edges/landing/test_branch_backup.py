@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from liza.git import git_remote
 from liza.landing import branch_backup, remotes
 from liza.landing.branch_backup import BranchPusher, push_tasks
 from liza.landing.remotes import BranchPush, accept_origin, find_accepted_origin
@@ -249,7 +250,7 @@ def test_a_hanging_origin_delays_no_supervisor_and_ends_with_it(crew: Merges) ->
 def test_a_hanging_origin_is_given_up_after_a_time_limit(
     crew: Merges, monkeypatch: pytest.MonkeyPatch, limit: float
 ) -> None:
-    monkeypatch.setattr(remotes, "NETWORK_LIMIT", limit)
+    monkeypatch.setattr(git_remote, "NETWORK_LIMIT", limit)
     hook(crew, "pre-receive", HANGS)
     assert "took longer than 1 s and was killed → git ls-remote origin" in failure(crew)
     hook(crew, "pre-receive", "#!/bin/sh\n")

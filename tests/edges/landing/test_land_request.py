@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.landing import forge, remotes
+from liza.git import git_remote
+from liza.landing import forge
 from liza.landing.land import describe_landing, land_merge, land_pr
 from liza.landing.remotes import accept_origin, find_remote
 from liza.landing.sync import sync
@@ -288,7 +289,7 @@ def test_a_hanging_origin_or_gh_is_killed_with_its_children(
     hook.chmod(0o755)
     crew.approved("c")
     assert crew.merge() == ""
-    monkeypatch.setattr(remotes, "NETWORK_LIMIT", 1.0)
+    monkeypatch.setattr(git_remote, "NETWORK_LIMIT", 1.0)
     told = failure(crew)
     assert "took longer than 1 s and was killed" in told
     assert told.endswith("→ git ls-remote origin")

@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from liza.landing.rules import request_text
-from liza.landing.rules.feedback_text import Issue, complete_fields, compose_issue_spec, parse_issue_source
-from liza.landing.rules.push_rules import PushFacts, PushFailure, PushStep, classify_failure, decide_push
-from liza.landing.rules.remote_urls import (
+from liza.git.rules.push_address import PushFailure, classify_failure
+from liza.git.rules.remote_urls import (
     Forge,
     RemoteRepository,
     find_forge_repository,
@@ -17,6 +15,9 @@ from liza.landing.rules.remote_urls import (
     hide_credentials,
     parse_remote_url,
 )
+from liza.landing.rules import request_text
+from liza.landing.rules.feedback_text import Issue, complete_fields, compose_issue_spec, parse_issue_source
+from liza.landing.rules.push_rules import PushFacts, PushStep, decide_push
 from liza.landing.rules.request_text import RequestFacts, compose_body, compose_title, replace_section
 from liza.model.errors import UsageError
 from liza.model.gates import GateOutcome, GateRun

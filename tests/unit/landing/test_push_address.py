@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.landing.rules.push_rules import (
+from liza.git.rules.push_address import (
     PushAddress,
     accept_command,
     find_change,

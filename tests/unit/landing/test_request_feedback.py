@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from liza.git.rules.remote_urls import find_request_number
 from liza.landing.rules import feedback_text, request_feedback
-from liza.landing.rules.remote_urls import find_request_number
 from liza.landing.rules.request_feedback import (
     CheckResult,
     CheckStep,
