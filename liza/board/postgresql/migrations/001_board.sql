@@ -1,0 +1,157 @@
+-- oldest client: 1
+-- The board of each crew, its journal, and the hosts that work on it. `change` counts all changes of a crew, `revision`
+-- those that the journal has.
+
+CREATE TABLE crew (
+  id text COLLATE "C" PRIMARY KEY,
+  revision bigint NOT NULL DEFAULT 0,
+  change bigint NOT NULL DEFAULT 0,
+  repository text NOT NULL DEFAULT '',           -- root commits of the repository, sorted
+  created timestamptz NOT NULL DEFAULT clock_timestamp(),
+  started timestamptz
+) WITH (fillfactor = 50);
+
+-- One row for each part of the text of the board. `body` is the YAML, with the comments of people; `value` is derived
+-- from it. A deleted part keeps its row without body until every host has seen the change.
+CREATE TABLE entry (
+  crew text COLLATE "C" NOT NULL,
+  section text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  ord float8 NOT NULL,
+  body text,
+  value jsonb,
+  change bigint NOT NULL,
+  -- A task has one owner, one worktree and one review, and an agent owns one task: liza/model/invariants.py.
+  owner text COLLATE "C" GENERATED ALWAYS AS (
+    CASE WHEN section = 'tasks' AND body IS NOT NULL AND value->>'status' = 'CLAIMED' THEN value->>'assigned_to' END
+  ) STORED,
+  slot text COLLATE "C" GENERATED ALWAYS AS (
+    CASE WHEN section = 'tasks' AND body IS NOT NULL
+      AND value->>'status' IN ('CLAIMED', 'READY_FOR_REVIEW', 'APPROVED', 'REJECTED', 'INTEGRATION_FAILED')
+    THEN value->>'worktree' END
+  ) STORED,
+  reserver text COLLATE "C" GENERATED ALWAYS AS (
+    CASE WHEN section = 'tasks' AND body IS NOT NULL THEN value->'reservation'->>'run' END
+  ) STORED,
+  reviewer text COLLATE "C" GENERATED ALWAYS AS (
+    CASE WHEN section = 'tasks' AND body IS NOT NULL THEN value->>'review_run' END
+  ) STORED,
+  PRIMARY KEY (crew, section, name),
+  -- Compared at the commit: one change may give the slot of a task to another one.
+  CONSTRAINT entry_owner UNIQUE (crew, owner) DEFERRABLE INITIALLY DEFERRED,
+  CONSTRAINT entry_slot UNIQUE (crew, slot) DEFERRABLE INITIALLY DEFERRED,
+  CONSTRAINT entry_reserver UNIQUE (crew, reserver) DEFERRABLE INITIALLY DEFERRED,
+  CONSTRAINT entry_reviewer UNIQUE (crew, reviewer) DEFERRABLE INITIALLY DEFERRED
+) WITH (fillfactor = 80);
+CREATE INDEX entry_change ON entry (crew, change);
+
+CREATE TABLE archived (
+  crew text COLLATE "C" NOT NULL,
+  task text COLLATE "C" NOT NULL,
+  body text NOT NULL,
+  value jsonb,
+  status text COLLATE "C" NOT NULL,
+  merge_commit text COLLATE "C",
+  change bigint NOT NULL,
+  PRIMARY KEY (crew, task)
+);
+CREATE INDEX archived_merge_commit ON archived (crew, merge_commit) WHERE merge_commit IS NOT NULL;
+CREATE INDEX archived_change ON archived (crew, change);
+
+CREATE TABLE journal (
+  crew text COLLATE "C" NOT NULL,
+  revision bigint NOT NULL,
+  time timestamptz NOT NULL,
+  change_id uuid NOT NULL,                       -- random, of the client: whether a change in doubt was made
+  head jsonb NOT NULL,
+  entries jsonb,
+  text text,
+  PRIMARY KEY (crew, revision),
+  UNIQUE (crew, change_id)
+);
+
+CREATE TABLE signal (
+  crew text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  text text NOT NULL DEFAULT '',
+  time timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (crew, name)
+);
+
+-- A host that works on a crew. A new incarnation begins when the sessions of the last one have ended.
+CREATE TABLE host (
+  crew text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  incarnation uuid NOT NULL,
+  boot text NOT NULL,
+  since timestamptz NOT NULL,
+  seen timestamptz NOT NULL,
+  expires timestamptz NOT NULL,
+  seen_change bigint NOT NULL DEFAULT 0,
+  address text NOT NULL DEFAULT '',
+  PRIMARY KEY (crew, name)
+) WITH (fillfactor = 50);
+
+-- Where the supervisor of an agent is.
+CREATE TABLE lease (
+  crew text COLLATE "C" NOT NULL,
+  agent text COLLATE "C" NOT NULL,
+  run text COLLATE "C",
+  host text COLLATE "C" NOT NULL,
+  incarnation uuid NOT NULL,
+  since timestamptz NOT NULL,
+  expires timestamptz NOT NULL,
+  PRIMARY KEY (crew, agent)
+) WITH (fillfactor = 50);
+CREATE INDEX lease_host ON lease (crew, host);
+
+-- What one host at a time does for the crew: merger, exporter, notices. `term` grows with each new holder.
+CREATE TABLE duty (
+  crew text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  host text COLLATE "C" NOT NULL,
+  incarnation uuid NOT NULL,
+  term bigint NOT NULL,
+  since timestamptz NOT NULL,
+  expires timestamptz NOT NULL,
+  PRIMARY KEY (crew, name)
+) WITH (fillfactor = 50);
+
+CREATE TABLE run_fact (
+  crew text COLLATE "C" NOT NULL,
+  run text COLLATE "C" NOT NULL,
+  host text COLLATE "C" NOT NULL,
+  facts jsonb NOT NULL,
+  time timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (crew, run)
+);
+
+CREATE TABLE message (
+  crew text COLLATE "C" NOT NULL,
+  id text COLLATE "C" NOT NULL,
+  agent text COLLATE "C" NOT NULL,
+  body jsonb NOT NULL,
+  time timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (crew, id)
+);
+CREATE INDEX message_agent ON message (crew, agent, time);
+
+CREATE TABLE ledger (
+  crew text COLLATE "C" NOT NULL,
+  number bigint GENERATED ALWAYS AS IDENTITY,
+  run text COLLATE "C" NOT NULL,
+  line jsonb NOT NULL,
+  time timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (crew, number)
+);
+
+CREATE TABLE gate (
+  crew text COLLATE "C" NOT NULL,
+  number bigint GENERATED ALWAYS AS IDENTITY,
+  candidate text COLLATE "C" NOT NULL,
+  gate text COLLATE "C" NOT NULL,
+  line jsonb NOT NULL,
+  time timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (crew, number)
+);
