@@ -170,6 +170,19 @@ class ServerConnection:
         with self._errors(), self._session.pipeline():
             yield
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open, or has failed and must be ended."""
+        status = psycopg.pq.TransactionStatus
+        return self._session.pgconn.transaction_status in (status.INTRANS, status.INERROR)
+
+    def run_together(self, statements: Sequence[tuple[str, Mapping[str, object]]]) -> list[list[tuple[Any, ...]]]:
+        """Run statements in one round trip, each when the one before has ended; return the rows of each."""
+        with self._errors():
+            with self._session.pipeline():
+                cursors = [self._session.execute(sql.encode(), values or None) for sql, values in statements]
+            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
     def listen(self, channel: str) -> None:
         """Ask for the notifications of a channel; any text up to 63 bytes is a name of it."""
         self.execute(f"LISTEN {_quote(channel)}")

@@ -6,6 +6,8 @@ CREATE TABLE crew (
   id text COLLATE "C" PRIMARY KEY,
   revision bigint NOT NULL DEFAULT 0,
   change bigint NOT NULL DEFAULT 0,
+  journaled bigint NOT NULL DEFAULT -1,          -- change of the last revision; -1: the next line needs the whole text
+  swept bigint NOT NULL DEFAULT 0,               -- who has seen less reads all again: deleted rows up to it are gone
   repository text NOT NULL DEFAULT '',           -- root commits of the repository, sorted
   created timestamptz NOT NULL DEFAULT clock_timestamp(),
   started timestamptz
@@ -54,10 +56,11 @@ CREATE TABLE archived (
   status text COLLATE "C" NOT NULL,
   merge_commit text COLLATE "C",
   change bigint NOT NULL,
+  ord bigint NOT NULL,                           -- place among those of the same change
   PRIMARY KEY (crew, task)
 );
 CREATE INDEX archived_merge_commit ON archived (crew, merge_commit) WHERE merge_commit IS NOT NULL;
-CREATE INDEX archived_change ON archived (crew, change);
+CREATE INDEX archived_change ON archived (crew, change, ord);
 
 CREATE TABLE journal (
   crew text COLLATE "C" NOT NULL,
