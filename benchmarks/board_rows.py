@@ -22,7 +22,7 @@ from benchmarks.rows import Row, Samples, summarize
 from benchmarks.sample_boards import WallClock, board_text, flip
 from benchmarks.timing import interleave, milliseconds
 from liza.board import events
-from liza.board.store import FileBoard
+from liza.board.file_store.file_board import FileBoard
 from liza.board.text import document
 from liza.model.paths import Paths
 from liza.recovery.validate import validate

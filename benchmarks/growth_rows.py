@@ -17,8 +17,8 @@ from benchmarks.rows import Row, summarize
 from benchmarks.running_crews import RunningCrew, resident_memory
 from benchmarks.sample_boards import TASK, flip
 from benchmarks.timing import BARE, milliseconds, run_process
-from liza.board import revision_journal
-from liza.board.revision_journal import RevisionRecord
+from liza.board import revisions
+from liza.board.revisions import RevisionRecord
 from liza.crew.crew import find_crew
 from liza.crew.recorder import record_history
 from liza.git import board_history
@@ -162,7 +162,7 @@ def _new_revision(text: str, revision: int) -> NewRevision:
     head, _, rest = text.partition("\nrevision: ")
     changed = f"{head}\nrevision: {revision}\n{rest.partition(chr(10))[2]}"
     task = f"task-{revision % 10}"
-    subject = revision_journal.format_subject(_record(revision, task))
+    subject = revisions.format_subject(_record(revision, task))
     return NewRevision(revision, subject, "", START + timedelta(seconds=revision), "coder-1.7", changed)
 
 
@@ -174,7 +174,7 @@ def _record(revision: int, task: str) -> RevisionRecord:
 def _append_records(journal: Path, batch: list[NewRevision]) -> None:
     with journal.open("ab") as file:
         for entry in batch:
-            file.write(revision_journal.format_record(_record(entry.revision, f"task-{entry.revision % 10}")))
+            file.write(revisions.format_record(_record(entry.revision, f"task-{entry.revision % 10}")))
 
 
 def measure_archive(options: Options) -> Iterator[Row]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from liza.board.store import FileBoard
+from liza.board.file_store.file_board import FileBoard
 from liza.model.model import Status
 
 TASK = """\

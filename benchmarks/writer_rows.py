@@ -17,7 +17,7 @@ from benchmarks.board_rows import BARE_NAME, replace_bare
 from benchmarks.options import Options
 from benchmarks.rows import Row, percentile, summarize
 from benchmarks.sample_boards import WallClock, board_text, flip
-from liza.board.store import FileBoard
+from liza.board.file_store.file_board import FileBoard
 from liza.model.errors import LockTimeout
 from liza.model.paths import Paths
 

@@ -31,7 +31,7 @@ The packages, top to bottom; imports go downwards only:
 
 Each package has its rules, without disk, processes and clock, in `rules/`.
 
-Read first: `model/model.py`, `model/transitions.py`, `board/store.py`, `crew/crew.py`, `supervisor/loop.py`.
+Read first: `model/model.py`, `model/transitions.py`, `board/contract.py`, `crew/crew.py`, `supervisor/loop.py`.
 """
 
 __version__ = "0.2.0"

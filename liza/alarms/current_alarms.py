@@ -13,7 +13,7 @@ from typing import Final
 from liza.alarms import confinement, notices
 from liza.alarms.rules import alarm_checks as alarms
 from liza.alarms.rules.alarm_checks import AlarmFacts, is_checkpoint_due
-from liza.board import archive_files, revision_journal, signals
+from liza.board.file_store import archive_files, revision_journal, signal_files
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config import confirmed_settings
 from liza.crew import deleted_parts, recorder
@@ -84,7 +84,7 @@ def find_alarms(
 def _gather_facts(crew: Crew, state: State, evidence: Evidence) -> AlarmFacts:
     """Return the facts about the crew as a whole that are not on the board."""
     written = crew.board.read_as_written()
-    signal_times = {name: _signal_time(crew.paths, name) for name in signals.active_signals(crew.paths)}
+    signal_times = {name: _signal_time(crew.paths, name) for name in signal_files.active_signals(crew.paths)}
     budget_pause = _read_budget_pause(crew.paths, state) if "PAUSE" in signal_times else ""
     return AlarmFacts(
         evidence=evidence,
@@ -116,7 +116,7 @@ def halt_alarms(crew: Crew, state: State, authors: Mapping[str, str]) -> tuple[A
 
 
 def _signal_alarm(paths: Paths, state: State, name: str, author: str) -> Alarm:
-    reason = redact(signals.read_reason(paths, name))
+    reason = redact(signal_files.read_reason(paths, name))
     message = f"{name} is set by {author}" + (f": {reason}" if reason else "")
     return Alarm(AlarmKind[f"STALE_{name}"], name, message, signal_hint(state))
 
@@ -349,14 +349,14 @@ def _is_news(time: str, now: datetime) -> bool:
 
 def _read_budget_pause(paths: Paths, state: State) -> str:
     """Return the reason of a PAUSE that a supervisor set: only a used-up budget makes it do so. Empty for others."""
-    is_budget = signals.read_author(paths, "PAUSE") in state.agents
-    return redact(signals.read_reason(paths, "PAUSE")) if is_budget else ""
+    is_budget = signal_files.read_author(paths, "PAUSE") in state.agents
+    return redact(signal_files.read_reason(paths, "PAUSE")) if is_budget else ""
 
 
 def _read_checkpoint(paths: Paths, state: State) -> tuple[str, str] | None:
     """Return the planner that set CHECKPOINT, and its reason; None if a person or the circuit breaker did."""
-    author = signals.read_author(paths, "CHECKPOINT")
-    return (author, redact(signals.read_reason(paths, "CHECKPOINT"))) if author in state.agents else None
+    author = signal_files.read_author(paths, "CHECKPOINT")
+    return (author, redact(signal_files.read_reason(paths, "CHECKPOINT"))) if author in state.agents else None
 
 
 def _budget_step(paths: Paths, state: State) -> str:

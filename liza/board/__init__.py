@@ -1,8 +1,8 @@
-"""The board: one YAML file, changed in transactions under one lock.
+"""The board of a crew, in one of its stores.
 
-`store.Board` offers `read` and `transaction`. A commit writes the new board, a line of the journal with its changes,
-and the write intent before it renames the new board (`commit_steps.py`). `revision_texts.py` rebuilds texts from these
-lines. `repair.py` completes or undoes what a crash left, and accepts edits from outside, at the start of the next
-transaction. `events.py` reports changes of the board and of the signal files.
-Sub-package: `text/`, the YAML text. Read `store.py` first, then `commit_steps.py` and `repair.py`.
+`contract.Board` is all that the rest of Liza knows: `read`, `transaction`, revisions, archived tasks, signals.
+`opening.py` chooses the store. What stores share is here: `revisions.py` and `revision_texts.py` (what a journal has),
+`archived_entries.py`, `signals.py`, `new_violations.py`. `events.py` reports changes.
+Sub-packages: `text/`, the YAML text; `rules/`; `file_store/`, the board in a file. Read `contract.py` first, then
+`file_store/file_board.py`.
 """

@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 
-from liza.board.archive_files import ArchivedEntry, ArchiveFault, ArchiveMove
-from liza.board.revision_journal import RevisionLine, RevisionRecord
+from liza.board.archived_entries import ArchivedEntry, ArchiveFault
+from liza.board.revisions import RevisionLine, RevisionRecord
 from liza.board.rules.archiving import ArchiveTotals
+from liza.board.signals import Signal
 from liza.board.text.document import Document
 from liza.model.model import State, Task
 from liza.model.value_classes import Mutable, Value
@@ -31,20 +32,6 @@ class Restored(Value):
     broken_copy: Path | None
 
 
-class Signal(Value):
-    """PAUSE, CHECKPOINT or ABORT, which every supervisor obeys. ``text`` is what was written.
-
-    ``author`` and ``reason`` are its header and the rest in one line; empty if they are missing. ``time`` is None if it
-    is not known.
-    """
-
-    name: str
-    text: str
-    author: str
-    reason: str
-    time: datetime | None
-
-
 class Transaction(Mutable):
     """A change under the lock. The caller replaces ``state``; its value at the end is written."""
 
@@ -54,8 +41,8 @@ class Transaction(Mutable):
     """The text of ``before``, by entries."""
     task: str | None = None
     """The task that the journal names."""
-    move: ArchiveMove | None = None
-    """Entries that the change moves to the archive."""
+    moved: Mapping[str, str] = {}
+    """The entries of tasks that the change moves to the archive: id → text, in their order."""
     revision: int | None = None
     """Revision of the change; None until it is written, and if nothing changed."""
 

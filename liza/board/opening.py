@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from liza.board.contract import Board
-from liza.board.store import FileBoard
+from liza.board.file_store.file_board import FileBoard
 from liza.model.model import Clock, State
 from liza.model.paths import Paths
 

@@ -1,70 +1,38 @@
-"""The texts of revisions, rebuilt from the journal, and the mark up to which the history has them."""
+"""The texts of revisions: rebuilt from the lines of a journal, and compared. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import takewhile
-from pathlib import Path
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from liza.board import revision_journal
-from liza.board.revision_journal import EntryChange, RevisionLine, RevisionRecord
+from liza.board.revisions import EntryChange, RevisionLine, sha
 from liza.board.text.document import Document, read_document
 from liza.board.text.splitter import PieceKind
-from liza.board.write_intent import sha
-from liza.model.errors import LizaError, NotRegularFile
-from liza.model.paths import Paths
-from liza.system import files, untrusted_files
+from liza.model.errors import LizaError
 
 FULL_TEXT_INTERVAL: Final = 64
 """Every so many revisions a line has the whole text, so that a damaged line affects at most this many revisions."""
 NEWEST: Final = 1 << 62
 """For ``rebuild_texts``: only what the newest text needs."""
-_MARK_SIZE: Final = 64  # bytes of the mark
-
-
-# ── the mark ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def read_mark(paths: Paths) -> int | None:
-    """Return the newest revision that the history has; None if the mark is missing or damaged."""
-    try:
-        return int(untrusted_files.read(paths.recorded_mark, _MARK_SIZE))
-    except (OSError, NotRegularFile, ValueError):
-        return None
-
-
-def write_mark(paths: Paths, revision: int) -> None:
-    """Remember that the history has all revisions up to ``revision``. Raises WriteFailed."""
-    files.replace_unsynced(paths.recorded_mark, b"%d\n" % revision)
-
-
-def is_recorded(paths: Paths) -> bool:
-    """Return whether no revision waits for the history. Raises WriteFailed."""
-    last = revision_journal.last_record(paths.journal)
-    return last is None or last.revision <= (read_mark(paths) or 0)
-
-
-def list_waiting(paths: Paths) -> list[RevisionRecord]:
-    """Return the revisions after the mark, ascending. Raises WriteFailed."""
-    mark = read_mark(paths) or 0
-    records = revision_journal.iter_newest_first(paths.journal)
-    return list(takewhile(lambda record: record.revision > mark, records))[::-1]
+_VOLATILE_LINE: Final = re.compile(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
+_MAX_DIFF: Final = 64 << 10  # characters
 
 
 # ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def rebuild_texts(
-    journal: Path, since: int = 0, base: tuple[int, str] | None = None
+    newest_first: Iterable[RevisionLine], since: int = 0, base: tuple[int, str] | None = None
 ) -> Iterator[tuple[RevisionLine, str]]:
     """Yield the committed revisions with their texts, ascending, at least from ``since`` on.
 
-    They are built on ``base``, a revision with its text, or on the newest whole text up to ``since``. A revision that
-    cannot be rebuilt is left out: its sha256 differs. Raises WriteFailed.
+    They are built on ``base``, a revision with its text, or on the newest whole text up to ``since``: no more lines are
+    taken. A revision that cannot be rebuilt is left out: its sha256 differs.
     """
     lines: list[RevisionLine] = []
-    for line in revision_journal.iter_lines(journal):
+    for line in newest_first:
         if base is not None and line.revision <= base[0]:
             break
         lines.append(line)
@@ -78,10 +46,10 @@ def rebuild_texts(
             yield line, before
 
 
-def newest_text(journal: Path) -> tuple[int, str] | None:
-    """Return the newest revision that can be rebuilt, and its text; None without one. Raises WriteFailed."""
+def newest_text(newest_first: Callable[[], Iterable[RevisionLine]]) -> tuple[int, str] | None:
+    """Return the newest revision that can be rebuilt, and its text; None without one."""
     for since in (NEWEST, 0):
-        texts = [(line.revision, text) for line, text in rebuild_texts(journal, since)]
+        texts = [(line.revision, text) for line, text in rebuild_texts(newest_first(), since)]
         if texts:
             return texts[-1]
     return None
@@ -161,3 +129,27 @@ def _diff_added_entries(
         else:
             return None
     return tuple(changed) if kept == before.names else None
+
+
+# ── for people ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def diff_texts(newest: str, edited: str) -> str:
+    """Return a unified diff without lease times, at most 64 K characters."""
+    old, new = _stable_lines(newest), _stable_lines(edited)
+    start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(0, start - 3)
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    end = max(0, end - 3)
+
+    lines = difflib.unified_diff(
+        old[start : len(old) - end], new[start : len(new) - end], "before", "after", n=2, lineterm=""
+    )
+    text = "\n".join(lines)
+    return text if len(text) <= _MAX_DIFF else text[:_MAX_DIFF] + "\n… the rest is in history"
+
+
+def _stable_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not _VOLATILE_LINE.match(line)]

@@ -1,100 +1,52 @@
-"""PAUSE, CHECKPOINT and ABORT: files in ``.liza/`` that a person can create and every supervisor obeys."""
+"""PAUSE, CHECKPOINT and ABORT, which every supervisor obeys: their names and texts. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from typing import Final
 
-from liza.model.errors import LockTimeout, NotRegularFile, UsageError
-from liza.model.paths import Paths
-from liza.system import files, untrusted_files
-from liza.system.locks import lock_path
+from liza.model.errors import UsageError
+from liza.model.value_classes import Value
 
 SIGNALS: Final = ("ABORT", "CHECKPOINT", "PAUSE")
 """From the strongest to the weakest."""
-
-_LOCK_LIMIT: Final = 2.0  # seconds: a holder reads and writes a few small files
-
-_MAX_REASON: Final = 1 << 16  # bytes
 _HEADER: Final = re.compile(r"\A\d{4}-\d\d-\d\dT\S+ \S+\n")
-"""First line of a signal file: time and author. A file that a person made by hand may lack it."""
+"""First line of a signal: time and author. A signal that a person made by hand may lack it."""
 
 
-@contextmanager
-def lock_signals(paths: Paths, *, is_stop: bool = False) -> Iterator[bool]:
-    """Hold the lock for a change that depends on which signals are set, or by whom; yield whether it is held.
+class Signal(Value):
+    """A signal that is set. ``text`` is what was written.
 
-    Without it a signal that a person sets between the look and the change is overwritten or cleared. ``is_stop``: the
-    change sets a signal. It is made without the lock if that cannot be taken: no process may keep a crew from being
-    stopped. Otherwise raises LockTimeout, NotRegularFile.
+    ``author`` and ``reason`` are its header and the rest in one line; empty if they are missing. ``time`` is None if it
+    is not known.
     """
-    with ExitStack() as stack:
-        is_locked = False
-        with suppress(*((LockTimeout, NotRegularFile) if is_stop else ())):
-            stack.enter_context(lock_path(paths.locks / "signals.lock", _LOCK_LIMIT, files.BOARD_MODE))
-            is_locked = True
-        yield is_locked
+
+    name: str
+    text: str
+    author: str
+    reason: str
+    time: datetime | None
 
 
-def raise_signal(paths: Paths, name: str, text: str = "") -> None:
-    """Create a signal file with ``text`` as the reason; replace an existing one.
-
-    Raises UsageError for an unknown name.
-    """
-    files.replace_unsynced_via(paths.tx, paths.signal(_check_name(name)), text.encode())
-
-
-def clear_signal(paths: Paths, name: str) -> bool:
-    """Remove a signal file; False if the signal is not set. Raises UsageError for an unknown name."""
-    try:
-        paths.signal(_check_name(name)).unlink()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def active_signals(paths: Paths) -> tuple[str, ...]:
-    """Return the signals whose files exist, the strongest first."""
-    return tuple(name for name in SIGNALS if paths.signal(name).exists())
-
-
-def read_signal_text(paths: Paths, name: str) -> str | None:
-    """Return the text of a signal file; None if the signal is not set. Raises UsageError for an unknown name."""
-    try:
-        return untrusted_files.read(paths.signal(_check_name(name)), _MAX_REASON).decode(errors="replace")
-    except FileNotFoundError:
-        return None
-
-
-def read_author(paths: Paths, name: str) -> str:
-    """Return who set a signal, from the header of its file.
-
-    Empty if there is no such file, no header, or the file cannot be read. Raises UsageError for an unknown name.
-    """
-    try:
-        header = _HEADER.match(
-            untrusted_files.read(paths.signal(_check_name(name)), _MAX_REASON).decode(errors="replace")
-        )
-    except (OSError, NotRegularFile):
-        return ""
-    return header[0].split()[1] if header else ""
-
-
-def read_reason(paths: Paths, name: str) -> str:
-    """Return the reason of a signal in one line, without the header.
-
-    Empty if there is no such file, no reason, or the file cannot be read. Raises UsageError for an unknown name.
-    """
-    try:
-        text = untrusted_files.read(paths.signal(_check_name(name)), _MAX_REASON).decode(errors="replace")
-    except (OSError, NotRegularFile):
-        return ""
-    return " ".join(_HEADER.sub("", text).split())
-
-
-def _check_name(name: str) -> str:
+def check_name(name: str) -> str:
+    """Return the name of a signal. Raises UsageError if there is no such signal."""
     if name not in SIGNALS:
         raise UsageError(f"{name!r} is not a signal; signals are {', '.join(SIGNALS)}", "liza pause --help")
     return name
+
+
+def parse_signal(name: str, text: str, time: datetime | None) -> Signal:
+    """Return a signal with what its text says."""
+    return Signal(name, text, parse_author(text), parse_reason(text), time)
+
+
+def parse_author(text: str) -> str:
+    """Return who set a signal; empty without a header."""
+    header = _HEADER.match(text)
+    return header[0].split()[1] if header else ""
+
+
+def parse_reason(text: str) -> str:
+    """Return the reason in one line, without the header."""
+    return " ".join(_HEADER.sub("", text).split())

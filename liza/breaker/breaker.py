@@ -6,8 +6,8 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
-from liza.board import signals
 from liza.board.contract import Board
+from liza.board.file_store import signal_files
 from liza.breaker.rules import breaker_trips
 from liza.breaker.rules.breaker_patterns import SessionCost, collect_events, evaluate_patterns, fingerprint
 from liza.breaker.rules.breaker_trips import (
@@ -79,13 +79,13 @@ def restore_signals(crew: Crew, state: State) -> tuple[str, ...]:
     LizaError, OSError.
     """
     wanted = breaker_trips.signals_of_trips(state)
-    with signals.lock_signals(crew.paths, is_stop=True) as is_locked:
-        active = signals.active_signals(crew.paths)
+    with signal_files.lock_signals(crew.paths, is_stop=True) as is_locked:
+        active = signal_files.active_signals(crew.paths)
         missing = {name: trip for name, trip in wanted.items() if name not in active}
         for name, trip in missing.items():
             reason = f"{breaker_trips.describe_trip(trip)}; then: {breaker_trips.RESUME_COMMAND}"
             text = f"{format_time(crew.clock.now())} {breaker_trips.BREAKER_AUTHOR}\n{reason}\n"
-            signals.raise_signal(crew.paths, name, text)
+            signal_files.raise_signal(crew.paths, name, text)
         if is_locked:
             _clear_own(crew.paths, wanted)
     return tuple(missing)
@@ -93,7 +93,7 @@ def restore_signals(crew: Crew, state: State) -> tuple[str, ...]:
 
 def clear_signals(crew: Crew) -> tuple[str, ...]:
     """Clear the signals that the circuit breaker set; return their names. Raises LizaError, OSError."""
-    with signals.lock_signals(crew.paths):
+    with signal_files.lock_signals(crew.paths):
         return _clear_own(crew.paths, ())
 
 
@@ -105,11 +105,11 @@ def has_signal(paths: Paths) -> bool:
 def _clear_own(paths: Paths, wanted: Collection[str]) -> tuple[str, ...]:
     """Clear the signals of the circuit breaker that are not ``wanted``. The caller holds the lock of the signals."""
     names = [name for name in breaker_trips.SIGNAL_OF_SEVERITY.values() if name not in wanted and _is_own(paths, name)]
-    return tuple(name for name in names if signals.clear_signal(paths, name))
+    return tuple(name for name in names if signal_files.clear_signal(paths, name))
 
 
 def _is_own(paths: Paths, name: str) -> bool:
-    return signals.read_author(paths, name) == breaker_trips.BREAKER_AUTHOR
+    return signal_files.read_author(paths, name) == breaker_trips.BREAKER_AUTHOR
 
 
 def check_breaker(crew: Crew, state: State, last: str) -> str:

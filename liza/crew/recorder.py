@@ -13,9 +13,9 @@ from itertools import takewhile
 
 import msgspec
 
-from liza.board import archive_files, revision_journal, revision_texts
-from liza.board.revision_journal import RevisionLine, format_subject
-from liza.board.write_intent import sha
+from liza.board import revision_texts
+from liza.board.file_store import archive_files, recorded_mark, revision_journal
+from liza.board.revisions import RevisionLine, format_subject, sha
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
 from liza.git import board_history
@@ -39,7 +39,7 @@ _FIRST_EVENT = "init"  # of the revision that `Board.create` writes
 
 def seconds_to_batch(crew: Crew) -> float | None:
     """Return the seconds until the supervisors have to record, 0 if a batch is due; None if nothing waits."""
-    waiting = revision_texts.list_waiting(crew.paths)
+    waiting = recorded_mark.list_waiting(crew.paths)
     if not waiting:
         return None
     if len(waiting) >= BATCH_COUNT:
@@ -93,13 +93,13 @@ def _recordable_revisions(crew: Crew) -> list[int]:
         reached = crew.board.read().revision
     except BoardInconsistent:
         return []
-    waiting = revision_texts.list_waiting(crew.paths)
+    waiting = recorded_mark.list_waiting(crew.paths)
     return [record.revision for record in waiting if record.revision <= reached]
 
 
 def _record_batch(crew: Crew, packed: bool) -> int:
-    if revision_texts.read_mark(crew.paths) is None and (same := _find_recorded(crew)) is not None:
-        revision_texts.write_mark(crew.paths, same[0])
+    if recorded_mark.read_mark(crew.paths) is None and (same := _find_recorded(crew)) is not None:
+        recorded_mark.write_mark(crew.paths, same[0])
     # `record_history` continues with the rest.
     waiting = _recordable_revisions(crew)[:BATCH_COUNT]
     if not waiting:
@@ -124,7 +124,7 @@ def _record_batch(crew: Crew, packed: bool) -> int:
         return 0
     crew.paths.history_conflict.unlink(missing_ok=True)
     # Newer revisions are not recorded yet.
-    revision_texts.write_mark(crew.paths, waiting[-1])
+    recorded_mark.write_mark(crew.paths, waiting[-1])
     _report_unrecorded(crew, [number for number in waiting if number not in recorded])
     if packed:
         # The revisions are recorded already: a failure only leaves more packs.
@@ -159,9 +159,9 @@ def _rebuild_batch(crew: Crew, waiting: list[int]) -> Iterator[tuple[RevisionLin
     last = 0
     if len(waiting) > 1 or not has_board:
         base = _find_recorded(crew)
-        if base is not None and base[0] != revision_texts.read_mark(crew.paths):
+        if base is not None and base[0] != recorded_mark.read_mark(crew.paths):
             base = None
-        texts = revision_texts.rebuild_texts(crew.paths.journal, waiting[0], base)
+        texts = revision_texts.rebuild_texts(revision_journal.iter_lines(crew.paths.journal), waiting[0], base)
         for line, text in takewhile(lambda item: item[0].revision <= waiting[-1], texts):
             if line.revision >= waiting[0] and _has_valid_time(line):
                 last = line.revision
@@ -253,9 +253,9 @@ def record_if_unsupervised(crew: Crew) -> None:
 
     More than MAX_WAITING revisions are recorded in any case.
     """
-    if revision_texts.is_recorded(crew.paths):
+    if recorded_mark.is_recorded(crew.paths):
         return
-    if len(revision_texts.list_waiting(crew.paths)) > MAX_WAITING:
+    if len(recorded_mark.list_waiting(crew.paths)) > MAX_WAITING:
         record_history(crew)
         return
     locks = crew.paths.locks.glob("supervisor-*.lock")

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from liza import __version__
-from liza.board import revision_journal
+from liza.board import revisions
 from liza.board.contract import Board
+from liza.board.file_store import revision_journal
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew_or_none
 from liza.git.runner import Git
@@ -108,7 +109,7 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
 def _journal_heads(paths: Paths) -> str:
     """Return the end of the journal without the texts of the board, in which settings may have had other secrets."""
     records = list(islice(revision_journal.iter_newest_first(paths.journal), MAX_REVISIONS))
-    return b"".join(map(revision_journal.format_record, reversed(records))).decode()
+    return b"".join(map(revisions.format_record, reversed(records))).decode()
 
 
 def _private_texts(board: Board) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from liza.api import api_server
 from liza.api.api_server import ServerFailure, ServerReport
-from liza.board import archive_files, revision_journal, revision_texts
+from liza.board.file_store import archive_files, recorded_mark, revision_journal
 from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.config.rules import settings
@@ -149,7 +149,7 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     records = revision_journal.iter_newest_first(crew.paths.journal)
     # From the end: the journal of an old crew has far more revisions than the history lacks.
     journaled = {record.revision for record in takewhile(lambda record: record.revision > newest, records)}
-    kept = {record.revision for record in revision_texts.list_waiting(crew.paths)}
+    kept = {record.revision for record in recorded_mark.list_waiting(crew.paths)}
     missing = sorted(revision for revision in {*journaled, state.revision} - kept if revision <= state.revision)
     if not missing:
         return

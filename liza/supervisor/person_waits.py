@@ -12,7 +12,7 @@ from typing import Final
 
 from liza.alarms.current_alarms import find_missing_login, find_refused_model, halt_alarms
 from liza.alarms.rules.waiting_alarms import waiting_alarms
-from liza.board import signals
+from liza.board.file_store import signal_files
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.crew.crew import Crew
 from liza.merging import merge_lock
@@ -89,7 +89,7 @@ class PersonWaits:
         roles = frozenset(map(role_of, agents))
         if is_crew_done(state, "planner" in roles):
             return ()
-        active = signals.active_signals(self._crew.paths)
+        active = signal_files.active_signals(self._crew.paths)
         if active:
             halts = _halt_waits(self._crew, state, active, roles)
             alarms = (*halts, *_board_waits(self._crew, state, agents)) if halts else ()
@@ -130,7 +130,7 @@ def _halt_waits(crew: Crew, state: State, active: tuple[str, ...], roles: frozen
 
     A person who pauses the crew knows of it. Empty also while a planner may look for what tripped the breaker.
     """
-    authors = {name: signals.read_author(crew.paths, name) for name in active}
+    authors = {name: signal_files.read_author(crew.paths, name) for name in active}
     is_own = all(author == BREAKER_AUTHOR or _agent_of(author) in state.agents for author in authors.values())
     if not is_own or (authors == {"CHECKPOINT": BREAKER_AUTHOR} and may_plan_for_breaker(state, roles)):
         return ()

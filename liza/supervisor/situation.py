@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 
-from liza.board import signals
+from liza.board.file_store import signal_files
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.briefs import inbox
 from liza.briefs.rules import message_rules
@@ -77,7 +77,7 @@ def gather_situation(
     )
     account_rest = 0.0 if wait is None or wait.until is None else (wait.until - now).total_seconds()
     budget_state = _budget_state_or_unknown(crew, state, agent, memory, monotonic_time)
-    active_signals = signals.active_signals(crew.paths)
+    active_signals = signal_files.active_signals(crew.paths)
     evidence = replace(gather_evidence(crew, state), resting=memory.streak.seconds_by_task(monotonic_time))
     return Situation(
         agent=agent,
@@ -114,7 +114,7 @@ def gather_situation(
 
 def _is_set_by_breaker(paths: Paths, name: str) -> bool:
     """Whether the circuit breaker set this signal. One that cannot be read counts as a person's."""
-    return signals.read_author(paths, name) == BREAKER_AUTHOR
+    return signal_files.read_author(paths, name) == BREAKER_AUTHOR
 
 
 def find_account_wait(crew: Crew, agent: str, memory: Memory, preset: Preset) -> NoneUsable | None:

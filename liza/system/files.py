@@ -1,8 +1,8 @@
 """Write the files of the board. Every other module writes a file with `atomic.py`.
 
 The steps are separate here, because the commit of a change puts them in its own order: append to the journal, write the
-next board, rename, fsync the directory (`board/commit_steps.py`). Errors become WriteFailed, after which a command of
-an agent is postponed, not lost. To read a file, use `untrusted_files.py`.
+next board, rename, fsync the directory (`board/file_store/commit_steps.py`). Errors become WriteFailed, after which a
+command of an agent is postponed, not lost. To read a file, use `untrusted_files.py`.
 """
 
 from __future__ import annotations

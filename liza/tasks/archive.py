@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board import archive_files, revision_journal
-from liza.board.archive_files import REPAIR, ArchivedEntry, ArchiveFault, ArchiveMove
+from liza.board import archived_entries
+from liza.board.archived_entries import REPAIR, ArchivedEntry, ArchiveFault
+from liza.board.file_store import archive_files, revision_journal
 from liza.board.rules import archiving
 from liza.board.rules.archiving import ArchiveTotals
 from liza.board.text.parse import NeedsSlowPath
@@ -82,14 +83,13 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
     with crew.change(by, EVENT) as tx:
         open_runs |= _find_open_runs(crew.paths, tx.before)
         tasks = archiving.find_archivable(tx.before, open_runs, keep)
-        texts = archive_files.movable_texts(tx.document, (task.id for task in tasks))
+        texts = archived_entries.movable_texts(tx.document, (task.id for task in tasks))
         if not texts:
             return ()
         moved = tuple(task for task in tx.before.tasks if task.id in texts)
         ids = tuple(task.id for task in moved)
-        text = "".join(texts[task_id] for task_id in ids)
         tx.state = archiving.move_to_archive(tx.before, moved, _count_before(crew.paths, tx.before, ids))
-        tx.move = ArchiveMove(archive_files.choose_name(crew.paths, crew.clock.now(), len(text.encode())), text, ids)
+        tx.moved = {task_id: texts[task_id] for task_id in ids}
     return ids
 
 
@@ -153,10 +153,10 @@ def restore_files(crew: Crew, by: str) -> RestoredArchive:
         present_ids = {task.id for task in tx.before.tasks} | set(archive_files.list_ids(crew.paths))
         present_ids |= archive_files.find_commented(crew.paths)
         for name, text in recorded.items():
-            pieces = archive_files.split_text(text) if text is not None else []
+            pieces = archived_entries.split_text(text) if text is not None else []
             lost = {task_id: piece for task_id, piece in pieces if task_id not in present_ids}
             if lost:
-                present = _read_if_readable(crew.paths, name) or archive_files.HEAD
+                present = _read_if_readable(crew.paths, name) or archived_entries.HEAD
                 whole = present if present.endswith("\n") else present + "\n"
                 archive_files.write_file(crew.paths, name, whole + "".join(lost.values()))
                 names.append(name)
@@ -168,7 +168,7 @@ def _read_if_readable(paths: Paths, name: str) -> str | None:
     """Return the text of an archive file; None if it is missing or not a list of archived tasks."""
     with suppress(BoardInconsistent, NeedsSlowPath):
         text = archive_files.read_text(paths, name)
-        archive_files.split_text(text)
+        archived_entries.split_text(text)
         return text
     return None
 
@@ -190,7 +190,7 @@ def _read_good_version(git: Git, name: str) -> str | None:
     for data in chain([newest] if newest is not None else [], board_history.iter_archive_versions(git, name)):
         with suppress(UnicodeDecodeError, NeedsSlowPath):
             text = data.decode()
-            archive_files.split_text(text)
+            archived_entries.split_text(text)
             return text
     return None
 

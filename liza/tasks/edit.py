@@ -12,8 +12,9 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
-from liza.board import revision_journal, revision_texts
+from liza.board import revision_texts
 from liza.board.contract import Board
+from liza.board.file_store import revision_journal
 from liza.board.text import document
 from liza.board.text.document import Document
 from liza.config import confirmed_settings
@@ -285,7 +286,7 @@ def _find_base(crew: Crew, revision: int) -> str:
         return text
     if revision > newest:
         raise UsageError(f"there is no revision {revision} of the board: the newest is {newest}", "liza edit --print")
-    for line, kept in revision_texts.rebuild_texts(crew.paths.journal, revision):
+    for line, kept in revision_texts.rebuild_texts(revision_journal.iter_lines(crew.paths.journal), revision):
         if line.revision == revision:
             return kept
     limit = newest - revision + 1

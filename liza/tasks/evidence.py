@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from itertools import islice
 from typing import Final
 
-from liza.board import archive_files
+from liza.board.file_store import archive_files
 from liza.crew.crew import Crew
 from liza.git import git_refs
 from liza.model.derived import held_tasks, tasks_with

@@ -8,6 +8,7 @@ import msgspec
 
 from liza.board import signals
 from liza.board.contract import Board
+from liza.board.file_store import signal_files
 from liza.breaker import breaker
 from liza.breaker.rules import breaker_trips
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
@@ -49,8 +50,8 @@ def _raise(crew: Crew, name: str, why: str, *, planner: bool = False) -> Result:
     if not (why.strip() or is_person(by)):
         raise UsageError("a planner's checkpoint needs its reason", 'liza pause --checkpoint "why"')
     crew.board.read()
-    with signals.lock_signals(crew.paths, is_stop=True):
-        current, author = signals.read_signal_text(crew.paths, name), signals.read_author(crew.paths, name)
+    with signal_files.lock_signals(crew.paths, is_stop=True):
+        current, author = signal_files.read_signal_text(crew.paths, name), signal_files.read_author(crew.paths, name)
         has_reason = current is not None and (not why or f"\n{why}\n" in current)
         # A person's signal outlives the resolution of a trip, and keeps planners from starting. A planner replaces no
         # signal but its own.
@@ -58,19 +59,19 @@ def _raise(crew: Crew, name: str, why: str, *, planner: bool = False) -> Result:
         is_own_anew = author == by and not has_reason
         is_new = current is None or (is_replaced if is_person(by) else is_own_anew)
         if is_new:
-            signals.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
+            signal_files.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
     step = "liza resume" if is_person(by) else END_PLANNING
     return _signal_result(crew.paths, "changed" if is_new else "unchanged", name, step)
 
 
 def _signal_result(paths: Paths, result: str, name: str, step: str) -> Result:
     message = f"{name} is set: sessions continue, and nothing new is started"
-    return Result(result, None, None, step, {"signals": list(signals.active_signals(paths))}, message)
+    return Result(result, None, None, step, {"signals": list(signal_files.active_signals(paths))}, message)
 
 
 def is_at_own_checkpoint(paths: Paths, planner: str) -> bool:
     """Return whether a planner has set CHECKPOINT. It can have done so only in the session that plans now."""
-    return signals.read_author(paths, "CHECKPOINT") == planner
+    return signal_files.read_author(paths, "CHECKPOINT") == planner
 
 
 def asks_root_cause(board: Board) -> str | None:
@@ -93,7 +94,7 @@ def resume(crew: Crew, root_cause: str | None = None) -> Result:
     """
     by = require_person(crew, planner=False)
     state = crew.board.read()
-    reason = costs.crew_over_budget_reason(crew.paths, state) if signals.active_signals(crew.paths) else None
+    reason = costs.crew_over_budget_reason(crew.paths, state) if signal_files.active_signals(crew.paths) else None
     if reason is not None:
         step = costs.raise_budget_command(crew.paths, state)
         # A supervisor would set PAUSE again at its next check, without an explanation for the person.
@@ -103,12 +104,12 @@ def resume(crew: Crew, root_cause: str | None = None) -> Result:
         # Before the signals are cleared: a planner's supervisor would set CHECKPOINT again.
         with crew.change(by, "resume"):
             pass
-    with signals.lock_signals(crew.paths):
+    with signal_files.lock_signals(crew.paths):
         # Read again: a trip that was recorded since then may have set its signal already.
         for trip in breaker_trips.signals_of_trips(crew.board.read()).values():
             message = f"{breaker_trips.describe_trip(trip)}; the crew continues once you name its root cause"
             raise Refused(message, breaker_trips.RESUME_COMMAND)
-        cleared = [name for name in signals.SIGNALS if signals.clear_signal(crew.paths, name)]
+        cleared = [name for name in signals.SIGNALS if signal_files.clear_signal(crew.paths, name)]
     trips = [name for result in resolved for name in result.details["resolved"]]
     cleared = [*(name for result in resolved for name in result.details["cleared"]), *cleared]
     parts = [f"{count_noun(len(trips), 'trip')} resolved: {', '.join(trips)}"] * bool(trips)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from liza.board import archive_files
+from liza.board.file_store import archive_files
 from liza.crew.crew import Crew
 from liza.git import branch_moves, git_refs, integration_tip
 from liza.git.run_git import REMOTE

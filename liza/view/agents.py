@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from liza.api.health import AgentsAnswer, ListedAgent
-from liza.board import archive_files, signals
+from liza.board.file_store import archive_files, signal_files
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
@@ -39,7 +39,7 @@ def list_agents(crew: Crew) -> tuple[AgentLine, ...]:
     """Return every agent with its word."""
     state = crew.board.read()
     evidence = gather_evidence(crew, state)
-    signal_names = signals.active_signals(crew.paths)
+    signal_names = signal_files.active_signals(crew.paths)
     rows = (agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents))
     return tuple(agent_line(row, signal_names) for row in rows)
 
@@ -47,7 +47,7 @@ def list_agents(crew: Crew) -> tuple[AgentLine, ...]:
 def list_states(crew: Crew) -> AgentsAnswer:
     """Return every agent with its operating state, for the worker API. Raises LizaError, OSError if the board cannot be
     read."""
-    state, signal_names = crew.board.read(), signals.active_signals(crew.paths)
+    state, signal_names = crew.board.read(), signal_files.active_signals(crew.paths)
     agents = (_list_state(crew, state, agent, signal_names) for agent in sort_agents(state.agents))
     return AgentsAnswer(agents=tuple(agents))
 
@@ -90,7 +90,9 @@ def show_agent(crew: Crew, name: str) -> dict[str, Any]:
         reverse=True,
     )
     return {
-        **fields_of(agent_row(crew, state, name, gather_evidence(crew, state), signals.active_signals(crew.paths))),
+        **fields_of(
+            agent_row(crew, state, name, gather_evidence(crew, state), signal_files.active_signals(crew.paths))
+        ),
         "runs": agent.runs,
         "iterations_total": agent.iterations_total,
         "context_percent": agent.context_percent,

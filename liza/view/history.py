@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
-from liza.board import revision_journal, revision_texts
+from liza.board import revision_texts
 from liza.board.events import watch_changes
-from liza.board.outside_edits import diff_texts
-from liza.board.revision_journal import format_subject as subject
+from liza.board.file_store import revision_journal
+from liza.board.revision_texts import diff_texts
+from liza.board.revisions import format_subject as subject
 from liza.crew.crew import Crew
 from liza.crew.recorder import read_conflict, record_if_unsupervised
 from liza.git import board_history as recorded
@@ -120,7 +121,7 @@ def _unrecorded_patches(paths: Paths, revisions: frozenset[int]) -> dict[int, st
     """Return the changes of those of ``revisions`` that the journal has, without the times of leases."""
     patches: dict[int, str] = {}
     before = None
-    for line, text in revision_texts.rebuild_texts(paths.journal, min(revisions) - 1):
+    for line, text in revision_texts.rebuild_texts(revision_journal.iter_lines(paths.journal), min(revisions) - 1):
         if before is not None and line.revision in revisions:
             patches[line.revision] = diff_texts(before, text)
         before = text

@@ -9,7 +9,7 @@ from typing import Any
 
 from liza.alarms import current_alarms
 from liza.api import api_server
-from liza.board import signals
+from liza.board.file_store import signal_files
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
@@ -61,7 +61,7 @@ def look(crew: Crew) -> Picture:
 def gather_facts(crew: Crew, state: State) -> CrewFacts:
     """Return what is known about the crew now, for a board that was read already."""
     evidence = gather_evidence(crew, state)
-    signal_names = signals.active_signals(crew.paths)
+    signal_names = signal_files.active_signals(crew.paths)
     missing_parts = current_alarms.find_missing_parts(crew, state)
     present = current_alarms.find_alarms(crew, state, evidence, missing_parts)
     agents = tuple(agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents))
@@ -77,7 +77,7 @@ def gather_facts(crew: Crew, state: State) -> CrewFacts:
         waiting=waiting,
         alarm_times=logged_alarms.find_times(crew.paths, (*present, *waiting)) if crew.paths.alerts.exists() else {},
         missing=missing_parts,
-        signals={name: redact(signals.read_reason(crew.paths, name)) for name in signal_names},
+        signals={name: redact(signal_files.read_reason(crew.paths, name)) for name in signal_names},
         costs=costs.sprint_cost(crew, state),
         ahead=_ahead(crew, state),
         server=api_server.describe(crew),

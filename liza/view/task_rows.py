@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from liza.board import archive_files
-from liza.board.archive_files import ArchivedEntry
+from liza.board.archived_entries import ArchivedEntry
+from liza.board.file_store import archive_files
 from liza.crew.crew import Crew
 from liza.merging.rules.merge_queue import queue_rows
 from liza.model import history_events

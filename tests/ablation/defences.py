@@ -450,7 +450,7 @@ TABLE: dict[str, Defence] = {
     ),
     "rename": Defence(
         "whoever reads sees the old board or the new one; a crash leaves one of them",
-        {"liza.board.commit_steps:rename_board": _in_place},
+        {"liza.board.file_store.commit_steps:rename_board": _in_place},
         (
             f"{OWN_BOARD}test_a_reader_that_opened_the_old_board_reads_it_whole",
             f"{OWN_BOARD}test_a_killed_write_leaves_the_old_or_the_new_board",
@@ -458,12 +458,15 @@ TABLE: dict[str, Defence] = {
     ),
     "write intent": Defence(
         "a change that a crash cut short is told from an edit by hand",
-        {"liza.board.write_intent:save_intent": gives(None), "liza.board.write_intent:read_intent": gives(None)},
+        {
+            "liza.board.file_store.write_intent:save_intent": gives(None),
+            "liza.board.file_store.write_intent:read_intent": gives(None),
+        },
         (f"{STORE}test_a_revision_killed_at_any_step_is_whole_or_absent[False-write_next_board]",),
     ),
     "journal": Defence(
         "each revision is written down before it happens, and an old copy put back is recognised",
-        {"liza.board.commit_steps:write_journal": gives(None)},
+        {"liza.board.file_store.commit_steps:write_journal": gives(None)},
         (
             f"{STORE}test_a_transaction_leaves_board_journal_and_write_intent_that_agree",
             f"{STORE}test_writing_back_an_old_copy_reverts_no_crew_changes",
@@ -471,7 +474,7 @@ TABLE: dict[str, Defence] = {
     ),
     "interrupted revision": Defence(
         "a revision that a crash or a full disk interrupted is void, also if an edit from outside or a loss follows",
-        {"liza.board.repair:BoardRepairer._hash_next": gives("")},
+        {"liza.board.file_store.repair:BoardRepairer._hash_next": gives("")},
         (
             f"{STORE}test_a_revision_that_failed_before_an_outside_edit_is_voided",
             f"{STORE}test_an_interrupted_change_on_a_board_destroyed_since_never_came",
@@ -479,7 +482,7 @@ TABLE: dict[str, Defence] = {
     ),
     "unrecorded revisions": Defence(
         "a long journal keeps the revisions that the history does not have yet",
-        {"liza.board.revision_journal:rotate": _keeping_none},
+        {"liza.board.file_store.revision_journal:rotate": _keeping_none},
         (f"{ROTATION}test_revisions_that_are_not_recorded_stay_in_the_journal",),
     ),
     "merge turn": Defence(
@@ -489,12 +492,12 @@ TABLE: dict[str, Defence] = {
     ),
     "guarded read": Defence(
         "a board that is being typed or written in place is not taken for what it says at that moment",
-        {"liza.board.store:Board.read": _as_found},
+        {"liza.board.file_store.file_board:FileBoard.read": _as_found},
         (f"{STORE}test_a_board_written_slowly_after_truncation_is_read_when_complete",),
     ),
     "torn end": Defence(
         "a board whose end is missing is no board with fewer tasks",
-        {"liza.board.outside_edits:is_truncated": gives(False)},
+        {"liza.board.file_store.outside_edits:is_truncated": gives(False)},
         (f"{STORE}test_a_truncated_board_is_waited_for_and_never_overwritten",),
     ),
     "invariants": Defence(
@@ -504,12 +507,12 @@ TABLE: dict[str, Defence] = {
     ),
     "mended journal": Defence(
         "what a crash left half written in the journal swallows no later entry",
-        {"liza.board.revision_journal:_repair_torn_line": gives(None)},
+        {"liza.board.file_store.revision_journal:_repair_torn_line": gives(None)},
         (f"{STORE}test_a_torn_line_at_the_journals_end_becomes_a_comment",),
     ),
     "whole comment": Defence(
         "a comment of which a full disk takes a part swallows no later entry",
-        {"liza.board.revision_journal:_write_at": _in_one_write},
+        {"liza.board.file_store.revision_journal:_write_at": _in_one_write},
         (f"{STORE}test_a_half_written_comment_on_a_torn_line_loses_nothing",),
     ),
     # ── claims ──
@@ -1469,12 +1472,12 @@ TABLE: dict[str, Defence] = {
     ),
     "move to the archive": Defence(
         "a crash in a move to the archive leaves every task in one place",
-        {"liza.board.archive_files:write_file": gives(None)},
+        {"liza.board.file_store.archive_files:write_file": gives(None)},
         (f"{ARCHIVE}test_a_killed_move_leaves_every_task_in_exactly_one_file",),
     ),
     "the board before the archive": Defence(
         "a task that a restored board has again is counted once",
-        {"liza.board.archive_files:count_totals": _counts_all},
+        {"liza.board.file_store.archive_files:count_totals": _counts_all},
         (f"{ARCHIVE}test_a_task_restored_from_the_archive_is_counted_once",),
     ),
     "archived ids": Defence(
@@ -1487,12 +1490,12 @@ TABLE: dict[str, Defence] = {
     ),
     "archived since": Defence(
         "an edit of an old copy of the board brings no archived task back",
-        {"liza.board.outside_edits:merge_edit": _without_archived},
+        {"liza.board.file_store.outside_edits:merge_edit": _without_archived},
         (f"{ARCHIVE}test_editing_an_old_copy_does_not_restore_an_archived_task",),
     ),
     "good version of an archive file": Defence(
         "an archive file that lost entries is never recorded over its good version",
-        {"liza.board.archive_files:find_damage": gives(None)},
+        {"liza.board.file_store.archive_files:find_damage": gives(None)},
         (f"{ARCHIVE}test_lost_entries_are_reported_never_recorded_and_restored[empty]",),
     ),
     "ids in a damaged archive": Defence(
@@ -1507,12 +1510,12 @@ TABLE: dict[str, Defence] = {
     ),
     "archive directory": Defence(
         "no task moves through a link at the directory of the archive",
-        {"liza.board.archive_files:refuse_link": gives(None)},
+        {"liza.board.file_store.archive_files:refuse_link": gives(None)},
         (f"{ARCHIVE}test_no_task_moves_through_a_link_at_the_directory",),
     ),
     "incomplete archive": Defence(
         "a task of a missing or unreadable archive file is not called unknown without the reason",
-        {"liza.board.archive_files:find_damage": gives(None)},
+        {"liza.board.file_store.archive_files:find_damage": gives(None)},
         (f"{ARCHIVE}test_a_task_of_an_unreadable_archive_file_is_not_unknown",),
     ),
     "open runs": Defence(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board.store import FileBoard
+from liza.board.file_store.file_board import FileBoard
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.journeys.crews import BIN

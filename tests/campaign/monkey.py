@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from liza.board import write_intent
+from liza.board import revisions
+from liza.board.file_store import write_intent
 from tests.campaign.crew_run import SIZE, World
 from tests.journeys.crews import BIN, processes_of
 
@@ -88,7 +89,7 @@ def _keep_a_copy(world: World) -> None:
     with suppress(OSError):
         data = world.crew.paths.state.read_bytes()
         intent = write_intent.read_intent(world.crew.paths.write_intent)
-        if intent is not None and intent.after == write_intent.sha(data):
+        if intent is not None and intent.after == revisions.sha(data):
             world.copies.append(data)
 
 

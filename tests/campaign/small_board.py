@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board import revision_texts, write_intent
-from liza.board.store import FileBoard
+from liza.board import revision_texts, revisions
+from liza.board.file_store import recorded_mark, revision_journal, write_intent
+from liza.board.file_store.file_board import FileBoard
 from liza.config import confirmed_settings
 from liza.crew import recorder
 from liza.crew.crew import Crew
@@ -156,12 +157,14 @@ def journal_of(paths: Paths) -> dict[int, str]:
 
 def texts_of(paths: Paths) -> dict[int, str]:
     """The texts of all revisions that can be rebuilt from the journal."""
-    return {line.revision: text for line, text in revision_texts.rebuild_texts(paths.journal)}
+    return {
+        line.revision: text for line, text in revision_texts.rebuild_texts(revision_journal.iter_lines(paths.journal))
+    }
 
 
 def waiting_of(paths: Paths) -> list[int]:
     """The revisions that wait for the history."""
-    return [record.revision for record in revision_texts.list_waiting(paths)]
+    return [record.revision for record in recorded_mark.list_waiting(paths)]
 
 
 def check(root: Path) -> State:
@@ -172,9 +175,9 @@ def check(root: Path) -> State:
     sealed = write_intent.read_intent(paths.write_intent)
     data = paths.state.read_bytes()
     assert sealed is not None
-    assert write_intent.sha(data) == sealed.after
+    assert revisions.sha(data) == sealed.after
     assert max(shas) == state.revision
-    kept = {number: write_intent.sha(text.encode()) for number, text in texts_of(paths).items()}
+    kept = {number: revisions.sha(text.encode()) for number, text in texts_of(paths).items()}
     assert kept == shas, f"texts of {sorted(kept)}, journal {sorted(shas)}"
     return state
 
@@ -200,7 +203,7 @@ def history_of(root: Path) -> dict[int, str]:
     for entry in entries:
         end = done.index(b"\n", place)
         size = int(done[place:end].split()[2])
-        found[entry.revision] = write_intent.sha(done[end + 1 : end + 1 + size])
+        found[entry.revision] = revisions.sha(done[end + 1 : end + 1 + size])
         place = end + size + 2
     numbers = [entry.revision for entry in entries]
     assert numbers == sorted(set(numbers), reverse=True), f"history is out of order: {numbers}"

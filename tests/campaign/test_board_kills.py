@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.store import FileBoard
+from liza.board.file_store.file_board import FileBoard
 from liza.crew import recorder
 from liza.model.paths import Paths
 from tests.campaign.small_board import (

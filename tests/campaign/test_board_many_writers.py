@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.board import revision_journal, write_intent
+from liza.board import revisions
+from liza.board.file_store import revision_journal, write_intent
 from liza.model.errors import LizaError
 from liza.model.paths import Paths
 from tests.campaign.small_board import (
@@ -60,7 +61,7 @@ def ended(pid: int) -> int:
 def is_settled(paths: Paths) -> bool:
     """Whether nothing that was done outside waits to be taken up."""
     sealed = write_intent.read_intent(paths.write_intent)
-    return sealed is not None and sealed.after == write_intent.sha(paths.state.read_bytes())
+    return sealed is not None and sealed.after == revisions.sha(paths.state.read_bytes())
 
 
 # ── all of them under the lock ───────────────────────────────────────────────────────────────────────────────────────

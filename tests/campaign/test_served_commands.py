@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.store import FileBoard
+from liza.board.file_store.file_board import FileBoard
 from liza.model.model import State, Status, Task
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock

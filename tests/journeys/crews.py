@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from liza.board import events
-from liza.board.store import FileBoard
+from liza.board.file_store.file_board import FileBoard
 from liza.cli import entry_points
 from liza.crew.crew import find_crew
 from liza.git import slots_directory

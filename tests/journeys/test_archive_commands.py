@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from liza.board import archive_files
+from liza.board.file_store import archive_files
 from liza.system.locks import is_flock_held
 from tests.conftest import worktree_of
 from tests.journeys.crews import Crew

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from liza.board import revision_journal
+from liza.board.file_store import revision_journal
 from liza.cli import app
 from tests.ablation import switches
 from tests.conftest import variant

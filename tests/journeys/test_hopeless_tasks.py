@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import revision_journal
+from liza.board.file_store import revision_journal
 from liza.model.model import State
 from tests.journeys.crews import APPROVE, WORK, Crew, started
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board.signals import raise_signal
+from liza.board.file_store.signal_files import raise_signal
 from liza.board.text import document
 from liza.config import confirmed_settings
 from liza.config.rules import settings

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.board import archive_files
+from liza.board import archived_entries
+from liza.board.file_store import archive_files
 from liza.board.text import document
 from liza.crew import recorder
 from liza.git import board_history
@@ -91,7 +92,7 @@ def in_files(root: Path) -> list[str]:
     """The ids in the files of the archive, read by nothing but the parser of the files."""
     paths = Paths(root)
     names = archive_files.list_names(paths)
-    return [task_id for name in names for task_id, _ in archive_files.split_text((paths.archive / name).read_text())]
+    return [task_id for name in names for task_id, _ in archived_entries.split_text((paths.archive / name).read_text())]
 
 
 def archived(root: Path) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from liza.board import archive_files
+from liza.board.file_store import archive_files
 from liza.model import invariants
 from liza.model.model import FINAL_STATUSES, Status
 from liza.model.paths import Paths

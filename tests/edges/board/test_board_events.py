@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import events, signals
+from liza.board import events
 from liza.board.events import BoardChanged, FileChanged, SignalChanged, WatchLost
+from liza.board.file_store import signal_files
 from liza.model.errors import UsageError
 from liza.model.paths import Paths
 from liza.system import file_growth
@@ -66,7 +67,7 @@ def test_signals_and_files_in_other_directories_are_events(paths: Paths) -> None
     run = paths.run("coder-1.7")
     with events.watch(paths, [run]) as watch:
         watch.subscribe(inbox)
-        signals.raise_signal(paths, "PAUSE", "for lunch")
+        signal_files.raise_signal(paths, "PAUSE", "for lunch")
         until(inbox, SignalChanged())
         (run / "ready").touch()
         until(inbox, FileChanged(run.resolve() / "ready"))
@@ -150,15 +151,15 @@ def test_without_inotify_the_watch_polls_and_gives_notice(paths: Paths, monkeypa
 
 def test_signals_are_in_the_order_of_strength_until_cleared(paths: Paths) -> None:
     for name in ("PAUSE", "ABORT", "CHECKPOINT"):
-        signals.raise_signal(paths, name, f"why {name}")
-    assert signals.active_signals(paths) == ("ABORT", "CHECKPOINT", "PAUSE")
-    assert signals.read_signal_text(paths, "ABORT") == "why ABORT"
-    assert signals.clear_signal(paths, "ABORT")
-    assert not signals.clear_signal(paths, "ABORT")
-    assert signals.read_signal_text(paths, "ABORT") is None
-    assert signals.active_signals(paths) == ("CHECKPOINT", "PAUSE")
+        signal_files.raise_signal(paths, name, f"why {name}")
+    assert signal_files.active_signals(paths) == ("ABORT", "CHECKPOINT", "PAUSE")
+    assert signal_files.read_signal_text(paths, "ABORT") == "why ABORT"
+    assert signal_files.clear_signal(paths, "ABORT")
+    assert not signal_files.clear_signal(paths, "ABORT")
+    assert signal_files.read_signal_text(paths, "ABORT") is None
+    assert signal_files.active_signals(paths) == ("CHECKPOINT", "PAUSE")
     with pytest.raises(UsageError):
-        signals.raise_signal(paths, "STOP")
+        signal_files.raise_signal(paths, "STOP")
 
 
 def test_reading_wakes_no_watcher(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +174,6 @@ def test_reading_wakes_no_watcher(paths: Paths, monkeypatch: pytest.MonkeyPatch)
         watch.subscribe(inbox)
         for _ in range(3):
             paths.state.read_text()
-        signals.raise_signal(paths, "PAUSE", "x")
+        signal_files.raise_signal(paths, "PAUSE", "x")
         until(inbox, SignalChanged())
     assert not {"opened", "closed_no_write"} & set(seen)

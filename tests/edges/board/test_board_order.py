@@ -29,8 +29,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import revision_journal
-from liza.board.store import FileBoard
+from liza.board.file_store import revision_journal
+from liza.board.file_store.file_board import FileBoard
 from liza.model.paths import Paths
 from tests.campaign.small_board import FIRST, check, history_of, messages, opened, recorded, repository, say
 from tests.conftest import variant

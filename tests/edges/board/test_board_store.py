@@ -23,9 +23,10 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from liza.board import commit_steps, revision_journal, revision_texts, write_intent
+from liza.board import revision_texts, revisions
 from liza.board.contract import Transaction
-from liza.board.store import FileBoard
+from liza.board.file_store import commit_steps, recorded_mark, revision_journal, write_intent
+from liza.board.file_store.file_board import FileBoard
 from liza.board.text import parse
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
 from liza.model.model import Agent, Event, Handoff, HumanNote, State, Status, Task
@@ -65,10 +66,10 @@ def forget_before(paths: Paths, revision: int) -> None:
     """Let the journal begin with ``revision``, as after a rotation."""
     lines = [
         replace(line, text=text, entries=()) if line.revision == revision else line
-        for line, text in revision_texts.rebuild_texts(paths.journal)
+        for line, text in revision_texts.rebuild_texts(revision_journal.iter_lines(paths.journal))
         if line.revision >= revision
     ]
-    paths.journal.write_bytes(b"".join(map(revision_journal.format_record, lines)))
+    paths.journal.write_bytes(b"".join(map(revisions.format_record, lines)))
 
 
 def damage_line(paths: Paths, revision: int) -> None:
@@ -96,11 +97,11 @@ def test_a_transaction_leaves_board_journal_and_write_intent_that_agree(board: F
         tx.state = tx.state.with_task(
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
         )
-    digest = write_intent.sha(paths.state.read_bytes())
+    digest = revisions.sha(paths.state.read_bytes())
     last = revision_journal.last_record(paths.journal)
     assert last is not None
     assert (last.revision, last.task, last.from_, last.to, last.sha256) == (2, "t1", "UNCLAIMED", "BLOCKED", digest)
-    assert [revision_journal.format_subject(record) for record in revision_texts.list_waiting(paths)] == [
+    assert [revisions.format_subject(record) for record in recorded_mark.list_waiting(paths)] == [
         "init (human)",
         "t1: UNCLAIMED → BLOCKED (coder-1.1)",
     ]
@@ -163,7 +164,7 @@ def test_a_heartbeat_is_no_revision_and_history_can_be_rebuilt(board: FileBoard,
 def test_recorded_revisions_leave_the_journal_and_the_rest_is_rebuilt(board: FileBoard, paths: Paths) -> None:
     for number in range(4):
         say(board, f"{number}")
-    revision_texts.write_mark(paths, 3)
+    recorded_mark.write_mark(paths, 3)
     forget_before(paths, 3)
     assert waiting_of(paths) == [4, 5]
     assert [*texts_of(paths)] == [3, 4, 5]
@@ -679,13 +680,13 @@ def test_a_half_written_comment_on_a_torn_line_loses_nothing(
     resource.setrlimit(resource.RLIMIT_FSIZE, (paths.journal.stat().st_size, no_limit[1]))
     written = [1]
     try:
-        revision_journal.append_record(paths.journal, revision_journal.RevisionRecord(revision=2))
+        revision_journal.append_record(paths.journal, revisions.RevisionRecord(revision=2))
         written.append(2)
     except WriteFailed:
         pass
     finally:
         have_room()
-    revision_journal.append_record(paths.journal, revision_journal.RevisionRecord(revision=3))
+    revision_journal.append_record(paths.journal, revisions.RevisionRecord(revision=3))
     kept = [record.revision for record in revision_journal.iter_newest_first(paths.journal)]
     assert kept == [3, *reversed(written)]
 
@@ -693,12 +694,11 @@ def test_a_half_written_comment_on_a_torn_line_loses_nothing(
 def test_the_end_of_a_long_journal_is_read_across_blocks(tmp_path: Path) -> None:
     path = tmp_path / "log.yaml"
     records = [
-        revision_journal.RevisionRecord(number, actor="x" * (number * 37 % 20000), sha256="é")
-        for number in range(1, 60)
+        revisions.RevisionRecord(number, actor="x" * (number * 37 % 20000), sha256="é") for number in range(1, 60)
     ]
-    path.write_bytes(b"# a head\n" + b"".join(map(revision_journal.format_record, records)))
+    path.write_bytes(b"# a head\n" + b"".join(map(revisions.format_record, records)))
     assert [record.revision for record in revision_journal.iter_newest_first(path)] == list(range(59, 0, -1))
-    revision_journal.append_record(path, revision_journal.RevisionRecord(void=59))
+    revision_journal.append_record(path, revisions.RevisionRecord(void=59))
     assert revision_journal.last_record(path) == records[-2]
     assert revision_journal.highest_revision(path) == 59
 
@@ -709,7 +709,7 @@ WRITER = """
     import sys
     from pathlib import Path
     import msgspec
-    from liza.board.store import FileBoard
+    from liza.board.file_store.file_board import FileBoard
     from liza.model.model import HumanNote
     from liza.model.paths import Paths
     from tests.conftest import FakeClock
@@ -762,7 +762,7 @@ def test_four_processes_and_editors_under_flock_lose_nothing(board: FileBoard, p
     assert {record.event for record in records} == {"init", "note", "external_edit"}
     texts = texts_of(paths)
     assert len(texts) == state.revision
-    assert [write_intent.sha(text.encode()) for text in texts.values()] == [record.sha256 for record in records[::-1]]
+    assert [revisions.sha(text.encode()) for text in texts.values()] == [record.sha256 for record in records[::-1]]
 
 
 @pytest.mark.campaign

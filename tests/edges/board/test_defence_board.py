@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.board.store import FileBoard
+from liza.board.file_store.file_board import FileBoard
 from liza.model.model import HumanNote
 from liza.model.paths import Paths
 from tests.campaign import forks

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.board import revision_journal, revision_texts
-from liza.board.revision_journal import RevisionRecord
+from liza.board import revision_texts
+from liza.board.file_store import revision_journal
+from liza.board.revisions import RevisionRecord
 from liza.model.paths import Paths
 from tests.campaign.small_board import (
     FIRST,

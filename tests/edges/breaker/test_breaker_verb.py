@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from liza.alarms import alarm_log
-from liza.board import signals
+from liza.board.file_store import signal_files
 from liza.breaker import breaker
 from liza.breaker.breaker import check_breaker, clear_signals
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
@@ -80,14 +80,16 @@ def trip(crew: Crew, clock: FakeClock, severity: str = "halt") -> State:
 def test_a_halt_pauses_the_crew_until_a_person_resolves_it(crew: Crew, clock: FakeClock) -> None:
     state = trip(crew, clock)
     assert state.circuit_breaker.status == "TRIGGERED"
-    assert signals.active_signals(crew.paths) == ("PAUSE",)
-    assert signals.read_reason(crew.paths, "PAUSE").startswith("circuit breaker, review_loop: task-1 had 3 rejections")
+    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
+    assert signal_files.read_reason(crew.paths, "PAUSE").startswith(
+        "circuit breaker, review_loop: task-1 had 3 rejections"
+    )
     assert "ghp_abc" not in crew.paths.state.read_text().split("circuit_breaker:")[1]
     with pytest.raises(Refused, match="circuit breaker, review_loop"):
         resume(crew)
     result = breaker.resolve(crew, "the task is too large")
     assert result.details == {"resolved": ["review_loop"], "cleared": ["PAUSE"]}
-    assert signals.active_signals(crew.paths) == ()
+    assert signal_files.active_signals(crew.paths) == ()
     revision = crew.board.read().revision
     clock.advance(60)
     assert check(crew, clock).revision == revision
@@ -109,32 +111,32 @@ def test_nothing_is_recorded_twice_for_the_same_events(crew: Crew, clock: FakeCl
 
 def test_a_person_can_take_over_a_checkpoint_of_the_breaker(crew: Crew, clock: FakeClock) -> None:
     trip(crew, clock, "checkpoint")
-    assert signals.read_author(crew.paths, "CHECKPOINT") == BREAKER_AUTHOR
+    assert signal_files.read_author(crew.paths, "CHECKPOINT") == BREAKER_AUTHOR
     assert checkpoint(crew, CheckpointRequest(why="")).result == "changed"
-    assert signals.read_author(crew.paths, "CHECKPOINT").startswith("human:")
+    assert signal_files.read_author(crew.paths, "CHECKPOINT").startswith("human:")
     assert checkpoint(crew, CheckpointRequest(why="")).result == "unchanged"
     assert breaker.resolve(crew, "the task is too large").details["cleared"] == []
-    assert signals.active_signals(crew.paths) == ("CHECKPOINT",)
+    assert signal_files.active_signals(crew.paths) == ("CHECKPOINT",)
     resume(crew)
 
 
 def test_a_signal_lost_in_a_crash_is_set_again(crew: Crew, clock: FakeClock) -> None:
     pause(crew, "lunch")
     state = trip(crew, clock)
-    assert signals.read_reason(crew.paths, "PAUSE") == "lunch"
-    signals.clear_signal(crew.paths, "PAUSE")
+    assert signal_files.read_reason(crew.paths, "PAUSE") == "lunch"
+    signal_files.clear_signal(crew.paths, "PAUSE")
     check_breaker(crew, state, "")
-    assert "circuit breaker" in signals.read_reason(crew.paths, "PAUSE")
-    signals.clear_signal(crew.paths, "PAUSE")
+    assert "circuit breaker" in signal_files.read_reason(crew.paths, "PAUSE")
+    signal_files.clear_signal(crew.paths, "PAUSE")
     pause(crew, "lunch")
     assert breaker.resolve(crew, "cause").details["cleared"] == []
-    assert signals.active_signals(crew.paths) == ("PAUSE",)
+    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
     assert resume(crew).result == "changed"
 
 
 def test_a_warning_stops_nothing(crew: Crew, clock: FakeClock) -> None:
     trip(crew, clock, "warn")
-    assert signals.active_signals(crew.paths) == ()
+    assert signal_files.active_signals(crew.paths) == ()
     assert breaker.show_breaker(crew.board)["status"] == "TRIGGERED"
     pause(crew)
     assert resume(crew).result == "changed"
@@ -151,11 +153,11 @@ def test_a_planner_resolves_what_is_no_halt(crew: Crew, clock: FakeClock, severi
     if is_allowed:
         assert breaker.resolve(session, "cause").details["resolved"] == ["review_loop"]
         assert crew.board.read().circuit_breaker.history[0].resolved_by == "planner-1"
-        assert signals.active_signals(crew.paths) == ()
+        assert signal_files.active_signals(crew.paths) == ()
     else:
         with pytest.raises(Refused, match="only a person"):
             breaker.resolve(session, "cause")
-        assert signals.active_signals(crew.paths) == ("PAUSE",)
+        assert signal_files.active_signals(crew.paths) == ("PAUSE",)
 
 
 def test_a_coder_resolves_nothing(crew: Crew, clock: FakeClock) -> None:
@@ -169,7 +171,7 @@ def test_a_resolution_waits_for_a_check_under_way(crew: Crew, clock: FakeClock) 
     trip(crew, clock)
     with Lock(alerts_lock(crew.paths)), pytest.raises(LockTimeout):
         breaker.resolve(crew, "cause")
-    assert signals.active_signals(crew.paths) == ("PAUSE",)
+    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
 
 
 def test_money_without_a_merge_halts_the_crew(crew: Crew, clock: FakeClock) -> None:
@@ -186,7 +188,7 @@ def test_money_without_a_merge_halts_the_crew(crew: Crew, clock: FakeClock) -> N
     ledger.append_entry(crew.paths, entry)
     (made,) = check(crew, clock).circuit_breaker.history
     assert (made.trigger, made.detail) == ("no_merges", "0 sessions and $5.50 without a merge")
-    assert signals.active_signals(crew.paths) == ("PAUSE",)
+    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
 
 
 def test_a_failing_check_is_an_alarm_and_hides_no_other(crew: Crew, clock: FakeClock) -> None:
@@ -246,7 +248,7 @@ def kill_resolution(crew: Crew) -> None:
     words = [sys.executable, "-c", RESOLVE, str(crew.paths.root)]
     killed = subprocess.run(words, env={**os.environ, "LIZA_FAULT": "breaker.resolved"}, timeout=60)
     assert killed.returncode == -9
-    assert signals.active_signals(crew.paths) == ("PAUSE",)
+    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
     assert breaker.show_breaker(crew.board)["status"] == "OK"
 
 
@@ -254,7 +256,7 @@ def test_the_next_check_clears_the_signal_of_a_killed_resolution(crew: Crew, clo
     trip(crew, clock)
     kill_resolution(crew)
     check_breaker(crew, crew.board.read(), "")
-    assert signals.active_signals(crew.paths) == ()
+    assert signal_files.active_signals(crew.paths) == ()
 
 
 def test_repeating_a_killed_resolution_completes_it_once(crew: Crew, clock: FakeClock) -> None:
@@ -277,7 +279,7 @@ def test_no_resolution_or_simultaneous_check_loses_a_persons_pause(
 ) -> None:
     """The person pauses right after the look at the signals, in a thread that must wait for the change."""
     state = trip(crew, clock)
-    look = signals.active_signals, signals.read_author
+    look = signal_files.active_signals, signal_files.read_author
     persons: list[threading.Thread] = []
 
     def pause_after_look(name: str, look: Callable[..., object]) -> None:
@@ -289,30 +291,30 @@ def test_no_resolution_or_simultaneous_check_loses_a_persons_pause(
             persons[-1].join(0.3)
             return seen
 
-        monkeypatch.setattr(signals, name, wrapped)
+        monkeypatch.setattr(signal_files, name, wrapped)
 
-    signals.clear_signal(crew.paths, "PAUSE")
+    signal_files.clear_signal(crew.paths, "PAUSE")
     pause_after_look("active_signals", look[0])
     check_breaker(crew, state, "")
     persons[0].join()
-    assert signals.read_reason(crew.paths, "PAUSE") == "lunch"
-    signals.clear_signal(crew.paths, "PAUSE")
+    assert signal_files.read_reason(crew.paths, "PAUSE") == "lunch"
+    signal_files.clear_signal(crew.paths, "PAUSE")
     check_breaker(crew, state, "")
     pause_after_look("read_author", look[1])
     clear_signals(crew)
     persons[1].join()
-    assert signals.read_reason(crew.paths, "PAUSE") == "lunch"
+    assert signal_files.read_reason(crew.paths, "PAUSE") == "lunch"
 
 
 @pytest.mark.campaign
 def test_a_held_signals_lock_never_keeps_a_crew_from_stopping(crew: Crew, clock: FakeClock) -> None:
     state = trip(crew, clock)
-    signals.clear_signal(crew.paths, "PAUSE")
-    with signals.lock_signals(crew.paths):
+    signal_files.clear_signal(crew.paths, "PAUSE")
+    with signal_files.lock_signals(crew.paths):
         assert pause(crew, "lunch").result == "changed"
-        signals.clear_signal(crew.paths, "PAUSE")
+        signal_files.clear_signal(crew.paths, "PAUSE")
         check_breaker(crew, state, "")
-        assert signals.active_signals(crew.paths) == ("PAUSE",)
+        assert signal_files.active_signals(crew.paths) == ("PAUSE",)
         with pytest.raises(LockTimeout):
             breaker.resolve(crew, "cause")
     assert breaker.resolve(crew, "cause").details == {"resolved": [], "cleared": ["PAUSE"]}
@@ -331,4 +333,4 @@ def test_resume_keeps_the_signal_of_a_simultaneous_trip(
     monkeypatch.setattr(costs, "crew_over_budget_reason", trip_meanwhile)
     with pytest.raises(Refused, match="circuit breaker, review_loop"):
         resume(crew)
-    assert signals.active_signals(crew.paths) == ("PAUSE",)
+    assert signal_files.active_signals(crew.paths) == ("PAUSE",)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import write_intent
+from liza.board import revisions
 from liza.model.errors import LizaError
 from liza.model.paths import Paths
 from liza.system import files
@@ -178,7 +178,7 @@ def aged(place: Path) -> None:
 def seen(place: Path) -> object:
     """What stands there, without reading endlessly."""
     found = place.lstat()
-    inside = write_intent.sha(place.read_bytes()) if place.is_file() and found.st_size < 100 << 20 else None
+    inside = revisions.sha(place.read_bytes()) if place.is_file() and found.st_size < 100 << 20 else None
     return found.st_mode, found.st_ino, found.st_size, inside
 
 

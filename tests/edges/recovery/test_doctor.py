@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.board import revision_texts
+from liza.board.file_store import recorded_mark
 from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
@@ -150,7 +150,7 @@ def test_what_waits_to_be_recorded_is_no_lost_history(there: Crew) -> None:
     started(there, "coder-1", HERE)
     assert len(waiting_of(there.paths)) == 2
     assert told(there, "history") == []
-    revision_texts.write_mark(there.paths, there.board.read().revision)
+    recorded_mark.write_mark(there.paths, there.board.read().revision)
     assert len(told(there, "history")) == 1
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.revision_journal import iter_newest_first
+from liza.board.file_store.revision_journal import iter_newest_first
 from liza.board.text import document, splitter
 from liza.crew.crew import find_crew
 from liza.model.errors import Refused, TakenMeanwhile

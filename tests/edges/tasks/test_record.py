@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from liza.alarms import current_alarms
-from liza.board import revision_journal
+from liza.board.file_store import revision_journal
 from liza.crew import recorder
 from liza.crew.crew import Crew, find_crew
 from liza.git import board_history

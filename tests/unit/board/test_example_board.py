@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import revision_journal
+from liza.board.file_store import revision_journal
 from liza.board.text import changes, document
 from liza.model import derived, invariants, model, transitions
 from liza.model.model import State, Status

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
-from liza.board.outside_edits import merge_edit
+from liza.board.file_store.outside_edits import merge_edit
 from liza.breaker.rules import board_reports
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.model.model import Anomaly, Discovery, Resolution, State, Status

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from liza.board import revision_journal, revision_texts, write_intent
-from liza.board.store import FileBoard
+from liza.board import revision_texts, revisions
+from liza.board.file_store import recorded_mark, revision_journal, write_intent
+from liza.board.file_store.file_board import FileBoard
 from liza.model.errors import LizaError, UsageError
 from liza.model.model import HumanNote
 from liza.model.paths import Paths
@@ -34,12 +35,10 @@ LINES = st.one_of(
     st.binary(max_size=40),
     st.sampled_from([path.read_bytes() for path in _corpus("journal")]),
     st.builds(
-        lambda number: revision_journal.format_record(revision_journal.RevisionRecord(number, sha256="x")),
+        lambda number: revisions.format_record(revisions.RevisionRecord(number, sha256="x")),
         st.integers(-3, 1 << 70),
     ),
-    st.builds(
-        lambda number: revision_journal.format_record(revision_journal.RevisionRecord(void=number)), st.integers(-3, 9)
-    ),
+    st.builds(lambda number: revisions.format_record(revisions.RevisionRecord(void=number)), st.integers(-3, 9)),
     st.sampled_from([b"\n", b"# torn: ", b"- ", b"- {}\n", b"\r\n", b"- []\n", b'- {"revision": 1.5}\n']),
 )
 
@@ -57,12 +56,12 @@ def prove_journal(data: bytes) -> None:
         path.write_bytes(data)
         before = list(revision_journal.iter_newest_first(path))
         assert revision_journal.highest_revision(path) >= 0
-        fresh = revision_journal.RevisionRecord(revision_journal.highest_revision(path) + 1, actor="after", sha256="z")
+        fresh = revisions.RevisionRecord(revision_journal.highest_revision(path) + 1, actor="after", sha256="z")
         revision_journal.append_record(path, fresh)
         assert revision_journal.last_record(path) == fresh
         assert list(revision_journal.iter_newest_first(path))[1:] == before
         kept = path.read_bytes()
-        assert kept.endswith(revision_journal.format_record(fresh))
+        assert kept.endswith(revisions.format_record(fresh))
         assert kept.startswith(data[: data.rfind(b"\n") + 1])
 
 
@@ -86,7 +85,7 @@ def test_journals_that_were_found_odd_once_are_read_for_ever(path: Path) -> None
 
 def test_a_long_damaged_journal_line_is_skipped_at_once(tmp_path: Path) -> None:
     path = tmp_path / "log.yaml"
-    path.write_bytes(revision_journal.format_record(revision_journal.RevisionRecord(1)) + b"\0" * (16 << 20))
+    path.write_bytes(revisions.format_record(revisions.RevisionRecord(1)) + b"\0" * (16 << 20))
     assert [record.revision for record in revision_journal.iter_newest_first(path)] == [1]
 
 
@@ -140,8 +139,8 @@ def prove_files(root: Path, done: list[tuple[str, str, bytes, int]]) -> None:
         fresh = FileBoard(paths, FakeClock())
         assert [note.message for note in fresh.read().human_notes] == ["one", "two", "after"]
         assert write_intent.read_intent(paths.write_intent) is not None
-        list(revision_texts.rebuild_texts(paths.journal))
-        revision_texts.list_waiting(paths)
+        list(revision_texts.rebuild_texts(revision_journal.iter_lines(paths.journal)))
+        recorded_mark.list_waiting(paths)
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
@@ -167,7 +166,7 @@ def test_a_whole_text_that_lost_a_byte_is_no_revision(crew: Path, tmp_path: Path
     shutil.copytree(crew, tmp_path / "crew")
     path = Paths(tmp_path / "crew").journal
     path.write_bytes(path.read_bytes().replace(b"The first", b"The burst", 1))
-    assert 1 not in {line.revision for line, _ in revision_texts.rebuild_texts(path)}
+    assert 1 not in {line.revision for line, _ in revision_texts.rebuild_texts(revision_journal.iter_lines(path))}
 
 
 # ── a file of tasks ──────────────────────────────────────────────────────────────────────────────────────────────────

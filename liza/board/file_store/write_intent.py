@@ -6,7 +6,6 @@ not, or whether the board was edited from outside.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Final
 
@@ -36,11 +35,6 @@ class WriteIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     def rolled_back(self) -> WriteIntent:
         """Return the intent that matches the bytes before, after a write that was not completed."""
         return WriteIntent(self.revision, self.before, self.before, self.renewed_before, self.renewed_before)
-
-
-def sha(data: bytes) -> str:
-    """Return the sha256 of ``data`` in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def read_intent(path: Path) -> WriteIntent | None:

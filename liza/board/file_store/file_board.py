@@ -11,24 +11,18 @@ from typing import Final
 
 import msgspec
 
-from liza.board import (
-    archive_files,
-    commit_steps,
-    new_violations,
-    revision_journal,
-    revision_texts,
-    signals,
-    write_intent,
-)
-from liza.board.archive_files import ArchivedEntry, ArchiveFault, ArchiveMove
-from liza.board.contract import Alert, Board, Restored, Signal, Transaction
-from liza.board.repair import BoardRepairer, LockedBoard
-from liza.board.revision_journal import RevisionLine, RevisionRecord
+from liza.board import new_violations, revision_texts, revisions
+from liza.board.archived_entries import ArchivedEntry, ArchiveFault
+from liza.board.contract import Alert, Board, Restored, Transaction
+from liza.board.file_store import archive_files, commit_steps, revision_journal, signal_files, write_intent
+from liza.board.file_store.repair import BoardRepairer, LockedBoard
+from liza.board.file_store.write_intent import WriteIntent
+from liza.board.revisions import RevisionLine, RevisionRecord, sha
 from liza.board.rules.archiving import ArchiveTotals
+from liza.board.signals import Signal, parse_signal
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
-from liza.board.write_intent import WriteIntent, sha
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, NotRegularFile, Refused
 from liza.model.model import Clock, State, Task, Violation
 from liza.model.paths import Paths
@@ -96,7 +90,7 @@ class FileBoard(Board):
 
     def last_good_text(self) -> str:
         """Return the newest text of the journal. Raises BoardInconsistent if it has none."""
-        newest = revision_texts.newest_text(self.paths.journal)
+        newest = revision_texts.newest_text(lambda: revision_journal.iter_lines(self.paths.journal))
         if newest is None:
             raise BoardInconsistent("no earlier board is kept in .liza", "git log -p liza/blackboard")
         return newest[1]
@@ -125,10 +119,10 @@ class FileBoard(Board):
             self._refuse_new_violations(before, after)
             changed = changes.change_document(locked.document, after)
             line = RevisionLine(number, actor=actor, event=event, task=tx.task)
-            if tx.move is None:
-                self._commit(locked, changed, line)
+            if tx.moved:
+                self._commit_move(locked, changed, line, tx.moved)
             else:
-                self._commit_move(locked, changed, line, tx.move)
+                self._commit(locked, changed, line)
             tx.state, tx.revision = changed.state, number
 
     @contextmanager
@@ -252,7 +246,7 @@ class FileBoard(Board):
         return revision_journal.iter_newest_first(self.paths.journal)
 
     def texts(self, since: int = 0, base: tuple[int, str] | None = None) -> Iterator[tuple[RevisionLine, str]]:
-        return revision_texts.rebuild_texts(self.paths.journal, since, base)
+        return revision_texts.rebuild_texts(revision_journal.iter_lines(self.paths.journal), since, base)
 
     def archived(self, ids: Container[str]) -> dict[str, ArchivedEntry]:
         return archive_files.find_entries(self.paths, ids)
@@ -278,25 +272,24 @@ class FileBoard(Board):
     # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def signals(self) -> Mapping[str, Signal]:
-        return {name: self._read_signal(name) for name in signals.active_signals(self.paths)}
+        return {name: self._read_signal(name) for name in signal_files.active_signals(self.paths)}
 
     def raise_signal(self, name: str, text: str = "") -> None:
-        signals.raise_signal(self.paths, name, text)
+        signal_files.raise_signal(self.paths, name, text)
 
     def clear_signal(self, name: str) -> bool:
-        return signals.clear_signal(self.paths, name)
+        return signal_files.clear_signal(self.paths, name)
 
     def lock_signals(self, *, is_stop: bool = False) -> AbstractContextManager[bool]:
-        return signals.lock_signals(self.paths, is_stop=is_stop)
+        return signal_files.lock_signals(self.paths, is_stop=is_stop)
 
     def _read_signal(self, name: str) -> Signal:
         try:
             time = datetime.fromtimestamp(self.paths.signal(name).stat().st_mtime, UTC)
-            text = signals.read_signal_text(self.paths, name) or ""
+            text = signal_files.read_signal_text(self.paths, name) or ""
         except (OSError, NotRegularFile):
             time, text = None, ""
-        author, reason = signals.read_author(self.paths, name), signals.read_reason(self.paths, name)
-        return Signal(name, text, author, reason, time)
+        return parse_signal(name, text, time)
 
     # ── the commit ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -304,7 +297,7 @@ class FileBoard(Board):
         """Write one revision. The order of the steps lets ``repair`` complete or undo it after a crash at any point."""
         data = files.encode_board(changed.text)
         line = msgspec.structs.replace(line, time=format_time(self._clock.now()), sha256=sha(data))
-        line = revision_journal.with_statuses(line, locked.document.state, changed.state)
+        line = revisions.with_statuses(line, locked.document.state, changed.state)
         renewed = locked.intent.renewed
         entries = None  # None: the line has the whole text
         is_next = locked.journaled == locked.document.state.revision
@@ -317,10 +310,14 @@ class FileBoard(Board):
         self._repairer.remember(data, intent.after, changed)
         self._newest_read = max(self._newest_read, line.revision)
 
-    def _commit_move(self, locked: LockedBoard, changed: Document, line: RevisionLine, move: ArchiveMove) -> None:
+    def _commit_move(
+        self, locked: LockedBoard, changed: Document, line: RevisionLine, moved: Mapping[str, str]
+    ) -> None:
         """Append entries to the archive, then write the revision without them."""
-        archive_files.append_entries(self.paths, move)
-        self._commit(locked, changed, msgspec.structs.replace(line, archived=move.ids))
+        length = sum(len(text.encode()) for text in moved.values())
+        name = archive_files.choose_name(self.paths, self._clock.now(), length)
+        archive_files.append_entries(self.paths, name, moved)
+        self._commit(locked, changed, msgspec.structs.replace(line, archived=tuple(moved)))
 
     def _next_revision(self, locked: LockedBoard) -> int:
         return 1 + max(

@@ -9,24 +9,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
+from liza.board.archived_entries import HEAD, REPAIR, ArchivedEntry, ArchiveFault, parse_entry, split_text
 from liza.board.rules import archiving
 from liza.board.rules.archiving import ArchiveTotals
-from liza.board.text import document
-from liza.board.text.document import Document, Part
-from liza.board.text.parse import NeedsSlowPath, Unparsable
-from liza.board.text.splitter import Piece, PieceKind, entry_indent
+from liza.board.text.parse import NeedsSlowPath
 from liza.model.errors import BoardInconsistent, NotRegularFile, Refused
-from liza.model.model import FINAL_STATUSES, State, Task
+from liza.model.model import State, Task
 from liza.model.paths import Paths
 from liza.system import atomic, files, untrusted_files
 from liza.text.formats import count_noun
@@ -35,50 +28,11 @@ MAX_FILE_SIZE: Final = 1 << 20
 """Bytes of a file to which entries are appended; a longer month has more files: 2026-11.yaml, 2026-11.2.yaml, …"""
 MAX_READ: Final = 2 * files.MAX_BOARD_SIZE
 """Bytes of an archive file that is read. One move can be as large as a board."""
-REPAIR: Final = "liza archive --repair"
-INDENT: Final = 2
-HEAD: Final = (
-    "# Closed tasks that left the board, in the order in which they left. `liza task show ID` shows one of them.\n"
-    "# The file may be edited; it is read again then. `liza validate` checks it.\n"
-    "tasks:\n"
-)
 _NAME: Final = re.compile(r"(\d{4}-\d\d)(?:\.([1-9]\d{0,5}))?\.yaml")
-_ENTRY: Final = re.compile(rf"\n {{{INDENT}}}-(?=[ \n])")
-_BODY: Final = re.compile(r"^tasks:[ \t]*(?:#.*)?$", re.MULTILINE)
-_ID: Final = re.compile(r"^(?:  - | {4})id:[ ]*[\"']?([\w.-]+)", re.MULTILINE)
 _MERGE: Final = re.compile(r"merge_commit[\"']?:[ ]*[\"']?([0-9a-f]{40,64})")
 _FORMER_COPY: Final = re.compile(r"^# A former copy of ([\w.-]+);", re.MULTILINE)
 """Above an entry that version 0.1 turned into a comment, since a later one of the task counts."""
 _COMMENTED_ID: Final = re.compile(r"^[ ]*#[# -]*id:[ ]*[\"']?([\w.-]+)", re.MULTILINE)
-
-
-class ArchiveMove(msgspec.Struct, frozen=True):
-    """Entries to move in a transaction: the tasks ``ids``, their ``text``, and the file ``name`` to append it to."""
-
-    name: str
-    text: str
-    ids: tuple[str, ...]
-
-
-class ArchivedEntry(msgspec.Struct, frozen=True):
-    """An entry of an archive file: its id and its task, or the reason why it cannot be read or does not count."""
-
-    id: str
-    task: Task | None
-    error: str = ""
-
-
-class ArchiveFault(msgspec.Struct, frozen=True):
-    """Something wrong with the archive: the entry, the value found, the value expected, and the ``next`` command.
-
-    ``field`` is what of the entry is meant.
-    """
-
-    entry: str
-    actual: str
-    expected: str
-    next: str
-    field: str = "the value"
 
 
 # ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -131,52 +85,22 @@ def choose_name(paths: Paths, now: datetime, length: int) -> str:
 # ── the move ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def movable_texts(board: Document, ids: Iterable[str]) -> dict[str, str]:
-    """Return the entries of tasks by id, with their comments, as they are appended to a file.
+def append_entries(paths: Paths, name: str, moved: Mapping[str, str]) -> None:
+    """Append the entries ``moved``, by task, to an archive file.
 
-    Entries that are written in a form that cannot be moved as text are left out. Raises Refused if none can be moved.
-    """
-    wanted = set(ids)
-    parts = [part for part in board.parts if part.section == "tasks" and part.kind is PieceKind.ITEM]
-    counts = Counter(part.key for part in parts)
-    texts = {part.key: _shifted(part) for part in parts if part.key in wanted and counts[part.key] == 1}
-    movable = {task_id: text for task_id, text in texts.items() if text is not None}
-    if wanted and not movable:
-        raise Refused("the closed tasks are not written as entries that can be moved as text", "liza edit")
-    return movable
-
-
-def _shifted(part: Part) -> str | None:
-    """Return the text of an entry with the indentation and the line ends of the archive; None if its value changed."""
-    lines = part.text.replace("\r\n", "\n").rstrip("\n").split("\n")
-    shift = INDENT - entry_indent(part.text)
-    text = "".join(_shift_line(line, shift) + "\n" for line in lines)
-    with suppress(NeedsSlowPath, Unparsable):
-        if document.parse_piece(Piece(PieceKind.ITEM, part.section, text)).value == part.value:
-            return text
-    return None
-
-
-def _shift_line(line: str, shift: int) -> str:
-    if not line.strip():
-        return line
-    return " " * shift + line if shift >= 0 else line.removeprefix(" " * -shift)
-
-
-def append_entries(paths: Paths, move: ArchiveMove) -> None:
-    """Append entries to an archive file. The caller holds the lock and then writes the board without the tasks.
+    The caller holds the lock and then writes the board without the tasks.
 
     Entries of these tasks that the file has already, of a move that failed or of a board that was restored, go.
     Raises Refused, BoardInconsistent, WriteFailed.
     """
     refuse_link(paths)
-    before = read_text(paths, move.name) if move.name in list_names(paths) else HEAD
+    before = read_text(paths, name) if name in list_names(paths) else HEAD
     kept = before if before.endswith("\n") else before + "\n"
     pieces = split_text(kept)
-    if any(piece_id in move.ids for piece_id, _ in pieces):
+    if any(piece_id in moved for piece_id, _ in pieces):
         head = kept[: len(kept) - sum(len(piece) for _, piece in pieces)]
-        kept = head + "".join(piece for piece_id, piece in pieces if piece_id not in move.ids)
-    write_file(paths, move.name, kept + move.text)
+        kept = head + "".join(piece for piece_id, piece in pieces if piece_id not in moved)
+    write_file(paths, name, kept + "".join(moved.values()))
 
 
 def write_file(paths: Paths, name: str, text: str) -> None:
@@ -218,7 +142,7 @@ class _ArchiveText:
     def entry(self, index: int) -> ArchivedEntry:
         """Return an entry, parsed once."""
         if index not in self._entries:
-            self._entries[index] = _parse_entry(*self.pieces[index])
+            self._entries[index] = parse_entry(*self.pieces[index])
         return self._entries[index]
 
 
@@ -258,50 +182,6 @@ def read_text(paths: Paths, name: str) -> str:
         raise BoardInconsistent(f".liza/archive/{name} is not UTF-8: {error.reason}", REPAIR) from None
     except (OSError, NotRegularFile) as error:
         raise BoardInconsistent(f".liza/archive/{name} cannot be read: {error}", f"ls -l {path}") from None
-
-
-def split_text(text: str) -> list[tuple[str, str]]:
-    """Return the entries of a file with their ids, each with the comments directly above it. They end the text.
-
-    Raises NeedsSlowPath if the text is not a list of archived tasks.
-    """
-    body = _BODY.search(text)
-    if body is None:
-        raise NeedsSlowPath("it has no line `tasks:`")
-    lowest = body.end()
-    starts = [match.start() + 1 for match in _ENTRY.finditer(text, lowest)]
-    between = text[lowest : starts[0] if starts else len(text)]
-    if any(line.strip() and not line.lstrip().startswith("#") for line in between.split("\n")):
-        raise NeedsSlowPath("it has something other than entries that begin with two spaces and a dash")
-    edges = [_comment_start(text, edge, lowest + 1) for edge in starts]
-    return [(_find_id(text[first:last]), text[first:last]) for first, last in pairwise([*edges, len(text)])]
-
-
-def _comment_start(text: str, edge: int, lowest: int) -> int:
-    """Return the begin of the comments directly above an entry."""
-    while edge > lowest:
-        above = text.rfind("\n", 0, edge - 1) + 1
-        if above < lowest or not text.startswith(" " * INDENT + "#", above):
-            return edge
-        edge = above
-    return edge
-
-
-def _find_id(piece: str) -> str:
-    """Return the id of an entry; an empty text if it has none."""
-    match = _ID.search(piece)
-    return match[1] if match else _parse_entry("", piece).id
-
-
-def _parse_entry(task_id: str, piece: str) -> ArchivedEntry:
-    """Return the entry in ``piece``. One that a person made open again is reported, and does not count."""
-    try:
-        part = document.parse_piece(Piece(PieceKind.ITEM, "tasks", piece))
-    except (NeedsSlowPath, Unparsable) as error:
-        return ArchivedEntry(task_id, None, str(error) or "it cannot be parsed")
-    task: Task = part.value
-    is_closed = task.status in FINAL_STATUSES
-    return ArchivedEntry(part.key, task, "" if is_closed else f"its status is {task.status}, which is not final")
 
 
 # ── looking up ───────────────────────────────────────────────────────────────────────────────────────────────────

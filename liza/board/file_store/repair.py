@@ -10,12 +10,13 @@ from typing import Final
 
 import msgspec
 
-from liza.board import commit_steps, new_violations, outside_edits, revision_journal, revision_texts, write_intent
-from liza.board.revision_journal import RevisionLine, RevisionRecord
+from liza.board import new_violations, revision_texts
+from liza.board.file_store import commit_steps, outside_edits, revision_journal, write_intent
+from liza.board.file_store.write_intent import WriteIntent
+from liza.board.revisions import RevisionLine, RevisionRecord, sha
 from liza.board.text import changes, document
 from liza.board.text.document import RESTORE_COMMAND, Document
 from liza.board.text.values import check_revision
-from liza.board.write_intent import WriteIntent, sha
 from liza.model import transitions
 from liza.model.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError, NotRegularFile
 from liza.model.model import Clock, State
@@ -203,7 +204,7 @@ class BoardRepairer:
         last = revision_journal.last_record(self._paths.journal)
         if remembered is not None and (last is None or remembered.state.revision >= last.revision):
             return remembered
-        newest = revision_texts.newest_text(self._paths.journal)
+        newest = revision_texts.newest_text(lambda: revision_journal.iter_lines(self._paths.journal))
         if newest is None or (remembered is not None and remembered.state.revision >= newest[0]):
             return remembered
         return document.read_document(newest[1], previous=remembered)
@@ -257,7 +258,9 @@ class BoardRepairer:
 
     def _edited_base(self, edited: Document, newest: Document) -> Document | None:
         """Return the board that an old copy was made from, if the journal still has it."""
-        for line, text in revision_texts.rebuild_texts(self._paths.journal, edited.state.revision):
+        for line, text in revision_texts.rebuild_texts(
+            revision_journal.iter_lines(self._paths.journal), edited.state.revision
+        ):
             if line.revision == edited.state.revision:
                 return document.read_document(text, previous=newest)
         return None

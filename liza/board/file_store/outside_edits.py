@@ -1,8 +1,7 @@
-"""Edits of the board from outside: diff them, detect truncation, and merge edits of an old copy."""
+"""Edits of the board from outside: detect truncation, and merge edits of an old copy."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any, Final
 
@@ -13,8 +12,6 @@ from liza.board.text.document import Document
 from liza.model.model import Agent, State, Task
 from liza.model.value_classes import FrozenStruct
 
-_VOLATILE_LINE: Final = re.compile(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
-_MAX_DIFF: Final = 64 << 10  # characters
 _HUMAN_FIELDS: Final = frozenset(
     ("description", "priority", "created", "spec_ref", "done_when", "scope", "depends_on", "max_iterations")
 ) | {"rescope_reason", "review"}
@@ -107,27 +104,6 @@ def _section_text(board: Document, name: str) -> str:
     ends = [*(start for _, start in starts[1:]), len(board.text)]
     texts = (board.text[start:end] for (section, start), end in zip(starts, ends, strict=True) if section == name)
     return next(texts, "")
-
-
-def diff_texts(newest: str, edited: str) -> str:
-    """Return a unified diff without lease times, at most 64 K characters."""
-    old, new = _stable_lines(newest), _stable_lines(edited)
-    start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    start = max(0, start - 3)
-    end = 0
-    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    end = max(0, end - 3)
-
-    lines = difflib.unified_diff(
-        old[start : len(old) - end], new[start : len(new) - end], "before", "after", n=2, lineterm=""
-    )
-    text = "\n".join(lines)
-    return text if len(text) <= _MAX_DIFF else text[:_MAX_DIFF] + "\n… the rest is in history"
-
-
-def _stable_lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if not _VOLATILE_LINE.match(line)]
 
 
 def merge_edit(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from liza.board import revision_journal, revision_texts, write_intent
-from liza.board.revision_journal import RevisionLine
-from liza.board.write_intent import WriteIntent
+from liza.board.file_store import recorded_mark, revision_journal, write_intent
+from liza.board.file_store.write_intent import WriteIntent
+from liza.board.revisions import RevisionLine
 from liza.model.errors import LizaError
 from liza.model.paths import Paths
 from liza.system import crash_points, files
@@ -31,7 +31,7 @@ def rotate_journal(paths: Paths, revision: int) -> None:
     if revision % revision_journal.ROTATION_INTERVAL == 0 and revision_journal.is_long(paths.journal):
         # A failed rotation is tried again later.
         with suppress(LizaError):
-            recorded = revision_texts.read_mark(paths) or 0
+            recorded = recorded_mark.read_mark(paths) or 0
             revision_journal.rotate(paths.journal, paths.tx / "log.next", recorded)
 
 
