@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from liza.board.address import BoardAddress, parse_url
 from liza.board.postgresql.connection import ServerConnection, connect_to_migrate
@@ -55,9 +56,12 @@ class PostgreSQL:
     ``settings`` are those of postgresql.conf; ``is_safe=False`` switches fsync off.
     """
 
-    def __init__(self, postgres: Path, settings: Mapping[str, str] | None = None, *, is_safe: bool = True) -> None:
+    def __init__(
+        self, postgres: Path, settings: Mapping[str, str] | None = None, *, is_safe: bool = True, port: int = PORT
+    ) -> None:
         self._binaries = postgres.parent
-        self._settings = {"fsync": "on" if is_safe else "off"} | dict(settings or {})
+        self.port = port
+        self.settings = {"fsync": "on" if is_safe else "off"} | dict(settings or {})
         self.directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}.", dir=find_room()))
         self.directory.chmod(0o755)
         self.data = self.directory / "data"
@@ -78,6 +82,13 @@ class PostgreSQL:
         if os.geteuid() == 0:
             os.chown(path, self.user.pw_uid, self.user.pw_gid)
 
+    def put(self, data: bytes, name: str) -> None:
+        """Write a file of the data directory, such as pg_hba.conf."""
+        path = self.data / name
+        path.write_bytes(data)
+        path.chmod(0o600)
+        self.give(path)
+
     def _can_run(self) -> bool:
         try:
             return self._run("postgres", "--version").returncode == 0
@@ -94,7 +105,8 @@ class PostgreSQL:
             shutil.copytree(libraries, target.with_name(libraries.name))
         self._binaries = target / self._binaries.parent.name / "bin"
 
-    def _as_user(self) -> dict[str, object]:
+    def as_user(self) -> dict[str, Any]:
+        """The arguments of Popen for a process of the user of the server."""
         if os.geteuid() != 0:
             return {}
         return {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []}
@@ -102,7 +114,7 @@ class PostgreSQL:
     def _run(self, program: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
         command = [str(self._binaries / program), *map(str, words)]
         return subprocess.run(
-            command, cwd="/", env=self._environ(), capture_output=True, text=True, timeout=_LIMIT, **self._as_user()
+            command, cwd="/", env=self._environ(), capture_output=True, text=True, timeout=_LIMIT, **self.as_user()
         )
 
     def _environ(self) -> dict[str, str]:
@@ -117,11 +129,11 @@ class PostgreSQL:
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self.sockets),
-            "port": str(PORT),
+            "port": str(self.port),
             "max_connections": "300",
             "shared_buffers": "32MB",
             "autovacuum": "off",
-        } | self._settings
+        } | self.settings
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -133,7 +145,7 @@ class PostgreSQL:
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
-                **self._as_user(),
+                **self.as_user(),
             )
         self._wait()
 
@@ -183,7 +195,8 @@ class PostgreSQL:
 
     def url(self, database: str = OWNER, crew: str = "shop", role: str = OWNER) -> str:
         """The URL of a database through the Unix socket."""
-        return f"postgresql://{role}@/{database}?host={self.sockets}&crew={crew}"
+        port = "" if self.port == PORT else f"&port={self.port}"
+        return f"postgresql://{role}@/{database}?host={self.sockets}{port}&crew={crew}"
 
     def address(self, database: str = OWNER, crew: str = "shop", role: str = OWNER, host: str = "") -> BoardAddress:
         """As ``url``, parsed."""

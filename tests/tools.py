@@ -38,6 +38,7 @@ OPTIONAL = {
     "make": "--version",
     "more": "--version",
     "node": "--version",
+    "openssl": "version",
     "pgbouncer": "--version",
     "postgresql": "--version",
     "setpriv": "--version",

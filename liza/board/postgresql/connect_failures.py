@@ -107,7 +107,7 @@ _CAUSES: Final = (
         "liza doctor",
     ),
     _Cause(
-        r"failed to resolve host|could not translate host name|Name or service not known",
+        r"failed to resolve host|could not translate host name|Name or service not known|name resolution",
         "the host {host} of the board is not known",
         "getent hosts {host}",
         True,

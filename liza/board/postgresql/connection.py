@@ -264,6 +264,15 @@ def connect_with_facts(
     return connection, facts
 
 
+@contextmanager
+def refuse_unreachable() -> Iterator[None]:
+    """Raise BoardServerRefused for a server that cannot be reached, where the address is new: it may be wrong."""
+    try:
+        yield
+    except BoardUnavailable as error:
+        raise BoardServerRefused(error.message, error.hint) from error
+
+
 def connect_to_migrate(address: BoardAddress) -> ServerConnection:
     """As ``connect``, without time limits of statements, and whatever tables there are."""
     return _connect(address, _SETTINGS | _PATIENT, "0", _MIGRATION_LIMIT)[0]

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from liza.board.address import BoardAddress
-from liza.board.postgresql.connection import SCHEMA, RowConflict, ServerConnection, StatementFailed, connect_to_migrate
+from liza.board.postgresql.connection import (
+    SCHEMA,
+    RowConflict,
+    ServerConnection,
+    StatementFailed,
+    connect_to_migrate,
+    refuse_unreachable,
+)
 from liza.model.errors import BoardServerRefused
 from liza.model.value_classes import Value
 
@@ -64,7 +71,8 @@ def migrate(address: BoardAddress) -> Migrated:
 
     Raises BoardServerRefused, BoardUnavailable, LockTimeout.
     """
-    connection = connect_to_migrate(address)
+    with refuse_unreachable():
+        connection = connect_to_migrate(address)
     try:
         connection.execute("BEGIN")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", _LOCK)
