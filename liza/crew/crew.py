@@ -49,6 +49,8 @@ class Crew(Value, dict=True):
     lock_descriptors: tuple[int, ...] = ()
     moved_reason: str | None = None
     """Set if the slots cannot be used: the repository was moved and a supervisor still runs at the former path."""
+    remote_name: str = ""
+    """The git remote through which the hosts of a crew share code; empty for a crew on one host."""
     authenticated_run: str | None = None
     """The run that calls the verbs, proved by its token. None: the environment and the ancestors tell who calls."""
 

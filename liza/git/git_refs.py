@@ -272,6 +272,11 @@ def is_contained(git: Git, commit: str, tip: str) -> bool:
     return has_commit(git, commit) and git.ok("merge-base", "--is-ancestor", commit, tip)
 
 
+def was_tip(git: Git, branch: str, commit: str) -> bool:
+    """Return whether the branch of this clone was at ``commit`` before, as far as its reflog says. Raises GitFailed."""
+    return commit in git.lines("reflog", "show", "--format=%H", HEADS + branch)
+
+
 def is_readable(git: Git, branch: str) -> bool:
     """Return whether git can read this repository. Only then a missing commit is evidence."""
     return has_commit(git, f"refs/heads/{branch}")

@@ -22,7 +22,7 @@ from liza.git.rules.push_address import (
 )
 from liza.git.rules.remote_urls import hide_credentials
 from liza.git.runner import Git, GitResult
-from liza.model.errors import GitFailed, LizaError, Missing, Refused
+from liza.model.errors import GitTimeout, LizaError, Missing, Refused
 from liza.model.value_classes import Value
 
 NETWORK_LIMIT = 120.0
@@ -51,8 +51,8 @@ class GitRemote(Value):
         git, name = name_remote(_network_git(self.git).with_timeout(NETWORK_LIMIT), self.urls[0])
         try:
             return git.run(*args, name, *patterns)
-        except GitFailed as error:
-            raise GitFailed(error.message, error.hint or f"git ls-remote {self.name}") from error
+        except GitTimeout as error:
+            raise GitTimeout(error.message, error.hint or f"git ls-remote {self.name}") from error
 
     def list_refs(self, *patterns: str) -> dict[str, str]:
         """Return the refs of the remote that match one of the patterns, with their commits. Raises Missing,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from liza.git import git_start
-from liza.model.errors import GitFailed, Missing
+from liza.model.errors import GitFailed, GitTimeout, Missing
 from liza.model.value_classes import Value, field, replace
 from liza.system import crash_points, program_path
 
@@ -234,7 +234,7 @@ class Git(Value):
                     stream.close()
             git_start.wait(process)
         if result.code == -signal.SIGKILL:
-            raise GitFailed(f"git {args[0]} in {self.directory} took longer than {self.timeout:g} s and was killed")
+            raise GitTimeout(f"git {args[0]} in {self.directory} took longer than {self.timeout:g} s and was killed")
         if result.code != 0:
             raise GitFailed(f"git {args[0]} failed in {self.directory} ({result.code}): {summarize_error(result)}")
 
@@ -296,7 +296,7 @@ class Git(Value):
         except subprocess.TimeoutExpired:
             _kill_group(process.pid)
             process.communicate()
-            raise GitFailed(
+            raise GitTimeout(
                 f"git {args[0]} in {self.directory} took longer than {timeout:g} s and was killed"
             ) from None
         except BaseException:

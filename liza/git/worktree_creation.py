@@ -38,6 +38,8 @@ class SlotAccess(Value, dict=True):
     integration: str = "integration"
     find_surroundings: Callable[[], Surroundings | None] = _find_no_box
     """Returns what boxes need; None where git runs without a box."""
+    start: str | None = None
+    """Commit at which the branch of a task without one starts; None: the tip of ``integration``."""
 
     def add(self, slot: str, commit: str) -> None:
         """Create a slot, detached at ``commit``. An existing slot is not changed.

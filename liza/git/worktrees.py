@@ -327,7 +327,9 @@ class Worktrees(SlotEmptying):
         return tuple(ref for ref in saved if ref is not None)
 
     def _start_commit(self, branches: dict[str, Branch], branch: str) -> str:
-        """Return the commit at which work on a branch starts: its own tip, else that of integration."""
+        """Return the commit at which work on a branch starts: its own tip, else ``start`` or that of integration."""
+        if self.start is not None and branch not in branches:
+            return self.start
         start = branches.get(branch) or branches.get(self.integration)
         if start is None:
             raise Missing(f"the branch {self.integration} is gone", "liza doctor")

@@ -137,14 +137,10 @@ def _push(git: Git, remote: Remote, tasks: Sequence[str]) -> BackupOutcome:
 def _decide(git: Git, tips: TaskTips, task: str, remote_tip: str | None) -> PushStep:
     tip, pushed = tips.local[task], tips.pushed.get(task)
     is_contained = remote_tip is not None and git_refs.is_contained(git, remote_tip, tip)
-    if remote_tip is not None and not is_contained and _was_tip(git, task, remote_tip):
+    # A push that was killed before its record is the crew's own.
+    if remote_tip is not None and not is_contained and git_refs.was_tip(git, branch_of(task), remote_tip):
         pushed = remote_tip
     return decide_push(PushFacts(tip, remote_tip, pushed, is_contained))
-
-
-def _was_tip(git: Git, task: str, commit: str) -> bool:
-    """Return whether the branch was at ``commit``: a push that was killed before its record is the crew's own."""
-    return commit in git.lines("reflog", "show", "--format=%H", _LOCAL + task)
 
 
 class BranchPusher:

@@ -92,6 +92,10 @@ class GitFailed(LizaError):
     code = "git-failed"
 
 
+class GitTimeout(GitFailed):
+    """A git command took too long and was killed. Exit code 3."""
+
+
 class SharedPathBlocked(GitFailed):
     """A path that every task needs is occupied by something else. No task is at fault. Exit code 3."""
 
@@ -206,6 +210,13 @@ class LockTimeout(LizaError):
 
     exit_code = 75
     code = "lock-timeout"
+
+
+class RemoteUnavailable(LizaError):
+    """The git remote of the crew cannot be reached, is too slow or has no space. Nothing is lost. Exit code 75."""
+
+    exit_code = 75
+    code = "remote-unavailable"
 
 
 EXIT_ONLY_PERSON: Final = 76

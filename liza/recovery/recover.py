@@ -20,7 +20,7 @@ from liza.programs.session import run_archive
 from liza.recovery import run_cleanup
 from liza.system import file_growth
 from liza.system.locks import Lock
-from liza.tasks import task_branches
+from liza.tasks import shared_code, task_branches
 from liza.tasks.claim import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
 
 
@@ -134,6 +134,7 @@ def _repair_reviews(crew: Crew, by: str) -> list[Repair]:
     repairs = []
     for task in reviews_without_worktree(crew, by):
         reviewer, run, commit = str(task.reviewing_by), str(task.review_run), str(task.review_commit)
+        shared_code.fetch_reviewed(crew, task)
         if crew.worktrees.detach_once(reviewer, commit, run):
             repairs.append(Repair(f"{task.id}: its commit was checked out for the review {run}"))
     return repairs

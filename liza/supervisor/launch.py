@@ -13,7 +13,7 @@ from liza.box import support
 from liza.briefs import inbox
 from liza.briefs.rules.message_rules import LIZA, PromptPriority
 from liza.crew.crew import Crew
-from liza.git import boxed_git, hiding, integration_tip, slot_setup
+from liza.git import boxed_git, hiding, slot_setup
 from liza.git.git_config import git_dirs
 from liza.git.rules.slot_states import slot_variables
 from liza.git.runner import FALLBACK_IDENTITY
@@ -41,7 +41,7 @@ from liza.project.commands import CommandBox
 from liza.supervisor.session_files import BoxOrder, LaunchInputs, SessionBox, WorktreeFiles, make_session_box
 from liza.system import crash_points, processes
 from liza.system.installation import liza_path, sidecar_argv
-from liza.tasks import task_branches
+from liza.tasks import shared_code, task_branches
 from liza.tasks.rules import claims, conversations
 from liza.tasks.rules.conversations import ContinueConversation, EarlierSession, NewConversation
 from liza.usage.account_choice import AccountChooser, SessionAccount
@@ -310,12 +310,13 @@ class Launcher:
         worktrees = self.crew.worktrees
         agent = agent_of(work.run)
         if work.kind == WorkKind.PLANNING:
-            tip = integration_tip.require_integration(self.crew.git, state)
+            tip = shared_code.fetch_integration(self.crew, state)
             worktrees.detach(agent, tip, work.run)
             return agent
         task = claims.get_task(state, work.task or "")
         if work.kind == WorkKind.REVIEW:
             assert task.review_commit is not None
+            shared_code.fetch_reviewed(self.crew, task)
             if state.config.sandbox_setup or self.crew.run_dir(work.run).path.exists():
                 worktrees.detach(agent, task.review_commit, work.run)
             else:

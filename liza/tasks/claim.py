@@ -28,7 +28,7 @@ from liza.model.paths import parse_agent_id, role_of
 from liza.model.value_classes import Value, WorkerRequest, replace
 from liza.system import crash_points, processes
 from liza.system.locks import Lock, last_holder_pid
-from liza.tasks import archive, task_branches
+from liza.tasks import archive, shared_code, task_branches
 from liza.tasks.evidence import gather_evidence
 from liza.tasks.rules import claims, leases, picking, reviews
 from liza.tasks.rules.picking import Evidence, Pick
@@ -210,6 +210,7 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
         if not isinstance(pick, Pick):
             raise Refused(f"{agent} cannot claim a review: {pick.why}", "liza task list")
         chosen, or_next = pick.task.id, True
+    shared_code.fetch_reviewed(crew, claims.get_task(before, chosen))
     with crew.change(agent, "claim review", chosen) as tx:
         state = claims.ensure_agent(tx.state, agent)
         if or_next:
@@ -217,6 +218,7 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
         tx.state, run = reviews.claim_review(state, chosen, agent, now, evidence)
     task = claims.get_task(tx.state, chosen)
     assert task.review_commit is not None
+    shared_code.fetch_reviewed(crew, task)  # another task, or another commit, if the board has changed
     crew.worktrees.detach(agent, task.review_commit, run)
     worktree = str(crew.paths.slot(agent))
     result = make_result(tx.before, tx.state, chosen, shlex.join(["cd", worktree]), run=run, worktree=worktree)

@@ -14,7 +14,7 @@ from liza.model.statuses import describe_task
 from liza.model.targets import target_branch
 from liza.model.value_classes import Value
 from liza.model.value_classes import asdict as fields_of
-from liza.tasks import archive
+from liza.tasks import archive, shared_code
 from liza.tasks.rules import claims
 
 _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames")
@@ -47,6 +47,7 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> TaskDiff:
     options = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
         return _diff_worktree(crew, task, _find_target_tip(crew.git, state, task), options)
+    shared_code.fetch_shown(crew, task)
     if task.merge_commit:
         old, new = f"{task.merge_commit}^1", task.merge_commit
     else:

@@ -17,7 +17,8 @@ from liza.model.narration import verdict_command
 from liza.model.paths import Paths, branch_of
 from liza.model.targets import target_branch
 from liza.model.value_classes import replace
-from liza.tasks import task_branches
+from liza.system import crash_points
+from liza.tasks import shared_code, task_branches
 from liza.tasks.rules import claims, coding
 from liza.tasks.rules.coding import SubmittedFiles, SubmittedWork
 from liza.tasks.rules.planning import waits_for_verdict
@@ -39,11 +40,15 @@ def submit(crew: Crew) -> Result:
     task = claims.get_task(crew.board.read(), task_id)
     if task.run != caller.run and not any(event.run == caller.run for event in task.history):
         raise NotOwner(f"You no longer own this task: {caller.run} asks for {task_id}. Stop at once", "liza task list")
+    is_open = task.run == caller.run and task.status in _SUBMITTABLE_STATUSES
     work = (
-        inspect_worktree(crew, task)
-        if task.run == caller.run and task.status in _SUBMITTABLE_STATUSES
-        else SubmittedWork(task.review_commit or "", True, branch_of(task_id))
+        inspect_worktree(crew, task) if is_open else SubmittedWork(task.review_commit or "", True, branch_of(task_id))
     )
+    if is_open and crew.remote_name:
+        # No board names a commit that the remote lacks. What the rules refuse is not pushed.
+        coding.submit(crew.board.read(), task_id, caller.run, work, crew.clock.now())
+        shared_code.push_submitted(crew, task, work.head)
+        crash_points.point("submit", "pushed")
     with crew.change(caller.run, "submit", task_id) as tx:
         tx.state = coding.submit(tx.state, task_id, caller.run, work, crew.clock.now())
     _keep_reviewed(crew.worktrees, claims.get_task(tx.state, task_id))

@@ -23,6 +23,8 @@ from liza.model.errors import GitFailed, LizaError, Refused, UnknownId
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Task
 from liza.model.paths import branch_of
+from liza.model.value_classes import replace
+from liza.tasks import shared_code
 from liza.tasks.rules.conversations import earlier_runs
 
 
@@ -155,9 +157,14 @@ def moved_error(epic: str, last: str | None, tip: str) -> Refused:
 def worktrees_for(crew: Crew, task: Task) -> Worktrees:
     """Return the slots for a claim of ``task``, whose branch starts at the tip of the branch it is merged into.
 
-    The branch of an epic is created if no task has needed it yet. Raises Refused, also for the branch of an epic that
+    The branch of an epic is created if no task has needed it yet. On a crew with several hosts both branches are
+    fetched first. Raises RemoteUnavailable, Refused, also for the branch of an epic that
     was deleted by hand, Missing, GitFailed.
     """
+    if crew.remote_name:
+        crew.refuse_moved()
+        start = shared_code.fetch_start(crew, task)
+        return replace(crew.worktrees_onto(targets.target_branch(crew.board.read(), task)), start=start)
     if task.epic is None and task.target is None:
         return crew.worktrees
     crew.refuse_moved()

@@ -18,7 +18,7 @@ from liza.git.runner import Git
 from liza.model.errors import NotOwner, Refused, UsageError
 from liza.model.model import LineComment, State, Status
 from liza.model.value_classes import Text, Value, WorkerRequest
-from liza.tasks import archive, next_steps
+from liza.tasks import archive, next_steps, shared_code
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import claims, reviews
 from liza.tasks.rules.reviews import MAX_COMMENT_TEXT, MAX_COMMENTS, MAX_LINE
@@ -169,7 +169,10 @@ def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None)
     state = crew.board.read()
     if state.task(task_id) is None:
         archive.refuse_archived(crew.paths, state, [task_id])
-    named_commit = commit or claims.get_task(state, task_id).review_commit or ""
+    task = claims.get_task(state, task_id)
+    if task.review_commit is not None:
+        shared_code.fetch_submitted(crew, [task])
+    named_commit = commit or task.review_commit or ""
     commit_id = _full_commit(crew.git, named_commit, task_id) if named_commit else ""
     quoted = _quote_lines(crew.git, judgment.comments, commit_id) if commit_id else ()
     tx = _record(crew, judgment, task_id, by, commit_id, quoted)

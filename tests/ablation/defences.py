@@ -1251,7 +1251,7 @@ TABLE: dict[str, Defence] = {
     ),
     "begun pushes": Defence(
         "a push that was killed after it reached origin is continued",
-        {"liza.landing.branch_backup:_was_tip": gives(False)},
+        {"liza.git.git_refs:was_tip": gives(False)},
         (f"{BACKUP}test_a_push_whose_end_is_unknown_is_the_crews_own",),
     ),
     "push setting": Defence(

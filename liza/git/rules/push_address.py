@@ -24,6 +24,8 @@ class PushFailure(StrEnum):
     LOGIN = "it asks for a login"
     MOVED = "the branch moved meanwhile"
     REJECTED = "it rejected the push"
+    NOT_STORED = "it could not store the push"
+    NOT_ATOMIC = "it cannot move several refs together"
     UNREACHABLE = "it cannot be reached"
 
 
@@ -31,12 +33,18 @@ _LOGIN = re.compile(
     r"(?i)could not read (username|password)|authentication failed|permission denied|terminal prompts disabled"
     r"|invalid (username|credentials)|host key verification failed|access denied|\b40[13]\b"
 )
+_NOT_ATOMIC = re.compile(r"does not support --atomic push")
+_NOT_STORED = re.compile(r"remote unpack failed|unpacker error|No space left on device")
 _MOVED = re.compile(r"\((stale info|fetch first|non-fast-forward)\)")
 _REJECTED = re.compile(r"\[remote rejected\]|pre-receive hook declined|remote: error|\[rejected\]")
 
 
 def classify_failure(output: str) -> PushFailure:
     """Return the cause of a failed ``git push`` or ``git ls-remote`` from what it printed."""
+    if _NOT_ATOMIC.search(output):
+        return PushFailure.NOT_ATOMIC
+    if _NOT_STORED.search(output):
+        return PushFailure.NOT_STORED
     if _MOVED.search(output):
         return PushFailure.MOVED
     if _REJECTED.search(output):
