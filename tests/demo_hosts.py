@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.postgresql import PostgresServer, start_server
+from tests.postgresql import PostgreSQL
 from tests.several_hosts import GitRemote, Host, run, several_hosts
+from tests.tools import DIRECTORIES
 
 TASKS = 30
 TIME_LIMIT = 280.0
@@ -28,6 +33,7 @@ AGENTS = {
     "h3": ("coder-4", "code-reviewer-2"),
 }
 CUT_HOST = "h2"
+SOCKET = ".s.PGSQL.5432"
 SETTINGS = {"restart_after_crash": 0.5, "restart_after_handoff": 0.5, "poll_interval": 2}
 CODER = """\
 #!/bin/sh
@@ -58,7 +64,7 @@ def main() -> int:
     base = Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="lz-"))
     base.mkdir(exist_ok=True)
     start = time.monotonic()
-    with start_server() as server, several_hosts(base, tuple(AGENTS), server.socket) as (remote, hosts):
+    with start_server() as server, several_hosts(base, tuple(AGENTS), server.sockets / SOCKET) as (remote, hosts):
         _prepare(server, remote, hosts)
         _say(start, f"{TASKS} tasks, hosts {', '.join(hosts)}, all in {base}")
         for host in hosts.values():
@@ -72,7 +78,23 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def _prepare(server: PostgresServer, remote: GitRemote, hosts: dict[str, Host]) -> None:
+@contextmanager
+def start_server() -> Iterator[PostgreSQL]:
+    """Start a PostgreSQL of its own, from the binaries of the system or of the wheel."""
+    path = os.pathsep.join((os.environ["PATH"], *DIRECTORIES["postgresql"]))
+    postgres = shutil.which("postgres", path=path)
+    if postgres is None:
+        raise SystemExit("no PostgreSQL is installed: apt install postgresql")
+    server = PostgreSQL(Path(postgres))
+    try:
+        server.start()
+        server.make_template()
+        yield server
+    finally:
+        server.remove()
+
+
+def _prepare(server: PostgreSQL, remote: GitRemote, hosts: dict[str, Host]) -> None:
     """Make the project, the board and the tasks; join the other hosts."""
     database = server.create_database()
     first, *others = hosts.values()
@@ -122,7 +144,7 @@ def _start_agents(host: Host) -> None:
     host.liza("up", *AGENTS[host.name], *programs, "--detach")
 
 
-def _follow(server: PostgresServer, hosts: dict[str, Host], start: float) -> None:
+def _follow(server: PostgreSQL, hosts: dict[str, Host], start: float) -> None:
     """Show the progress, cut a host off, kill PostgreSQL, and wait until all tasks are merged."""
     watcher = hosts["h1"]
     merged, healed_at, is_killed, shown = 0, 0.0, False, ""

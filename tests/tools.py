@@ -44,6 +44,7 @@ OPTIONAL = {
     "setpriv": "--version",
     "ssh-agent": "true",
     "strace": "-V",
+    "systemd-analyze": "--version",
     "tmux": "-V",
     "unshare": "--version",
     "uv": "--version",
