@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -71,7 +71,7 @@ _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "57014")
 
 
 class PostgresFacts(Value):
-    """What the server reason when the connection was made. ``time`` is its clock at ``measured`` of CLOCK_BOOTTIME."""
+    """What the server told when the connection was made. ``time`` is its clock at ``measured`` of CLOCK_BOOTTIME."""
 
     version: int
     time: datetime
@@ -137,7 +137,7 @@ class ServerConnection:
 
     @property
     def backend_pid(self) -> int:
-        """The pid of the server's process, as the server reason when it was connected."""
+        """The pid of the server's process, as the server names it at the start."""
         return self._session.pgconn.backend_pid
 
     def fileno(self) -> int:
@@ -158,6 +158,16 @@ class ServerConnection:
         """Run a query; return its first row, None if it has none."""
         with self._errors():
             return self._run(sql, values).fetchone()
+
+    def execute_named(self, sql: str, **values: object) -> int:
+        """As ``execute``, with values that the statement names: ``%(crew)s``."""
+        with self._errors():
+            return self._cursor.execute(sql.encode(), values).rowcount
+
+    def fetch_named(self, sql: str, **values: object) -> list[tuple[Any, ...]]:
+        """As ``fetch_all``, with values that the query names."""
+        with self._errors():
+            return self._cursor.execute(sql.encode(), values).fetchall()
 
     def execute_many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
         """Run a statement for each row of values, in one round trip."""
@@ -183,18 +193,26 @@ class ServerConnection:
                 cursors = [self._session.execute(sql.encode(), values or None) for sql, values in statements]
             return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
+    def roll_back(self) -> None:
+        """Undo the open transaction. A connection that is lost has none."""
+        if self.is_in_transaction:
+            with suppress(BoardUnavailable):
+                self.execute("ROLLBACK")
+
     def listen(self, channel: str) -> None:
         """Ask for the notifications of a channel; any text up to 63 bytes is a name of it."""
         self.execute(f"LISTEN {_quote(channel)}")
 
     def notify(self, channel: str) -> None:
-        """Send a notification. Not in a transaction: its commit would take a lock of the whole server."""
-        self.execute(f"NOTIFY {_quote(channel)}")
+        """Send a notification. Not in the transaction of a change: its commit takes a lock of the whole server, and
+        would hold it until the change is on the disk."""
+        self.execute(f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {_quote(channel)}; COMMIT")
 
     def take_notifications(self, timeout: float = 0) -> int:
-        """Wait at most ``timeout`` seconds for a notification; return how many there are, and forget them."""
+        """Wait at most ``timeout`` seconds for notifications of others; return how many there are, and forget them."""
         with self._errors():
-            return sum(1 for _ in self._session.notifies(timeout=timeout, stop_after=1))
+            notifications = self._session.notifies(timeout=timeout, stop_after=1)
+            return sum(notification.pid != self.backend_pid for notification in notifications)
 
     def close(self) -> None:
         """Close the connection. What was not committed is undone."""
@@ -254,7 +272,7 @@ def connect(address: BoardAddress, answer_limit: float = _ANSWER_LIMIT) -> Serve
 def connect_with_facts(
     address: BoardAddress, answer_limit: float = _ANSWER_LIMIT
 ) -> tuple[ServerConnection, PostgresFacts]:
-    """As ``connect``; also return what the server reason."""
+    """As ``connect``; also return what the server told."""
     connection, facts = _connect(address, _SETTINGS, _TRANSACTION_TIMEOUT, answer_limit)
     try:
         check_schema(connection, address)

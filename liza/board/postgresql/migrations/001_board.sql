@@ -82,11 +82,13 @@ CREATE TABLE signal (
   PRIMARY KEY (crew, name)
 );
 
--- A host that works on a crew. A new incarnation begins when the sessions of the last one have ended.
+-- A host that works on a crew. A new incarnation begins when the sessions of the last one have ended. Each renewal has
+-- another `token`: a copy of the host's disk knows only those until it was made.
 CREATE TABLE host (
   crew text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL,
   incarnation uuid NOT NULL,
+  token uuid NOT NULL,
   boot text NOT NULL,
   since timestamptz NOT NULL,
   seen timestamptz NOT NULL,
@@ -96,20 +98,18 @@ CREATE TABLE host (
   PRIMARY KEY (crew, name)
 ) WITH (fillfactor = 50);
 
--- Where the supervisor of an agent is.
+-- Where the supervisor of an agent is. It is there as long as the host has this incarnation and its lease.
 CREATE TABLE lease (
   crew text COLLATE "C" NOT NULL,
   agent text COLLATE "C" NOT NULL,
-  run text COLLATE "C",
   host text COLLATE "C" NOT NULL,
   incarnation uuid NOT NULL,
   since timestamptz NOT NULL,
-  expires timestamptz NOT NULL,
   PRIMARY KEY (crew, agent)
-) WITH (fillfactor = 50);
-CREATE INDEX lease_host ON lease (crew, host);
+);
 
 -- What one host at a time does for the crew: merger, exporter, notices. `term` grows with each new holder.
+-- It has a duty as long as it has this incarnation and its lease.
 CREATE TABLE duty (
   crew text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL,
@@ -117,9 +117,8 @@ CREATE TABLE duty (
   incarnation uuid NOT NULL,
   term bigint NOT NULL,
   since timestamptz NOT NULL,
-  expires timestamptz NOT NULL,
   PRIMARY KEY (crew, name)
-) WITH (fillfactor = 50);
+);
 
 CREATE TABLE run_fact (
   crew text COLLATE "C" NOT NULL,

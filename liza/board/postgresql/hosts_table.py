@@ -1,0 +1,142 @@
+"""The tables of hosts, their agents and their duties: one statement each, by the clock of the server.
+
+A host renews one row. Agents and duties name the incarnation of their host: they are held as long as the host has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from liza.board.postgresql.connection import ServerConnection
+from liza.board.rules.leases import GRACE, LEASE, START_GRACE, AgentRow, DutyRow, HostRow, HostTable
+
+_STARTED: Final = "pg_postmaster_start_time()"
+_VALID: Final = f"greatest(expires, {_STARTED} + interval '{START_GRACE}') > clock_timestamp()"
+ACTS: Final = f"SELECT 1 FROM host WHERE crew = %s AND name = %s AND incarnation = %s AND {_VALID}"
+"""Query of a transaction that acts for a host: no row if the host may change nothing more."""
+_LOST: Final = (
+    f"greatest(expires + interval '{GRACE}', {_STARTED} + interval '{START_GRACE + GRACE}') < clock_timestamp()"
+)
+_RENEW: Final = f"""
+UPDATE host SET seen = clock_timestamp(), expires = clock_timestamp() + interval '{LEASE}', token = %s, seen_change = %s
+WHERE crew = %s AND name = %s AND incarnation = %s AND token = ANY(%s) AND {_VALID}
+"""
+_BEGIN: Final = f"""
+INSERT INTO host (crew, name, incarnation, token, boot, address, since, seen, expires)
+VALUES (%s, %s, %s, %s, %s, %s, clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '{LEASE}')
+ON CONFLICT (crew, name) DO UPDATE SET incarnation = excluded.incarnation, token = excluded.token, boot = excluded.boot,
+  address = excluded.address, since = excluded.since, seen = excluded.seen, expires = excluded.expires
+"""
+_HELD: Final = """
+EXISTS (SELECT 1 FROM host WHERE host.crew = {table}.crew AND host.name = {table}.host
+        AND host.incarnation = {table}.incarnation AND NOT {lost})
+"""
+_ACTING: Final = f"FROM host WHERE crew = %(crew)s AND name = %(host)s AND incarnation = %(incarnation)s AND {_VALID}"
+_TAKE_AGENT: Final = f"""
+INSERT INTO lease (crew, agent, host, incarnation, since)
+SELECT crew, %(name)s, name, incarnation, clock_timestamp() {_ACTING}
+ON CONFLICT (crew, agent) DO UPDATE SET host = excluded.host, incarnation = excluded.incarnation, since = excluded.since
+WHERE lease.host = excluded.host OR NOT {_HELD.format(table="lease", lost=_LOST)}
+"""
+_TAKE_DUTY: Final = f"""
+INSERT INTO duty (crew, name, host, incarnation, term, since)
+SELECT crew, %(name)s, name, incarnation, 1, clock_timestamp() {_ACTING}
+ON CONFLICT (crew, name) DO UPDATE SET host = excluded.host, incarnation = excluded.incarnation,
+  term = duty.term + ((duty.host, duty.incarnation) <> (excluded.host, excluded.incarnation))::int,
+  since = CASE WHEN (duty.host, duty.incarnation) = (excluded.host, excluded.incarnation)
+               THEN duty.since ELSE excluded.since END
+WHERE duty.host = excluded.host OR NOT {_HELD.format(table="duty", lost=_LOST)}
+RETURNING term
+"""
+_COLUMNS: Final = "name, incarnation, token, boot, address, since, seen, expires"
+
+
+class HostsTable:
+    """The hosts of one crew, over one connection."""
+
+    def __init__(self, connection: ServerConnection, crew: str) -> None:
+        self._connection, self._crew = connection, crew
+
+    @contextmanager
+    def lock_host(self, name: str) -> Iterator[tuple[HostRow | None, datetime, datetime]]:
+        """Lock the name of a host; yield its row, the time, and the start of PostgreSQL."""
+        connection = self._connection
+        connection.execute("BEGIN")
+        try:
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", f"{self._crew} {name}")
+            row = connection.fetch_one(
+                f"SELECT {_COLUMNS} FROM host WHERE crew = %s AND name = %s FOR UPDATE", self._crew, name
+            )
+            now, started = connection.fetch_one(f"SELECT clock_timestamp(), {_STARTED}") or (None, None)
+            assert isinstance(now, datetime)
+            assert isinstance(started, datetime)
+            yield None if row is None else HostRow(*row), now, started
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.roll_back()
+            raise
+
+    def begin(self, name: str, incarnation: UUID, token: UUID, boot: str, address: str) -> None:
+        """Give a host its first lease in a new incarnation. What the last one held is free."""
+        self._connection.execute(_BEGIN, self._crew, name, incarnation, token, boot, address)
+
+    def renew(self, name: str, incarnation: UUID, known: tuple[UUID, ...], token: UUID, change: int) -> bool:
+        """Renew the lease of a host, and with it all that it holds; False if that is too late, or not its own.
+
+        ``known``: tokens of which the last renewal has one. ``token``: that of this renewal. ``change``: the number of
+        the newest change that the host has seen.
+        """
+        row = (token, change, self._crew, name, incarnation, list(known))
+        return self._connection.execute(_RENEW, *row) == 1
+
+    def leave(self, name: str, incarnation: UUID) -> None:
+        """Remove a host whose sessions have ended: what it held is free at once."""
+        self._connection.execute(
+            "DELETE FROM host WHERE crew = %s AND name = %s AND incarnation = %s", self._crew, name, incarnation
+        )
+
+    def forget(self, name: str) -> bool:
+        """Remove a host that a person knows to be dead; False if there is none."""
+        return self._connection.execute("DELETE FROM host WHERE crew = %s AND name = %s", self._crew, name) == 1
+
+    def read(self) -> HostTable:
+        """Return all hosts, agents and duties."""
+        hosts, agents, duties, times = self._connection.run_together([
+            (f"SELECT {_COLUMNS} FROM host WHERE crew = %(crew)s ORDER BY name", {"crew": self._crew}),
+            ("SELECT agent, host, incarnation, since FROM lease WHERE crew = %(crew)s ORDER BY agent",
+             {"crew": self._crew}),
+            ("SELECT name, host, incarnation, term, since FROM duty WHERE crew = %(crew)s ORDER BY name",
+             {"crew": self._crew}),
+            (f"SELECT clock_timestamp(), {_STARTED}", {}),
+        ])  # fmt: skip
+        return HostTable(
+            tuple(HostRow(*row) for row in hosts),
+            tuple(AgentRow(*row) for row in agents),
+            tuple(DutyRow(*row) for row in duties),
+            *times[0],
+        )
+
+    def take_agent(self, agent: str, host: str, incarnation: UUID) -> bool:
+        """Record that the supervisor of an agent is on this host; False if it is on another one, or this one is
+        fenced."""
+        return self._connection.execute_named(_TAKE_AGENT, **self._names(agent, host, incarnation)) == 1
+
+    def release_agent(self, agent: str, host: str, incarnation: UUID) -> None:
+        """Record that the supervisor of an agent has ended."""
+        self._release("lease WHERE agent", agent, host, incarnation)
+
+    def take_duty(self, name: str, host: str, incarnation: UUID) -> int | None:
+        """Return the term in which this host has a duty; None if another host has it, or this one is fenced."""
+        rows = self._connection.fetch_named(_TAKE_DUTY, **self._names(name, host, incarnation))
+        return int(rows[0][0]) if rows else None
+
+    def _names(self, name: str, host: str, incarnation: UUID) -> dict[str, object]:
+        return {"crew": self._crew, "name": name, "host": host, "incarnation": incarnation}
+
+    def _release(self, place: str, name: str, host: str, incarnation: UUID) -> None:
+        sql = f"DELETE FROM {place} = %s AND crew = %s AND host = %s AND incarnation = %s"
+        self._connection.execute(sql, name, self._crew, host, incarnation)

@@ -1,0 +1,90 @@
+"""When a host is lost, when its sessions end, and who may use its name."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from liza.board.rules.leases import (
+    LEASE,
+    AgentRow,
+    Begin,
+    Continue,
+    HostCondition,
+    HostLease,
+    HostRow,
+    HostTable,
+    NameTaken,
+    decide_start,
+    judge_host,
+    lease_end,
+    must_end_sessions,
+    takeover_time,
+)
+
+SEEN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+LONG_AGO = SEEN - timedelta(days=1)
+OWN, OTHER, TOKEN, PENDING = (UUID(int=number) for number in range(1, 5))
+ROW = HostRow("h1", OWN, TOKEN, "boot-1", "box:/srv/shop", LONG_AGO, SEEN, SEEN + LEASE)
+KNOWN = HostLease(host="h1", incarnation=OWN, boot="boot-1", sent_at=100.0, tokens=(TOKEN,))
+
+
+def _lease(incarnation: UUID, *tokens: UUID) -> HostLease:
+    return HostLease(host="h1", incarnation=incarnation, boot="boot-1", sent_at=1.0, tokens=tokens)
+
+
+def _at(seconds: float) -> datetime:
+    return SEEN + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "condition"),
+    [(0, "alive"), (19, "alive"), (20, "silent"), (59, "silent"), (60, "silent"), (61, "lost")],
+)
+def test_a_host_is_lost_a_minute_after_its_last_renewal(seconds: float, condition: str) -> None:
+    assert judge_host(ROW, _at(seconds), LONG_AGO) is HostCondition(condition)
+
+
+@pytest.mark.parametrize(("started", "lost_at"), [(-100, 60), (-15, 60), (0, 75), (300, 375)])
+def test_nothing_expires_soon_after_postgresql_started(started: float, lost_at: float) -> None:
+    assert takeover_time(ROW, _at(started)) == _at(lost_at)
+    assert lease_end(ROW, _at(started)) == _at(lost_at - 15)
+
+
+@pytest.mark.parametrize(
+    ("lease", "row", "boot", "seconds", "decision"),
+    [
+        (None, None, "boot-1", 0, Begin()),
+        (KNOWN, None, "boot-1", 0, Begin()),  # a person forgot it
+        (KNOWN, ROW, "boot-1", 40, Continue()),  # the host process was started again
+        (KNOWN, ROW, "boot-1", 46, Begin()),
+        (KNOWN, ROW, "boot-2", 10, Begin()),  # the machine was: no session lives
+        (_lease(OWN, OTHER, TOKEN), ROW, "boot-1", 5, Continue()),
+        (None, ROW, "boot-1", 0, NameTaken(ROW)),  # another clone on the machine
+        (None, ROW, "boot-9", 59, NameTaken(ROW)),  # another machine
+        (None, ROW, "boot-9", 61, Begin()),
+        (_lease(OWN, PENDING), ROW, "boot-1", 5, NameTaken(ROW)),  # the copy of a disk
+        (_lease(OTHER, TOKEN), ROW, "boot-1", 5, NameTaken(ROW)),
+    ],
+)  # fmt: skip
+def test_only_who_knows_the_last_renewal_is_the_host(
+    lease: HostLease | None, row: HostRow | None, boot: str, seconds: float, decision: object
+) -> None:
+    assert decide_start(lease, row, boot, _at(seconds), LONG_AGO) == decision
+
+
+@pytest.mark.parametrize(("sent_at", "ends"), [(100.0, False), (71.0, False), (70.0, True), (0.0, True), (101.0, True)])
+def test_sessions_end_30_seconds_after_the_last_renewal(sent_at: float, ends: bool) -> None:
+    lease = HostLease(host="h1", incarnation=OWN, boot="b", sent_at=sent_at)
+    assert must_end_sessions(lease, 100.0) is ends
+    assert must_end_sessions(None, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "seconds", "held"), [(OWN, 10, True), (OWN, 59, True), (OWN, 61, False), (OTHER, 10, False)]
+)
+def test_an_agent_is_held_as_long_as_its_host_is(incarnation: UUID, seconds: float, held: bool) -> None:
+    agent = AgentRow("coder-1", "h1", incarnation, LONG_AGO)
+    assert HostTable((ROW,), (agent,), (), _at(seconds), LONG_AGO).is_held(agent) is held
