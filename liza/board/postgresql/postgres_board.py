@@ -1,0 +1,334 @@
+"""The board in PostgreSQL: the same verbs as the board in a file, on rows."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from liza.board import new_violations, revision_texts
+from liza.board.address import BoardAddress
+from liza.board.archived_entries import ArchivedEntry, ArchiveFault
+from liza.board.contract import Alert, Board, Restored, Transaction
+from liza.board.postgresql import archived_rows, board_copy, crew_lock, entry_rows, journal_rows, signal_rows
+from liza.board.postgresql.board_copy import BoardCopy, CrewRow
+from liza.board.postgresql.connection import connect
+from liza.board.postgresql.crew_lock import CrewLock
+from liza.board.postgresql.crew_statements import CrewChange
+from liza.board.postgresql.links import Links
+from liza.board.postgresql.server_time import ServerTime
+from liza.board.revisions import RevisionLine, RevisionRecord, sha, with_statuses
+from liza.board.rules.archiving import ArchiveTotals
+from liza.board.signals import Signal
+from liza.board.text import changes, document
+from liza.board.text.document import Document
+from liza.board.text.values import check_revision
+from liza.model.errors import BoardInconsistent, BoardTooNew, BoardUnreadable
+from liza.model.model import Clock, State, Task, Violation
+from liza.model.paths import Paths
+from liza.system import files
+from liza.text.formats import format_time
+
+_NO_REVISION: Final = -1
+"""As ``CrewRow.journaled``: the next line of the journal has the whole text."""
+
+
+class PostgresBoard(Board):
+    """The board of one crew in PostgreSQL. Only one thread at a time is in a transaction; the others wait."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        clock: Clock,
+        address: BoardAddress,
+        trusted: Callable[[State], State] = lambda state: state,
+    ) -> None:
+        """``trusted`` replaces the settings of a board that was read by the effective ones; see ``rules.settings``."""
+        self.paths = paths
+        self.address = address
+        self._crew = address.crew
+        self._clock = clock
+        self._with_effective_settings = trusted
+        self._links = Links(lambda: connect(address), address.crew)
+        self.server_time = ServerTime()
+        self._copy: BoardCopy | None = None
+        self._owner: int | None = None
+        self._thread_lock = threading.Lock()
+        self._host: tuple[str, str] | None = None
+
+    def acts_for(self, host: str, incarnation: str) -> None:
+        """Refuse later changes unless the lease of this incarnation of the host is valid, by the server's clock."""
+        self._host = (host, incarnation)
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        self._links.close()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self) -> State:
+        return self._with_effective_settings(self.read_as_written())
+
+    def read_as_written(self) -> State:
+        return self._read_copy().document.state
+
+    def read_text(self) -> str:
+        return self._read_copy().text
+
+    def unknown_config(self) -> tuple[str, ...]:
+        return document.find_unknown_config(self._read_copy().document)
+
+    def take_alerts(self) -> list[Alert]:
+        return []
+
+    def _read_copy(self) -> BoardCopy:
+        copy, time = self._links.use(lambda connection: crew_lock.catch_up(connection, self._crew, self._copy))
+        self.server_time.measure(time)
+        return self._remember(copy)
+
+    def _remember(self, copy: BoardCopy) -> BoardCopy:
+        self._copy = copy
+        return copy
+
+    # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def transaction(self, actor: str, event: str, *, task: str | None = None) -> Iterator[Transaction]:
+        with self._hold_lock() as (lock, copy):
+            before = copy.document.state
+            tx = Transaction(before, before, copy.document, task)
+            yield tx
+            if tx.state is before or tx.state == before:
+                return
+            number = _next_revision(copy)
+            after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
+            _raise_if_any(new_violations.find_added(before, after))
+            changed = changes.change_document(copy.document, after)
+            line = RevisionLine(number, actor=actor, event=event, task=tx.task, archived=tuple(tx.moved))
+            self._commit(lock, copy, changed, line, moved=tx.moved)
+            tx.state, tx.revision = changed.state, number
+
+    @contextmanager
+    def heartbeat(self, actor: str) -> Iterator[Transaction]:
+        with self._hold_lock() as (lock, copy):
+            before = copy.document.state
+            tx = Transaction(before, before, copy.document)
+            yield tx
+            if tx.state is before or tx.state == before:
+                return
+            after = msgspec.structs.replace(tx.state, version=before.version, revision=before.revision)
+            _raise_if_any(new_violations.find_added(before, after))
+            changed = changes.change_document(copy.document, after)
+            tx.state = changed.state
+            self._commit(lock, copy, changed, None)
+
+    def create(self, text: str, above: int = 0) -> None:
+        first = document.read_document(text)
+        number = 1 + above
+        check_revision(number)
+        if first.state.revision != number:
+            first = changes.change_document(first, msgspec.structs.replace(first.state, revision=number))
+        _raise_if_any(new_violations.find_all(first.state))
+        nothing = board_copy.read_copy(self._crew, CrewRow(0, 0, _NO_REVISION), (), None)
+        line = RevisionLine(number, actor="human", event="init")
+        with self._one_thread():
+            change = self._describe_change(nothing, first, line, full=True)
+            crew_lock.create_crew(self._links, change)
+            self._remember(board_copy.written_copy(nothing, change.after, change.writes, first))
+            signal_rows.notify(self._links)
+
+    def replace_text(self, actor: str, text: str, event: str = "edit") -> None:
+        wanted = document.read_document(text)
+        with self._hold_lock() as (lock, copy):
+            self._commit_text(lock, copy, _parse_or_none(copy) or self._last_good(wanted), actor, event, wanted)
+
+    def transform_text(self, actor: str, rewritten: Callable[[str], str]) -> None:
+        with self._hold_lock() as (lock, copy):
+            before = copy.document
+            wanted = document.read_document(rewritten(before.text), previous=before)
+            self._commit_text(lock, copy, before, actor, "edit", wanted)
+
+    def restore(self, actor: str, good: Callable[[], str]) -> Restored | None:
+        with self._hold_lock() as (lock, copy):
+            if _parse_or_none(copy) is not None:
+                return None
+            kept = self._keep_broken(copy.text)
+            wanted = document.read_document(good())
+            self._commit_text(lock, copy, self._last_good(wanted), actor, "restore", wanted)
+            return Restored(wanted.state, kept)
+
+    def _commit_text(
+        self, lock: CrewLock, copy: BoardCopy, before: Document, actor: str, event: str, wanted: Document
+    ) -> None:
+        check_revision(wanted.state.revision)
+        if wanted.text == copy.text:
+            return
+        number = max(_next_revision(copy, before), wanted.state.revision + 1)
+        after = msgspec.structs.replace(wanted.state, revision=number)
+        _raise_if_any(new_violations.find_added(before.state, after))
+        changed = changes.change_document(wanted, after)
+        self._commit(lock, copy, changed, RevisionLine(number, actor=actor, event=event), full=True)
+
+    def _last_good(self, wanted: Document) -> Document:
+        """Return the newest board of the journal, for a comparison; ``wanted`` if there is none."""
+        newest = revision_texts.newest_text(self._lines)
+        return wanted if newest is None else document.read_document(newest[1], previous=wanted)
+
+    def _keep_broken(self, text: str) -> Path:
+        stamp = format_time(self._clock.now()).replace(":", "")
+        with files.convert_os_errors():
+            self.paths.tx.mkdir(parents=True, exist_ok=True)
+        path = self.paths.tx / f"broken-{stamp}"
+        files.write_synced(path, text.encode())
+        return path
+
+    # ── the commit ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _commit(
+        self,
+        lock: CrewLock,
+        copy: BoardCopy,
+        changed: Document,
+        line: RevisionLine | None,
+        *,
+        full: bool = False,
+        moved: Mapping[str, str] | None = None,
+    ) -> None:
+        change = self._describe_change(copy, changed, line, full=full, moved=moved)
+        lock.commit(change)
+        self._remember(board_copy.written_copy(copy, change.after, change.writes, changed))
+        lock.release()
+        signal_rows.notify(self._links)
+
+    def _describe_change(
+        self,
+        copy: BoardCopy,
+        changed: Document,
+        line: RevisionLine | None,
+        *,
+        full: bool = False,
+        moved: Mapping[str, str] | None = None,
+    ) -> CrewChange:
+        """Return the rows to write. ``line``: of the journal; None for a heartbeat. Raises BoardInconsistent."""
+        data = files.encode_board(changed.text)
+        base, number = copy.numbers, copy.numbers.change + 1
+        if line is None:
+            is_same = base.journaled >= 0 and changed.names == copy.names
+            after = CrewRow(base.revision, number, base.journaled if is_same else _NO_REVISION)
+        else:
+            after = CrewRow(line.revision, number, number)
+            line = _complete_line(msgspec.structs.replace(line, sha256=sha(data)), copy, changed, full)
+        writes = entry_rows.find_writes(copy.rows, changed)
+        rows = archived_rows.describe_moved(moved or {})
+        return CrewChange(self._crew, uuid.uuid4(), base, after, writes, line, rows)
+
+    @contextmanager
+    def _hold_lock(self) -> Iterator[tuple[CrewLock, BoardCopy]]:
+        with self._one_thread():
+            lock = CrewLock(self._links, self._host, self.server_time.measure)
+            try:
+                copy = self._remember(lock.take(self._copy))
+                with lock.serve():
+                    yield lock, copy
+            finally:
+                lock.release()
+
+    @contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """Let one thread at a time use this object. Raises RuntimeError if this thread already does."""
+        if self._owner == threading.get_ident():
+            raise RuntimeError("a transaction inside a transaction")
+        with self._thread_lock:
+            self._owner = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._owner = None
+
+    # ── revisions and archived tasks ─────────────────────────────────────────────────────────────────────────────
+
+    def records(self) -> Iterator[RevisionRecord]:
+        return journal_rows.iter_records(self._links)
+
+    def texts(self, since: int = 0, base: tuple[int, str] | None = None) -> Iterator[tuple[RevisionLine, str]]:
+        return revision_texts.rebuild_texts(self._lines(), since, base)
+
+    def last_good_text(self) -> str:
+        newest = revision_texts.newest_text(self._lines)
+        if newest is None:
+            raise BoardInconsistent("the journal has no board", "git log -p liza/blackboard")
+        return newest[1]
+
+    def _lines(self) -> Iterator[RevisionLine]:
+        return journal_rows.iter_lines(self._links)
+
+    def archived(self, ids: Container[str]) -> dict[str, ArchivedEntry]:
+        return archived_rows.find_entries(self._links, ids)
+
+    def archived_ids(self) -> list[str]:
+        return archived_rows.list_ids(self._links)
+
+    def archived_tasks(self) -> Iterator[Task]:
+        return archived_rows.iter_newest(self._links)
+
+    def find_merged(self, commits: Iterable[str]) -> tuple[Task, ...]:
+        return archived_rows.find_merged(self._links, commits)
+
+    def count_archived(self, without: Iterable[str]) -> ArchiveTotals:
+        return archived_rows.count_totals(self._links, without)
+
+    def find_archive_damage(self, state: State) -> ArchiveFault | None:
+        return archived_rows.find_damage(self._links, state)
+
+    def find_faulty_entries(self) -> Iterator[ArchiveFault]:
+        return archived_rows.find_faulty_entries(self._links)
+
+    # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def signals(self) -> Mapping[str, Signal]:
+        return signal_rows.read_signals(self._links)
+
+    def raise_signal(self, name: str, text: str = "") -> None:
+        signal_rows.raise_signal(self._links, name, text)
+
+    def clear_signal(self, name: str) -> bool:
+        return signal_rows.clear_signal(self._links, name)
+
+    def lock_signals(self, *, is_stop: bool = False) -> AbstractContextManager[bool]:
+        return signal_rows.lock_signals(self._links, is_stop=is_stop)
+
+
+def _next_revision(copy: BoardCopy, before: Document | None = None) -> int:
+    return 1 + max(copy.numbers.revision, (before or copy.document).state.revision)
+
+
+def _complete_line(line: RevisionLine, copy: BoardCopy, changed: Document, full: bool) -> RevisionLine:
+    """Return the line of the journal with the changed entries, or with the whole text if ``full`` or if it is due."""
+    before, entries = copy.known_document, None
+    if before is not None:
+        line = with_statuses(line, before.state, changed.state)
+        is_due = copy.numbers.journaled < 0 or line.revision % revision_texts.FULL_TEXT_INTERVAL == 0
+        if not full and not is_due:
+            entries = revision_texts.diff_entries(before, changed, tuple(copy.renewed))
+    return msgspec.structs.replace(line, entries=entries or (), text=changed.text if entries is None else None)
+
+
+def _parse_or_none(copy: BoardCopy) -> Document | None:
+    """Return the document; None if the text cannot be read."""
+    try:
+        return copy.document
+    except BoardTooNew:
+        raise
+    except BoardUnreadable:
+        return None
+
+
+def _raise_if_any(violations: tuple[Violation, ...]) -> None:
+    if violations:
+        more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+        raise BoardInconsistent(f"{violations[0]}{more}; nothing was written", "liza validate")

@@ -1,0 +1,49 @@
+"""The time of the PostgreSQL server, from the answers to statements. The clock of a crew on several hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from liza.model.model import Clock
+from liza.system.clock import boottime
+
+
+class ServerTime:
+    """The server's time at some moment of CLOCK_BOOTTIME, which goes on while this machine sleeps."""
+
+    def __init__(self) -> None:
+        self._measured: tuple[datetime, float] | None = None
+
+    def measure(self, time: datetime) -> None:
+        """Remember the time that an answer of the server had when it came."""
+        self._measured = (time, boottime())
+
+    def now(self) -> datetime | None:
+        """Return the time of the server; None if it never answered."""
+        if self._measured is None:
+            return None
+        time, moment = self._measured
+        return time.astimezone(UTC) + timedelta(seconds=boottime() - moment)
+
+
+class ServerClock:
+    """The server's time as the clock of a crew. ``ask`` asks the server for it, if nothing did so yet."""
+
+    def __init__(self, time: ServerTime, ask: Callable[[], object], system: Clock) -> None:
+        self._time = time
+        self._ask = ask
+        self._system = system
+
+    def now(self) -> datetime:
+        """Return the time in whole seconds, UTC. Raises BoardUnavailable, BoardServerRefused."""
+        now = self._time.now()
+        if now is None:
+            self._ask()
+            now = self._time.now()
+        assert now is not None
+        return now.replace(microsecond=0)
+
+    def monotonic(self) -> float:
+        """Return seconds of this machine that do not advance while it sleeps."""
+        return self._system.monotonic()
