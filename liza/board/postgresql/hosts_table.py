@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from liza.board.postgresql.connection import ServerConnection
-from liza.board.rules.leases import GRACE, LEASE, START_GRACE, AgentRow, DutyRow, HostRow, HostTable
+from liza.board.rules.host_leases import GRACE, LEASE, START_GRACE, AgentRow, DutyRow, HostRow, HostTable
 
 _STARTED: Final = "pg_postmaster_start_time()"
 _VALID: Final = f"greatest(expires, {_STARTED} + interval '{START_GRACE}') > clock_timestamp()"
@@ -84,13 +84,13 @@ class HostsTable:
         """Give a host its first lease in a new incarnation. What the last one held is free."""
         self._connection.execute(_BEGIN, self._crew, name, incarnation, token, boot, address)
 
-    def renew(self, name: str, incarnation: UUID, known: tuple[UUID, ...], token: UUID, change: int) -> bool:
+    def renew(self, name: str, incarnation: UUID, tokens: tuple[UUID, ...], token: UUID, change: int) -> bool:
         """Renew the lease of a host, and with it all that it holds; False if that is too late, or not its own.
 
-        ``known``: tokens of which the last renewal has one. ``token``: that of this renewal. ``change``: the number of
+        The last renewal has one of ``tokens``. ``token``: that of this renewal. ``change``: the number of
         the newest change that the host has seen.
         """
-        row = (token, change, self._crew, name, incarnation, list(known))
+        row = (token, change, self._crew, name, incarnation, list(tokens))
         return self._connection.execute(_RENEW, *row) == 1
 
     def leave(self, name: str, incarnation: UUID) -> None:
@@ -127,7 +127,8 @@ class HostsTable:
 
     def release_agent(self, agent: str, host: str, incarnation: UUID) -> None:
         """Record that the supervisor of an agent has ended."""
-        self._release("lease WHERE agent", agent, host, incarnation)
+        sql = "DELETE FROM lease WHERE crew = %s AND agent = %s AND host = %s AND incarnation = %s"
+        self._connection.execute(sql, self._crew, agent, host, incarnation)
 
     def take_duty(self, name: str, host: str, incarnation: UUID) -> int | None:
         """Return the term in which this host has a duty; None if another host has it, or this one is fenced."""
@@ -136,7 +137,3 @@ class HostsTable:
 
     def _names(self, name: str, host: str, incarnation: UUID) -> dict[str, object]:
         return {"crew": self._crew, "name": name, "host": host, "incarnation": incarnation}
-
-    def _release(self, place: str, name: str, host: str, incarnation: UUID) -> None:
-        sql = f"DELETE FROM {place} = %s AND crew = %s AND host = %s AND incarnation = %s"
-        self._connection.execute(sql, name, self._crew, host, incarnation)

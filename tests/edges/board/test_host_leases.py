@@ -10,7 +10,7 @@ import pytest
 
 from liza.board.postgresql.connection import ServerConnection, connect
 from liza.board.postgresql.hosts_table import ACTS, HostsTable
-from liza.board.rules.leases import HostCondition, judge_host
+from liza.board.rules.host_leases import HostCondition, judge_host
 from tests.postgresql import PostgreSQL
 
 

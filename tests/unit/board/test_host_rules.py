@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from liza.board.rules.leases import (
+from liza.board.rules.host_leases import (
     LEASE,
     AgentRow,
     Begin,
