@@ -21,7 +21,7 @@ from benchmarks.options import Options
 from benchmarks.rows import Row, Samples, summarize
 from benchmarks.sample_boards import WallClock, board_text, flip
 from benchmarks.timing import interleave, milliseconds
-from liza.board import events
+from liza.board.directory_watch import DirectoryWatch
 from liza.board.file_store.file_board import FileBoard
 from liza.board.text import document
 from liza.model.paths import Paths
@@ -137,7 +137,7 @@ def measure_reading(options: Options, tasks: int, group: str = "board") -> list[
 
 def measure_wake_up(options: Options, tasks: int, group: str = "board") -> Row:
     """From the rename that commits a change until a watcher has its event."""
-    with scratch_board(options, tasks) as (_, root), events.watch(Paths(root)) as watch:
+    with scratch_board(options, tasks) as (_, root), DirectoryWatch(Paths(root)) as watch:
         heard: queue.Queue[Any] = queue.Queue()
         watch.subscribe(heard)
         state_file, taken = root / ".liza" / "state.yaml", []

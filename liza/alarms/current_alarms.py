@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from liza.alarms import confinement, notices
 from liza.alarms.rules import alarm_checks as alarms
 from liza.alarms.rules.alarm_checks import AlarmFacts, is_checkpoint_due
-from liza.board.file_store import archive_files, revision_journal, signal_files
+from liza.board.signals import Signal
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config import confirmed_settings
 from liza.crew import deleted_parts, recorder
@@ -84,14 +84,14 @@ def find_alarms(
 def _gather_facts(crew: Crew, state: State, evidence: Evidence) -> AlarmFacts:
     """Return the facts about the crew as a whole that are not on the board."""
     written = crew.board.read_as_written()
-    signal_times = {name: _signal_time(crew.paths, name) for name in signal_files.active_signals(crew.paths)}
-    budget_pause = _read_budget_pause(crew.paths, state) if "PAUSE" in signal_times else ""
+    signals = crew.board.signals()
+    budget_pause = _find_budget_pause(signals, state)
     return AlarmFacts(
         evidence=evidence,
-        signals=signal_times,
+        signals={name: signal.time for name, signal in signals.items()},
         budget_pause=budget_pause,
         budget_step=_budget_step(crew.paths, state) if budget_pause else "",
-        planners_checkpoint=_read_checkpoint(crew.paths, state) if "CHECKPOINT" in signal_times else None,
+        planners_checkpoint=_find_checkpoint(signals, state),
         unknown_config=crew.board.unknown_config(),
         written=written.config,
         unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, written),
@@ -105,20 +105,20 @@ def _gather_facts(crew: Crew, state: State, evidence: Evidence) -> AlarmFacts:
 _HALT_KINDS: Final = frozenset({AlarmKind.BREAKER_TRIPPED, AlarmKind.BUDGET_USED, AlarmKind.PLANNING_ROUNDS})
 
 
-def halt_alarms(crew: Crew, state: State, authors: Mapping[str, str]) -> tuple[Alarm, ...]:
-    """Return why the crew is halted by signals that no person has set. ``authors``: who set each of them."""
-    budget_pause = _read_budget_pause(crew.paths, state)
+def halt_alarms(crew: Crew, state: State, signals: Mapping[str, Signal]) -> tuple[Alarm, ...]:
+    """Return why the crew is halted by ``signals``, which no person has set."""
+    budget_pause = _find_budget_pause(signals, state)
     step = _budget_step(crew.paths, state) if budget_pause else ""
     facts = AlarmFacts(budget_pause=budget_pause, budget_step=step)
     present = alarms.evaluate_alarms(state, crew.clock.now(), facts)
     halts = tuple(alarm for alarm in present if alarm.kind in _HALT_KINDS)
-    return halts or tuple(_signal_alarm(crew.paths, state, name, author) for name, author in authors.items())
+    return halts or tuple(_signal_alarm(state, signal) for signal in signals.values())
 
 
-def _signal_alarm(paths: Paths, state: State, name: str, author: str) -> Alarm:
-    reason = redact(signal_files.read_reason(paths, name))
-    message = f"{name} is set by {author}" + (f": {reason}" if reason else "")
-    return Alarm(AlarmKind[f"STALE_{name}"], name, message, signal_hint(state))
+def _signal_alarm(state: State, signal: Signal) -> Alarm:
+    reason = redact(signal.reason)
+    message = f"{signal.name} is set by {signal.author}" + (f": {reason}" if reason else "")
+    return Alarm(AlarmKind[f"STALE_{signal.name}"], signal.name, message, signal_hint(state))
 
 
 def _run_checks(checks: Iterable[Check], crew: Crew, state: State) -> list[Alarm]:
@@ -200,8 +200,7 @@ def _is_worktree_missing(crew: Crew, task: Task) -> bool:
 
 
 def _check_archive(crew: Crew, state: State) -> Iterator[Alarm]:
-    is_archived = state.archived.total or crew.paths.archive.exists()
-    damage = archive_files.find_damage(crew.paths, state) if is_archived else None
+    damage = crew.board.find_archive_damage(state)
     if damage is not None:
         file, fault = damage.entry, str(damage.actual)
         yield AlarmKind.ARCHIVE_DAMAGED.alarm(file, file=file, fault=fault, step=damage.next)
@@ -327,7 +326,7 @@ def _check_outside_edits(crew: Crew, state: State) -> Iterator[Alarm]:
 
     Other effects of such an edit are on the board itself, and have alarms of their own as long as they are there.
     """
-    for record in islice(revision_journal.iter_newest_first(crew.paths.journal), RECENT_REVISIONS):
+    for record in islice(crew.board.records(), RECENT_REVISIONS):
         if not record.alerts or not _is_news(record.time, crew.clock.now()):
             continue
         for index, message in enumerate(record.alerts):
@@ -347,16 +346,17 @@ def _is_news(time: str, now: datetime) -> bool:
         return False
 
 
-def _read_budget_pause(paths: Paths, state: State) -> str:
+def _find_budget_pause(signals: Mapping[str, Signal], state: State) -> str:
     """Return the reason of a PAUSE that a supervisor set: only a used-up budget makes it do so. Empty for others."""
-    is_budget = signal_files.read_author(paths, "PAUSE") in state.agents
-    return redact(signal_files.read_reason(paths, "PAUSE")) if is_budget else ""
+    pause = signals.get("PAUSE")
+    return redact(pause.reason) if pause is not None and pause.author in state.agents else ""
 
 
-def _read_checkpoint(paths: Paths, state: State) -> tuple[str, str] | None:
+def _find_checkpoint(signals: Mapping[str, Signal], state: State) -> tuple[str, str] | None:
     """Return the planner that set CHECKPOINT, and its reason; None if a person or the circuit breaker did."""
-    author = signal_files.read_author(paths, "CHECKPOINT")
-    return (author, redact(signal_files.read_reason(paths, "CHECKPOINT"))) if author in state.agents else None
+    checkpoint = signals.get("CHECKPOINT")
+    is_planners = checkpoint is not None and checkpoint.author in state.agents
+    return (checkpoint.author, redact(checkpoint.reason)) if checkpoint is not None and is_planners else None
 
 
 def _budget_step(paths: Paths, state: State) -> str:
@@ -365,13 +365,6 @@ def _budget_step(paths: Paths, state: State) -> str:
         return costs.raise_budget_command(paths, state)
     except LizaError:
         return "liza resume"
-
-
-def _signal_time(paths: Paths, name: str) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(paths.signal(name).stat().st_mtime, UTC)
-    except FileNotFoundError:
-        return None
 
 
 Check = Callable[[Crew, State], Iterable[Alarm]]

@@ -27,7 +27,6 @@ from liza.alarms.current_alarms import find_alarms
 from liza.alarms.notices import NoticePlan, NoticeTarget
 from liza.alarms.rules import notice_rules
 from liza.alarms.rules.notice_rules import Notice, PageLinks, clean_text
-from liza.board import events
 from liza.crew.crew import Crew, find_crew
 from liza.model.alarm_table import Alarm
 from liza.model.errors import LizaError
@@ -76,7 +75,7 @@ def follow(crew: Crew, plan: NoticePlan | None) -> int:
     """Send each alarm once, until the input ends or the board names no target; return the exit status."""
     changes: queue.Queue[Any] = queue.Queue()
     checked: NoticePlan | None = None
-    with events.watch(crew.paths) as watch:
+    with crew.board.watch() as watch:
         watch.subscribe(changes)
         while True:
             seconds = 1

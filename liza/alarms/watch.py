@@ -8,7 +8,7 @@ from datetime import datetime
 
 from liza.alarms.current_alarms import find_alarms
 from liza.alarms.notices import NoticePlan, NoticeProcess, NoticeTarget, configured_plan, require_target
-from liza.board.events import watch_changes
+from liza.board.repeated_looks import watch_changes
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.model.alarm_table import Alarm, AlarmKind, AlarmRow
@@ -36,7 +36,7 @@ def watch(crew: Crew) -> Iterator[AlarmChange]:
     reported: dict[tuple[str, str, str], AlarmRow] = {}
     alarms: tuple[Alarm, ...] = ()
     is_unreadable, is_first = False, True
-    for _ in watch_changes(crew.paths, crew.board):
+    for _ in watch_changes(crew.board):
         try:
             state = crew.board.read()
             alarms = find_alarms(crew, state, gather_evidence(crew, state))

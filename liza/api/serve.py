@@ -29,7 +29,7 @@ from liza.api.application import ApiServer, make_application
 from liza.api.calls import PROBLEM_TYPE, ServerFacts, make_problem
 from liza.api.health import AgentsAnswer
 from liza.api.operations import OPERATIONS
-from liza.board import events
+from liza.board.events import FileChanged, WatchLost
 from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -151,7 +151,7 @@ class _Process:
         """Wake the streams when another process wakes the watchers of an agent, and keep the port files current."""
         changes: queue.Queue[Any] = queue.Queue()
         wakes = file_growth.wake_directory(self._crew.paths)
-        with events.watch(self._crew.paths, (wakes,)) as watch:
+        with self._crew.board.watch((wakes,)) as watch:
             watch.subscribe(changes)
             # A stream may have looked before the watch was active.
             call_in_loop(self._api.hub.wake)
@@ -164,9 +164,9 @@ class _Process:
                 taken = _take_all(changes, CHECK_SECONDS if awaits_start else None)
                 start_until = time.monotonic() + START_SECONDS if taken else start_until
                 for event in taken:
-                    if isinstance(event, events.FileChanged):
+                    if isinstance(event, FileChanged):
                         call_in_loop(self._api.hub.wake, event.path.name)
-                    elif isinstance(event, events.WatchLost):
+                    elif isinstance(event, WatchLost):
                         call_in_loop(self._api.hub.wake)
 
     def _write_port_files(self) -> bool:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from liza.board.archived_entries import ArchivedEntry, ArchiveFault
+from liza.board.events import Watch
 from liza.board.revisions import RevisionLine, RevisionRecord
 from liza.board.rules.archiving import ArchiveTotals
 from liza.board.signals import Signal
@@ -30,6 +31,17 @@ class Restored(Value):
 
     state: State
     broken_copy: Path | None
+
+
+class RestoredArchive(Value):
+    """The archive files that got entries from the history, and where the damaged ones are kept.
+
+    ``ids`` are those of all archived tasks, also of those that a person turned into comments.
+    """
+
+    names: tuple[str, ...] = ()
+    copies: tuple[Path, ...] = ()
+    ids: frozenset[str] = frozenset()
 
 
 class Transaction(Mutable):
@@ -95,6 +107,8 @@ class Board(ABC):
 
     # ── archived tasks ───────────────────────────────────────────────────────────────────────────────────────────
 
+    # These may also be asked inside a transaction.
+
     @abstractmethod
     def archived(self, ids: Container[str]) -> dict[str, ArchivedEntry]:
         """Return the last archived entry of each of these tasks. Raises BoardInconsistent."""
@@ -122,6 +136,17 @@ class Board(ABC):
     @abstractmethod
     def find_faulty_entries(self) -> Iterator[ArchiveFault]:
         """Yield the archived entries that cannot be read or are not closed. All entries are parsed."""
+
+    @abstractmethod
+    def read_archive(self) -> Mapping[str, bytes]:
+        """Return the archive as files by name, as the history keeps them. Raises BoardInconsistent."""
+
+    @abstractmethod
+    def restore_archive(self, actor: str, recorded: Mapping[str, str]) -> RestoredArchive:
+        """Write the entries that ``recorded``, the files of the history by name, has and that are nowhere now.
+
+        An entry that a person turned into a comment is not lost. Raises Refused, BoardInconsistent, WriteFailed.
+        """
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -182,3 +207,18 @@ class Board(ABC):
         ``is_stop``: the change sets a signal. It is made without the lock if that cannot be taken: no process may keep
         a crew from being stopped. Otherwise raises LockTimeout.
         """
+
+    # ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def watch(self, extra_dirs: Iterable[Path] = ()) -> Watch:
+        """Watch the board, the signals and the files of ``extra_dirs``, which are created if missing.
+
+        Returns when the watches are active.
+        """
+
+    # ── what only files have ─────────────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def require_files(self, action: str) -> None:
+        """Raise Refused if the board is not in files. ``action``: what needs them, as `liza lock`."""

@@ -38,15 +38,15 @@ def check_name(name: str) -> str:
 
 def parse_signal(name: str, text: str, time: datetime | None) -> Signal:
     """Return a signal with what its text says."""
-    return Signal(name, text, parse_author(text), parse_reason(text), time)
+    return Signal(name, text, _parse_author(text), _parse_reason(text), time)
 
 
-def parse_author(text: str) -> str:
+def _parse_author(text: str) -> str:
     """Return who set a signal; empty without a header."""
     header = _HEADER.match(text)
     return header[0].split()[1] if header else ""
 
 
-def parse_reason(text: str) -> str:
+def _parse_reason(text: str) -> str:
     """Return the reason in one line, without the header."""
     return " ".join(_HEADER.sub("", text).split())

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 from liza.board.contract import Board
-from liza.board.file_store import signal_files
 from liza.breaker.rules import breaker_trips
 from liza.breaker.rules.breaker_patterns import SessionCost, collect_events, evaluate_patterns, fingerprint
 from liza.breaker.rules.breaker_trips import (
@@ -24,7 +23,6 @@ from liza.crew.logged_alarms import LOCK_TIMEOUT, alerts_lock
 from liza.crew.result import Result
 from liza.model.model import State
 from liza.model.narration import LIZA
-from liza.model.paths import Paths
 from liza.model.value_classes import asdict
 from liza.system import crash_points
 from liza.system.files import BOARD_MODE
@@ -59,7 +57,7 @@ def resolve(crew: Crew, root_cause: str) -> Result:
     # A supervisor that checks at the same time would set the signals again.
     with lock_path(alerts_lock(crew.paths), LOCK_TIMEOUT, BOARD_MODE):
         before = crew.board.read()
-        if open_trips(before) or not has_signal(crew.paths):
+        if open_trips(before) or not has_signal(crew.board):
             with crew.change(by, "breaker resolve") as tx:
                 tx.state = resolve_trips(tx.state, by, root_cause, crew.clock.now())
             before = tx.before
@@ -79,37 +77,33 @@ def restore_signals(crew: Crew, state: State) -> tuple[str, ...]:
     LizaError, OSError.
     """
     wanted = breaker_trips.signals_of_trips(state)
-    with signal_files.lock_signals(crew.paths, is_stop=True) as is_locked:
-        active = signal_files.active_signals(crew.paths)
+    with crew.board.lock_signals(is_stop=True) as is_locked:
+        active = crew.board.signals()
         missing = {name: trip for name, trip in wanted.items() if name not in active}
         for name, trip in missing.items():
             reason = f"{breaker_trips.describe_trip(trip)}; then: {breaker_trips.RESUME_COMMAND}"
             text = f"{format_time(crew.clock.now())} {breaker_trips.BREAKER_AUTHOR}\n{reason}\n"
-            signal_files.raise_signal(crew.paths, name, text)
+            crew.board.raise_signal(name, text)
         if is_locked:
-            _clear_own(crew.paths, wanted)
+            _clear_own(crew.board, wanted)
     return tuple(missing)
 
 
 def clear_signals(crew: Crew) -> tuple[str, ...]:
     """Clear the signals that the circuit breaker set; return their names. Raises LizaError, OSError."""
-    with signal_files.lock_signals(crew.paths):
-        return _clear_own(crew.paths, ())
+    with crew.board.lock_signals():
+        return _clear_own(crew.board, ())
 
 
-def has_signal(paths: Paths) -> bool:
+def has_signal(board: Board) -> bool:
     """Return whether a signal is set that the circuit breaker set."""
-    return any(_is_own(paths, name) for name in breaker_trips.SIGNAL_OF_SEVERITY.values())
+    return any(signal.author == breaker_trips.BREAKER_AUTHOR for signal in board.signals().values())
 
 
-def _clear_own(paths: Paths, wanted: Collection[str]) -> tuple[str, ...]:
+def _clear_own(board: Board, wanted: Collection[str]) -> tuple[str, ...]:
     """Clear the signals of the circuit breaker that are not ``wanted``. The caller holds the lock of the signals."""
-    names = [name for name in breaker_trips.SIGNAL_OF_SEVERITY.values() if name not in wanted and _is_own(paths, name)]
-    return tuple(name for name in names if signal_files.clear_signal(paths, name))
-
-
-def _is_own(paths: Paths, name: str) -> bool:
-    return signal_files.read_author(paths, name) == breaker_trips.BREAKER_AUTHOR
+    own = (name for name, signal in board.signals().items() if signal.author == breaker_trips.BREAKER_AUTHOR)
+    return tuple(name for name in own if name not in wanted and board.clear_signal(name))
 
 
 def check_breaker(crew: Crew, state: State, last: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from liza.board.contract import Board
 from liza.briefs import inbox
 from liza.briefs.rules import message_rules
 from liza.briefs.rules.message_rules import PromptPriority
@@ -15,7 +16,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.model.errors import LizaError, Refused, UnknownId, UsageError
 from liza.model.model import HumanNote, State, Status
-from liza.model.paths import Paths, parse_agent_id, run_id
+from liza.model.paths import parse_agent_id, run_id
 from liza.model.value_classes import replace
 from liza.programs import liveness
 from liza.programs.presets import command_line
@@ -33,7 +34,7 @@ def send_note(crew: Crew, text: str, to: str | None = None, priority: str | None
         inbox.check_priority(priority)
     by = require_person(crew, planner=False)
     state = crew.board.read()
-    _refuse_archived(crew.paths, state, to)
+    _refuse_archived(crew.board, state, to)
     agent = _agent_at_work(state, to)
     # Outside the board's transaction: an inbox has its own lock, and its agent can hold that lock for long.
     message = inbox.queue_message(
@@ -100,7 +101,7 @@ def note(crew: Crew, text: str, to: str | None = None) -> Result:
     by = require_person(crew, planner=False)
     if not text.strip():
         raise UsageError("the note is empty", 'liza note --to coder-1 "…"')
-    _refuse_archived(crew.paths, crew.board.read(), to)
+    _refuse_archived(crew.board, crew.board.read(), to)
     with crew.change(by, "note") as tx:
         recipient = _recipient(tx.state, to)
         entry = HumanNote(timestamp=crew.clock.now(), message=text, recipient=recipient)
@@ -113,8 +114,8 @@ def note(crew: Crew, text: str, to: str | None = None) -> Result:
     return replace(result, message=f"noted for the next brief{f' of {recipient}' if recipient else ''}")
 
 
-def _refuse_archived(paths: Paths, state: State, to: str | None) -> None:
-    archive.refuse_archived(paths, state, [to] if to is not None and to not in state.agents else [])
+def _refuse_archived(board: Board, state: State, to: str | None) -> None:
+    archive.refuse_archived(board, state, [to] if to is not None and to not in state.agents else [])
 
 
 def _recipient(state: State, to: str | None) -> str | None:

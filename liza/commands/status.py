@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from liza.board.events import watch_changes
+from liza.board.repeated_looks import watch_changes
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
 from liza.commands._slips import command_that_shows
 from liza.crew.crew import Crew, find_crew
@@ -58,7 +58,7 @@ def status(
         return
     exit_with_reader()
     with printing.Repainting() as screen:
-        for _ in watch_changes(crew.paths, crew.board, None if as_json else REDRAW_SECONDS):
+        for _ in watch_changes(crew.board, None if as_json else REDRAW_SECONDS):
             if as_json:
                 printing.print_json_line(find_status(crew))
             else:

@@ -13,9 +13,8 @@ from itertools import takewhile
 
 import msgspec
 
-from liza.board import revision_texts
-from liza.board.file_store import archive_files, recorded_mark, revision_journal
-from liza.board.revisions import RevisionLine, format_subject, sha
+from liza.board import recorded_mark
+from liza.board.revisions import RevisionRecord, format_subject, sha
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew
 from liza.git import board_history
@@ -37,9 +36,14 @@ BATCH_COUNT = 64  # revisions of a batch that does not wait for its time, and at
 _FIRST_EVENT = "init"  # of the revision that `Board.create` writes
 
 
+def list_waiting(crew: Crew) -> list[RevisionRecord]:
+    """Return the revisions that the history does not have, ascending. Raises WriteFailed."""
+    return recorded_mark.list_waiting(crew.paths, crew.board.records())
+
+
 def seconds_to_batch(crew: Crew) -> float | None:
     """Return the seconds until the supervisors have to record, 0 if a batch is due; None if nothing waits."""
-    waiting = recorded_mark.list_waiting(crew.paths)
+    waiting = list_waiting(crew)
     if not waiting:
         return None
     if len(waiting) >= BATCH_COUNT:
@@ -93,7 +97,7 @@ def _recordable_revisions(crew: Crew) -> list[int]:
         reached = crew.board.read().revision
     except BoardInconsistent:
         return []
-    waiting = recorded_mark.list_waiting(crew.paths)
+    waiting = list_waiting(crew)
     return [record.revision for record in waiting if record.revision <= reached]
 
 
@@ -141,19 +145,18 @@ def _find_recorded(crew: Crew) -> tuple[int, str] | None:
     newest = board_history.read_newest(crew.git)
     if newest is not None:
         digest = sha(newest[1].encode("utf-8", "surrogateescape"))
-        records = revision_journal.iter_newest_first(crew.paths.journal)
-        for record in takewhile(lambda record: record.revision >= newest[0], records):
+        for record in takewhile(lambda record: record.revision >= newest[0], crew.board.records()):
             if record.revision == newest[0] and record.sha256 == digest:
                 return newest
     return None
 
 
-def _rebuild_batch(crew: Crew, waiting: list[int]) -> Iterator[tuple[RevisionLine, str]]:
+def _rebuild_batch(crew: Crew, waiting: list[int]) -> Iterator[tuple[RevisionRecord, str]]:
     """Yield the revisions of ``waiting`` with their texts, without those that cannot be rebuilt.
 
     The board is the text of the newest one. If that cannot be rebuilt, the next batch is built on the board.
     """
-    newest = next(revision_journal.iter_lines(crew.paths.journal), None)
+    newest = next(crew.board.records(), None)
     board = crew.board.read_text()
     has_board = newest is not None and newest.revision == waiting[-1] and sha(board.encode()) == newest.sha256
     last = 0
@@ -161,7 +164,7 @@ def _rebuild_batch(crew: Crew, waiting: list[int]) -> Iterator[tuple[RevisionLin
         base = _find_recorded(crew)
         if base is not None and base[0] != recorded_mark.read_mark(crew.paths):
             base = None
-        texts = revision_texts.rebuild_texts(revision_journal.iter_lines(crew.paths.journal), waiting[0], base)
+        texts = crew.board.texts(waiting[0], base)
         for line, text in takewhile(lambda item: item[0].revision <= waiting[-1], texts):
             if line.revision >= waiting[0] and _has_valid_time(line):
                 last = line.revision
@@ -170,7 +173,7 @@ def _rebuild_batch(crew: Crew, waiting: list[int]) -> Iterator[tuple[RevisionLin
         yield newest, board
 
 
-def _has_valid_time(line: RevisionLine) -> bool:
+def _has_valid_time(line: RevisionRecord) -> bool:
     """Return whether git accepts the time of a line."""
     try:
         return _parse_time(line.time).timestamp() >= 0
@@ -193,7 +196,7 @@ def read_conflict(crew: Crew) -> HistoryConflict | None:
     return conflict if crew.git.find_commit(HISTORY_REF) == conflict.newest else None
 
 
-def _new_revision(line: RevisionLine, text: str) -> NewRevision:
+def _new_revision(line: RevisionRecord, text: str) -> NewRevision:
     return NewRevision(
         revision=line.revision,
         subject=format_subject(line),
@@ -224,10 +227,12 @@ def _changed_archive(crew: Crew) -> dict[str, bytes]:
     The history keeps the version before the damage, from which `restore` writes.
     """
     with suppress(LizaError, OSError):
-        if crew.paths.archive.exists() and archive_files.find_damage(crew.paths, crew.board.read()) is None:
+        state = crew.board.read()
+        present = crew.board.read_archive() if crew.board.find_archive_damage(state) is None else {}
+        if present:
             recorded = board_history.list_archive(crew.git)
-            present = archive_files.read_files(crew.paths).items()
-            return {name: data for name, data in present if not board_history.has_content(recorded.get(name), data)}
+            pairs = present.items()
+            return {name: data for name, data in pairs if not board_history.has_content(recorded.get(name), data)}
     return {}
 
 
@@ -253,9 +258,10 @@ def record_if_unsupervised(crew: Crew) -> None:
 
     More than MAX_WAITING revisions are recorded in any case.
     """
-    if recorded_mark.is_recorded(crew.paths):
+    waiting = list_waiting(crew)
+    if not waiting:
         return
-    if len(recorded_mark.list_waiting(crew.paths)) > MAX_WAITING:
+    if len(waiting) > MAX_WAITING:
         record_history(crew)
         return
     locks = crew.paths.locks.glob("supervisor-*.lock")

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from liza.board import events
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew, open_crew
 from liza.demo import demo_crew
@@ -86,7 +85,7 @@ def _run_crew(crew: Crew, env: Mapping[str, str]) -> None:
     news: queue.Queue[Any] = queue.Queue()
     patience = ANSWER_SECONDS if _is_watched() else 0.0
     end = time.monotonic() + TIME_LIMIT + patience
-    with events.watch(crew.paths) as watch, DemoCrew(crew, env, news) as supervisors:
+    with crew.board.watch() as watch, DemoCrew(crew, env, news) as supervisors:
         watch.subscribe(news)
         for agent in FIRST_AGENTS:
             supervisors.start(agent)

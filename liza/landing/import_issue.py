@@ -42,7 +42,7 @@ def add_from_issue(crew: Crew, source: str, given: TaskFields) -> Result:
 def _refuse_existing(crew: Crew, task_id: str) -> None:
     """Raise Refused if there is such a task, also in the archive: its document is not touched."""
     state = crew.board.read()
-    archive.refuse_archived(crew.paths, state, [task_id])
+    archive.refuse_archived(crew.board, state, [task_id])
     if state.task(task_id) is not None:
         raise Refused(f"there is a task {task_id} already", f"liza task show {task_id}")
 

@@ -204,7 +204,7 @@ def landed_tasks(crew: Crew, landing: Landing) -> list[Task]:
     """Return the merged tasks whose work the branch does not have yet, archived ones first. Raises LizaError."""
     commits, state = set(_list_new(crew.git, landing)), crew.board.read()
     on_board = [task for task in state.tasks if task.merge_commit in commits and task.status is Status.MERGED]
-    return [*archive.find_merged(crew.paths, state, commits), *on_board]
+    return [*archive.find_merged(crew.board, state, commits), *on_board]
 
 
 def run_landing_gates(crew: Crew, landing: Landing, *, untested: bool = False) -> candidate.CandidateResult:

@@ -302,7 +302,7 @@ def _take(crew: Crew, reading: _Reading) -> _SyncedRequest:
     The documents are written before it. If the board changed what was decided meanwhile, it is decided again.
     """
     feedback = reading.feedback
-    archive.refuse_damaged(crew.paths, crew.board.read())
+    archive.refuse_damaged(crew.board, crew.board.read())
     outputs: dict[str, str] = {}
     for _ in range(_MAX_TRIES):
         state = crew.board.read()
@@ -356,7 +356,7 @@ class _UsedIds(Container[str]):
         name = str(task_id)
         if name in self.new or self._state.task(name) is not None:
             return True
-        if name in archive.find_outcomes(self._crew.paths, self._state, [name]):
+        if name in archive.find_outcomes(self._crew.board, self._state, [name]):
             return True
         data = untrusted_files.read_if_exists(self._crew.paths.specs / f"{name}.md")
         return data is not None and not feedback_text.is_feedback_document(data.decode("utf-8", "replace"), name)

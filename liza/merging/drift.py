@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from liza.board.contract import Board
 from liza.crew.crew import Crew
 from liza.git import branch_moves, git_refs, integration_tip
 from liza.git.git_config import git_dirs
@@ -74,7 +75,7 @@ def _find_drift_from(crew: Crew, last_tip: str | None) -> IntegrationDrift | Non
 def drift_after_merge(crew: Crew, drift: IntegrationDrift, commit: str) -> IntegrationDrift:
     """Return the drift without the commits that a merge of ``commit`` brings back. Raises GitFailed."""
     removed = _commits_between(crew.git, drift.last_tip, drift.tip, commit)
-    return replace(drift, removed=removed, lost_tasks=_lost_tasks(crew.paths, crew.board.read(), removed))
+    return replace(drift, removed=removed, lost_tasks=_lost_tasks(crew.board, crew.board.read(), removed))
 
 
 def recovery_commands(git: Git, drift: IntegrationDrift, accept: str = "liza sync") -> str:
@@ -127,7 +128,7 @@ def detect_drift(crew: Crew, state: State) -> RepositoryDrift:
 def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str, tested: frozenset[str]) -> IntegrationDrift:
     """Return the drift between two tips of integration. ``tested`` are candidates that may be published."""
     removed, added = _commits_between(crew.git, last_tip, tip), _commits_between(crew.git, tip, last_tip)
-    liza_commits = _liza_commits(crew.paths, state, added, tested) if added else set()
+    liza_commits = _liza_commits(crew.board, state, added, tested) if added else set()
     if liza_commits:
         added = _commits_between(crew.git, tip, last_tip, *liza_commits)
     return IntegrationDrift(
@@ -136,7 +137,7 @@ def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str, tested: fro
         tip,
         removed,
         added,
-        _lost_tasks(crew.paths, state, removed),
+        _lost_tasks(crew.board, state, removed),
         bool(liza_commits),
     )
 
@@ -148,20 +149,20 @@ def _commits_between(git: Git, new: str, *old: str) -> dict[str, str]:
     return {commit: line[:80] for commit, line in rows}
 
 
-def _lost_tasks(paths: Paths, state: State, removed: Iterable[str]) -> tuple[str, ...]:
+def _lost_tasks(board: Board, state: State, removed: Iterable[str]) -> tuple[str, ...]:
     """Return the merged tasks of which both the merge commit and the reviewed commit are gone."""
     commits = set(removed)
     merged = [task for task in state.tasks if task.status is Status.MERGED]
-    merged += archive.find_merged(paths, state, commits)
+    merged += archive.find_merged(board, state, commits)
     return tuple(task.id for task in merged if {task.merge_commit, task.review_commit} <= commits)
 
 
-def _liza_commits(paths: Paths, state: State, added: Iterable[str], tested: Iterable[str]) -> set[str]:
+def _liza_commits(board: Board, state: State, added: Iterable[str], tested: Iterable[str]) -> set[str]:
     """Return those of the commits that merges of Liza have put on integration, or will: ``tested`` ones."""
     commits = set(added)
     on_board = [commit for task in state.tasks for commit in targets.find_own_commits(task)]
     landed = [commit for epic in state.epics.values() for commit in epic.landed]
-    archived = [task.merge_commit for task in archive.find_merged(paths, state, commits)]
+    archived = [task.merge_commit for task in archive.find_merged(board, state, commits)]
     return commits & {*on_board, *landed, *archived, *tested}
 
 

@@ -330,7 +330,7 @@ def _add_mend(crew: Crew, by: str, job: EpicJob, failure: str) -> None:
     """Add a task that makes the epic merge; after too many of them a person must look at it."""
     state = crew.board.read()
     task_id = epic_rules.mend_task_id(job, branch_moves.branch_tip(crew.git, job.branch) or "")
-    names = archive.find_outcomes(crew.paths, state, [task_id])
+    names = archive.find_outcomes(crew.board, state, [task_id])
     candidates.delete_candidate(crew.git, _name(job.epic))
     if state.task(task_id) is not None or task_id in names or not epic_rules.may_mend(state, job.epic):
         _record_failure(crew, by, job, epic_rules.needs_person(job, failure))

@@ -118,7 +118,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
     job = None if task_id else epic_rules.due_job(before, crew.clock.now())
     if job is not None:
         return _merge_epic(crew, by, job.epic, job)
-    archive.refuse_archived(crew.paths, before, [task_id] if task_id is not None else [])
+    archive.refuse_archived(crew.board, before, [task_id] if task_id is not None else [])
     if task_id is not None and claims.get_task(before, task_id).status is Status.MERGED:
         return _merge_result(crew.git, start, before, task_id)
     task = (

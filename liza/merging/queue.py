@@ -191,7 +191,7 @@ def retry(crew: Crew, task_id: str) -> Result:
 
 def _change(crew: Crew, task_id: str, message: str, change: Callable[[State, str], State]) -> Result:
     by = require_person(crew, planner=False)
-    archive.refuse_archived(crew.paths, crew.board.read(), [task_id])
+    archive.refuse_archived(crew.board, crew.board.read(), [task_id])
     merge_recovery.recover_if_dead(crew, by, task_id)
     with crew.change(by, "queue", task_id) as tx:
         tx.state = change(tx.state, task_id)

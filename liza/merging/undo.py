@@ -79,7 +79,7 @@ def undo(crew: Crew, task_id: str, because: str = "", *, untested: bool = False)
             return Result("unchanged", task_id, task.status.value, f"liza task show {task_id}", {}, message)
         undo_rules.require_merged(task)
         request = _Request(task, targets.work_branch(state, task), by, why, untested, command)
-        dependents = undo_rules.find_dependents((*state.tasks, *archive.iter_archived(locked.paths, state)), task_id)
+        dependents = undo_rules.find_dependents((*state.tasks, *archive.iter_archived(locked.board, state)), task_id)
         undo_rules.refuse_dependents(task_id, dependents)
         _refuse_unless_own_merge(locked, state, request)
         _refuse_landed(locked.git, state, request)
@@ -89,7 +89,7 @@ def undo(crew: Crew, task_id: str, because: str = "", *, untested: bool = False)
 def _read_task(crew: Crew, task_id: str) -> tuple[State, Task]:
     """Return the board, and the task of the board or of the archive."""
     state = crew.board.read()
-    return state, claims.get_task(archive.with_archived(crew.paths, state, task_id), task_id)
+    return state, claims.get_task(archive.with_archived(crew.board, state, task_id), task_id)
 
 
 def _refuse_unless_own_merge(crew: Crew, state: State, request: _Request) -> None:
@@ -192,7 +192,7 @@ def _find_later_tasks(crew: Crew, request: _Request, expected: str, files: tuple
     """Return the merged tasks that changed one of the files after the task, the newest first."""
     git, state = crew.git, crew.board.read()
     commits = git.lines("rev-list", "--topo-order", expected, f"^{request.merge}")
-    tasks = [*state.tasks, *archive.find_merged(crew.paths, state, commits)]
+    tasks = [*state.tasks, *archive.find_merged(crew.board, state, commits)]
     merges = {task.merge_commit: task for task in tasks if task.merge_commit is not None and task.undo is None}
     newest_first = [commit for commit in commits if commit in merges]
     paths = git_refs.list_merged_paths(git, newest_first)

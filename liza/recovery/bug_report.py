@@ -18,7 +18,6 @@ from typing import Any
 from liza import __version__
 from liza.board import revisions
 from liza.board.contract import Board
-from liza.board.file_store import revision_journal
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew_or_none
 from liza.git.runner import Git
@@ -89,7 +88,7 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
         return
     yield made("config.json", lambda: encode_json(config.get_settings(crew.board, None)).decode() + "\n")
     paths = crew.paths
-    yield made(paths.journal.name, lambda: _journal_heads(paths))
+    yield made(paths.journal.name, lambda: _journal_heads(crew.board))
     if paths.board_address.exists():
         yield made(paths.state.name, crew.board.read_text)
     for path in (paths.state, paths.alerts, paths.liza / "programs.toml", paths.liza / "guards.toml"):
@@ -106,9 +105,9 @@ def _collect(directory: Path, crew: Crew | None, home: str) -> Iterator[ReportFi
         yield from _read(path, f"logs/{path.name}", home, private)
 
 
-def _journal_heads(paths: Paths) -> str:
+def _journal_heads(board: Board) -> str:
     """Return the end of the journal without the texts of the board, in which settings may have had other secrets."""
-    records = list(islice(revision_journal.iter_newest_first(paths.journal), MAX_REVISIONS))
+    records = list(islice(board.records(), MAX_REVISIONS))
     return b"".join(map(revisions.format_record, reversed(records))).decode()
 
 

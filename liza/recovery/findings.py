@@ -9,7 +9,6 @@ from pathlib import Path
 
 from liza.api import api_server
 from liza.api.api_server import ServerFailure, ServerReport
-from liza.board.file_store import archive_files, recorded_mark, revision_journal
 from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.config.rules import settings
@@ -146,10 +145,10 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     newest = recorded[0].revision if recorded else 0
     if newest >= state.revision:
         return
-    records = revision_journal.iter_newest_first(crew.paths.journal)
+    records = crew.board.records()
     # From the end: the journal of an old crew has far more revisions than the history lacks.
     journaled = {record.revision for record in takewhile(lambda record: record.revision > newest, records)}
-    kept = {record.revision for record in recorded_mark.list_waiting(crew.paths)}
+    kept = {record.revision for record in recorder.list_waiting(crew)}
     missing = sorted(revision for revision in {*journaled, state.revision} - kept if revision <= state.revision)
     if not missing:
         return
@@ -164,7 +163,7 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
 
 
 def _check_archive(crew: Crew, state: State) -> Iterator[Finding]:
-    damage = archive_files.find_damage(crew.paths, state)
+    damage = crew.board.find_archive_damage(state)
     if damage is not None:
         yield Finding("archive", f".liza/{damage.entry}: {damage.actual}", False, damage.next)
 
@@ -176,7 +175,7 @@ def _check_inboxes(crew: Crew, state: State) -> Iterator[Finding]:
 
 
 def _check_journal(crew: Crew, state: State) -> Iterator[Finding]:
-    record = revision_journal.last_record(crew.paths.journal)
+    record = next(crew.board.records(), None)
     if record is None:
         message = "is gone, or has no entry"
     elif record.revision < state.revision:

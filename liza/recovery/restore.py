@@ -61,7 +61,7 @@ def restore(crew: Crew, last_good: bool, stop: Callable[[Crew], Result] | None =
         layout.create_layout(crew)
     restored = None if board_error is None else crew.board.restore(by, lambda: _last_good_text(crew))
     state = crew.board.read()
-    restored_archive = archive.restore_files(crew, by)
+    restored_archive = archive.restore_entries(crew, by)
     if restored is None and not damaged and not restored_archive.names:
         return Result("unchanged", None, None, "liza status", {"revision": state.revision, "ended": list(ended)})
     lines = [_ENDED_NOTE.format(", ".join(ended))] if ended else []

@@ -45,7 +45,7 @@ def validate(path: Path | None) -> dict[str, Any]:
         for violation in invariants.check_board(state)
     ]
     command = _repair_command(board_path) if violations else ""
-    for fault in archive.find_faults(crew.paths, state) if crew is not None else ():
+    for fault in archive.find_faults(crew.board, state) if crew is not None else ():
         violations.append(_violation_row(fault.entry, fault.field, fault.actual, fault.expected))
         command = command or fault.next
     warnings = [settings.describe_unknown_key(key) for key in document.find_unknown_config(text)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from liza.board.file_store import signal_files
 from liza.crew import layout
 from liza.git import integration_tip
 from liza.merging import merge_lock
@@ -307,19 +306,17 @@ class ActionRunner:
     def _pause_crew(self, why: str) -> None:
         """Raise PAUSE for the whole crew because the budget is used up. The alarm is derived from it."""
         text = f"{why}: raise the limit of config.budget, then: liza resume"
-        signal_files.raise_signal(
-            self.crew.paths, "PAUSE", f"{format_time(self.crew.clock.now())} {self.agent}\n{text}\n"
-        )
+        self.crew.board.raise_signal("PAUSE", f"{format_time(self.crew.clock.now())} {self.agent}\n{text}\n")
         self.notify(f"! {text}")
 
     def _set_checkpoint(self, why: str) -> None:
         """Set CHECKPOINT for the whole crew, unless a person has spoken meanwhile. The alarm is derived from the
         board."""
-        with signal_files.lock_signals(self.crew.paths, is_stop=True):
+        with self.crew.board.lock_signals(is_stop=True):
             if checkpoint_reason(self.crew.board.read()) is None:
                 return
             now = format_time(self.crew.clock.now())
-            signal_files.raise_signal(self.crew.paths, "CHECKPOINT", f"{now} {self.agent}\n{why}; then: liza resume\n")
+            self.crew.board.raise_signal("CHECKPOINT", f"{now} {self.agent}\n{why}; then: liza resume\n")
         self.notify(f"! {why}: liza resume")
 
     def _record_failed_start(self, run: str, why: str) -> None:

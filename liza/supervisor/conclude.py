@@ -316,7 +316,7 @@ def _record_planning_end(crew: Crew, record: RunRecord, result: SessionEnd) -> N
             tx.state = planning.undo_planning_claim(tx.state, record.run)
         else:
             reported = _report_failure(crew.clock, tx.state, record, result)
-            is_asking = is_at_own_checkpoint(crew.paths, record.agent)
+            is_asking = is_at_own_checkpoint(crew.board, record.agent)
             tx.state = (
                 planning.end_at_checkpoint(reported, record.run)
                 if is_asking

@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from liza.alarms import current_alarms
 from liza.api import api_server
-from liza.board import events
 from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -324,7 +323,7 @@ def _watch_goal(crew: Crew, options: UpOptions, up_events: queue.SimpleQueue[UpE
     changes: queue.Queue[Any] = queue.Queue()
     was_done = False
     earlier: frozenset[str] | None = None
-    with events.watch(crew.paths) as watch:
+    with crew.board.watch() as watch:
         watch.subscribe(changes)
         while True:
             # The supervisors report a board that cannot be read.

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from liza.board.file_store import signal_files
 from liza.briefs.note import note
 from liza.crew.crew import Crew, find_crew
 from liza.model.agent_states import AgentState, derive_state
@@ -110,7 +109,7 @@ class Healer:
 
     def _gather_facts(self, state: State, agent: str, *, is_kept: bool) -> HealingFacts:
         crew, now = self._crew, self._crew.clock.now()
-        facts = activity.gather_facts(crew, state, agent, signal_files.active_signals(crew.paths))
+        facts = activity.gather_facts(crew, state, agent, tuple(crew.board.signals()))
         record = self._read_record(agent, _work_key(state, agent))
         closed = facts.session.closed_at
         has_left = run_directory.read_supervisor_exit(crew.paths, agent) is not None

@@ -15,7 +15,7 @@ from typing import Any
 from liza.alarms import notices
 from liza.alarms.alarm_log import check_alarms
 from liza.alarms.rules.alarm_checks import BY_HAND_HINT, restart_hint
-from liza.board import events
+from liza.board.events import FileChanged, WatchLost
 from liza.briefs.brief_writer import CONTINUED_TOPICS
 from liza.crew import recorder
 from liza.crew.crew import Crew
@@ -108,7 +108,7 @@ class Supervisor:
         integration = f"refs/heads/{self.last_state.config.integration_branch}"
         refs_path = (git_dirs(crew.git)[1] / integration).parent.resolve()
         self.watched_directories = (self.wake_up_path, *([refs_path] if refs_path.is_dir() else ()))
-        self.watch = events.watch(crew.paths, self.watched_directories)
+        self.watch = crew.board.watch(self.watched_directories)
 
     def run(self) -> actions.Exit:
         """Run until there is a reason to exit. Raises LizaError for a failure that no retry can fix, Missing if the
@@ -440,7 +440,7 @@ class Supervisor:
 
     def _is_output_event(self, event: object) -> bool:
         """Whether the event only says that a session wrote output."""
-        return isinstance(event, events.FileChanged) and event.path.parent not in self.watched_directories
+        return isinstance(event, FileChanged) and event.path.parent not in self.watched_directories
 
     def _has_model_news(self, monotonic_time: float) -> bool:
         """Whether the session's output says something about its model that needs a decision."""
@@ -460,7 +460,7 @@ class Supervisor:
             directory = self.crew.run_dir(run)
             self.watch.add_directory(directory.path)
             # Read also what was written before the watch was added.
-            self.events.put(events.FileChanged(directory.output_path))
+            self.events.put(FileChanged(directory.output_path))
         self.past.output_run = run
 
     def _drain_events(self) -> None:
@@ -476,8 +476,8 @@ class Supervisor:
             self.memory.leaving, self.memory.force = True, event.force or self.memory.force
         if isinstance(event, RetireRequest):
             self.memory.retiring = True
-        if isinstance(event, events.WatchLost) or (
-            isinstance(event, events.FileChanged) and event.path.parent in self.watched_directories[1:]
+        if isinstance(event, WatchLost) or (
+            isinstance(event, FileChanged) and event.path.parent in self.watched_directories[1:]
         ):
             self.past.repository_changed_at = self.crew.clock.monotonic()
 

@@ -6,13 +6,13 @@ The rules are those of `status`: `waiting_alarms` for the board, and the signals
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
 from liza.alarms.current_alarms import find_missing_login, find_refused_model, halt_alarms
 from liza.alarms.rules.waiting_alarms import waiting_alarms
-from liza.board.file_store import signal_files
+from liza.board.signals import Signal
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.crew.crew import Crew
 from liza.merging import merge_lock
@@ -89,13 +89,13 @@ class PersonWaits:
         roles = frozenset(map(role_of, agents))
         if is_crew_done(state, "planner" in roles):
             return ()
-        active = signal_files.active_signals(self._crew.paths)
+        active = self._crew.board.signals()
         if active:
             halts = _halt_waits(self._crew, state, active, roles)
             alarms = (*halts, *_board_waits(self._crew, state, agents)) if halts else ()
         else:
             alarms = _board_waits(self._crew, state, agents)
-        return () if not alarms or _is_at_work(self._crew, state, agents, active) else _format(alarms)
+        return () if not alarms or _is_at_work(self._crew, state, agents, tuple(active)) else _format(alarms)
 
 
 def _format(alarms: Collection[Alarm]) -> tuple[str, ...]:
@@ -125,16 +125,16 @@ def _has_able_coder(state: State, task_id: str, agents: Collection[str]) -> bool
     return task is not None and any(role_of(agent) == "coder" and agent not in task.failed_by for agent in agents)
 
 
-def _halt_waits(crew: Crew, state: State, active: tuple[str, ...], roles: frozenset[str]) -> tuple[Alarm, ...]:
+def _halt_waits(crew: Crew, state: State, active: Mapping[str, Signal], roles: frozenset[str]) -> tuple[Alarm, ...]:
     """Return why the crew is halted, if the circuit breaker or an agent has set the signals; empty if a person has.
 
     A person who pauses the crew knows of it. Empty also while a planner may look for what tripped the breaker.
     """
-    authors = {name: signal_files.read_author(crew.paths, name) for name in active}
+    authors = {name: signal.author for name, signal in active.items()}
     is_own = all(author == BREAKER_AUTHOR or _agent_of(author) in state.agents for author in authors.values())
     if not is_own or (authors == {"CHECKPOINT": BREAKER_AUTHOR} and may_plan_for_breaker(state, roles)):
         return ()
-    return halt_alarms(crew, state, authors)
+    return halt_alarms(crew, state, active)
 
 
 def _agent_of(author: str) -> str:

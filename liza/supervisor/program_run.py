@@ -23,7 +23,6 @@ from typing import Any
 
 import msgspec
 
-from liza.board import events
 from liza.board.contract import Board
 from liza.briefs import checkout_brief
 from liza.crew.caller import identify_run, require_person
@@ -476,7 +475,7 @@ def _wait(crew: Crew, child: subprocess.Popen[bytes], end: float) -> bool:
     """Wait until the task is submitted or has failed, or the supervisor has exited; return whether that was in time."""
     events_queue: queue.Queue[Any] = queue.Queue()
     threading.Thread(target=lambda: events_queue.put(child.wait()), daemon=True).start()
-    with events.watch(crew.paths) as watch:
+    with crew.board.watch() as watch:
         watch.subscribe(events_queue)
         while not _is_over(_task(crew.board)) and child.poll() is None:
             remaining = end - time.monotonic()

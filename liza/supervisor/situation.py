@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 
-from liza.board.file_store import signal_files
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.briefs import inbox
 from liza.briefs.rules import message_rules
@@ -77,15 +76,16 @@ def gather_situation(
     )
     account_rest = 0.0 if wait is None or wait.until is None else (wait.until - now).total_seconds()
     budget_state = _budget_state_or_unknown(crew, state, agent, memory, monotonic_time)
-    active_signals = signal_files.active_signals(crew.paths)
+    signals = crew.board.signals()
     evidence = replace(gather_evidence(crew, state), resting=memory.streak.seconds_by_task(monotonic_time))
     return Situation(
         agent=agent,
         state=state,
         now=now,
         evidence=evidence,
-        signals=active_signals,
-        signals_of_breaker=tuple(name for name in active_signals if _is_set_by_breaker(crew.paths, name)),
+        signals=tuple(signals),
+        # A signal whose author cannot be read counts as a person's.
+        signals_of_breaker=tuple(name for name, signal in signals.items() if signal.author == BREAKER_AUTHOR),
         session=facts,
         job=f"{memory.job.name} runs" if memory.job else None,
         supervisor=SupervisorFacts(
@@ -110,11 +110,6 @@ def gather_situation(
         if facts is not None and can_type(facts.run)
         else None,
     )
-
-
-def _is_set_by_breaker(paths: Paths, name: str) -> bool:
-    """Whether the circuit breaker set this signal. One that cannot be read counts as a person's."""
-    return signal_files.read_author(paths, name) == BREAKER_AUTHOR
 
 
 def find_account_wait(crew: Crew, agent: str, memory: Memory, preset: Preset) -> NoneUsable | None:

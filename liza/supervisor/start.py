@@ -15,7 +15,6 @@ from typing import Any
 
 from liza.alarms import confinement
 from liza.api import api_server
-from liza.board import events
 from liza.box import support
 from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person
@@ -209,7 +208,7 @@ def _start_detached(crew: Crew, agents: Sequence[str], options: UpOptions, say: 
     """Start the supervisors and wait until each is ready or has exited; return 1 if one has exited."""
     events_queue: queue.Queue[Any] = queue.Queue()
     results: list[bool] = []
-    with events.watch(crew.paths, (file_growth.wake_directory(crew.paths),)) as watch:
+    with crew.board.watch((file_growth.wake_directory(crew.paths),)) as watch:
         watch.subscribe(events_queue)
         starting = [_StartingSupervisor.launch(crew, agent, options) for agent in agents]
         for supervisor in starting:

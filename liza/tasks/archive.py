@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, count
-from pathlib import Path
+from itertools import chain
 
 import msgspec
 
 from liza.board import archived_entries
 from liza.board.archived_entries import REPAIR, ArchivedEntry, ArchiveFault
-from liza.board.file_store import archive_files, revision_journal
+from liza.board.contract import Board, RestoredArchive
 from liza.board.rules import archiving
 from liza.board.rules.archiving import ArchiveTotals
 from liza.board.text.parse import NeedsSlowPath
@@ -30,7 +28,7 @@ from liza.model.statuses import task_word
 from liza.model.tested import is_untested
 from liza.model.value_classes import replace
 from liza.programs.session.run_directory import RunDir
-from liza.system import atomic, crash_points, files
+from liza.system import atomic
 from liza.tasks.rules import claims
 from liza.text.formats import count_noun
 
@@ -79,7 +77,7 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
     open_runs = _find_open_runs(crew.paths, before)
     if not archiving.find_archivable(before, open_runs, keep):
         return ()
-    archive_files.list_ids(crew.paths)
+    crew.board.archived_ids()
     with crew.change(by, EVENT) as tx:
         open_runs |= _find_open_runs(crew.paths, tx.before)
         tasks = archiving.find_archivable(tx.before, open_runs, keep)
@@ -88,19 +86,19 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
             return ()
         moved = tuple(task for task in tx.before.tasks if task.id in texts)
         ids = tuple(task.id for task in moved)
-        tx.state = archiving.move_to_archive(tx.before, moved, _count_before(crew.paths, tx.before, ids))
+        tx.state = archiving.move_to_archive(tx.before, moved, _count_before(crew.board, tx.before, ids))
         tx.moved = {task_id: texts[task_id] for task_id in ids}
     return ids
 
 
-def _count_before(paths: Paths, state: State, moved: tuple[str, ...]) -> ArchiveTotals:
+def _count_before(board: Board, state: State, moved: tuple[str, ...]) -> ArchiveTotals:
     """Return the totals of the archive before a move: those of the board.
 
     If the files have one of the tasks already, the board may have counted it; then the files are counted.
     """
-    if set(archive_files.list_ids(paths)).isdisjoint(moved):
+    if set(board.archived_ids()).isdisjoint(moved):
         return ArchiveTotals(state.archived.counts, state.archived.verdicts)
-    return archive_files.count_totals(paths, (task.id for task in state.tasks))
+    return board.count_archived(task.id for task in state.tasks)
 
 
 def archive_if_due(crew: Crew, by: str) -> None:
@@ -132,56 +130,13 @@ def _is_open(directory: RunDir) -> bool:
 # ── repair ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class RestoredArchive(msgspec.Struct, frozen=True):
-    """The files that got entries from the history, and where the damaged ones are kept."""
-
-    names: tuple[str, ...] = ()
-    copies: tuple[Path, ...] = ()
-
-
-def restore_files(crew: Crew, by: str) -> RestoredArchive:
+def restore_entries(crew: Crew, by: str) -> RestoredArchive:
     """Write the entries that the history has and that are nowhere now. An unreadable file becomes a copy.
 
-    An entry that a person turned into a comment is not lost. Raises GitFailed, BoardInconsistent, WriteFailed.
+    An entry that a person turned into a comment is not lost. Raises Refused, GitFailed, BoardInconsistent, WriteFailed.
     """
-    recorded = {name: _read_good_version(crew.git, name) for name in board_history.list_archive(crew.git)}
-    names, copies = list[str](), list[Path]()
-    with crew.board.transaction(by, "restore") as tx:
-        for name in archive_files.list_names(crew.paths):
-            if _read_if_readable(crew.paths, name) is None:
-                copies.append(_rename_damaged(crew, name))
-        present_ids = {task.id for task in tx.before.tasks} | set(archive_files.list_ids(crew.paths))
-        present_ids |= archive_files.find_commented(crew.paths)
-        for name, text in recorded.items():
-            pieces = archived_entries.split_text(text) if text is not None else []
-            lost = {task_id: piece for task_id, piece in pieces if task_id not in present_ids}
-            if lost:
-                present = _read_if_readable(crew.paths, name) or archived_entries.HEAD
-                whole = present if present.endswith("\n") else present + "\n"
-                archive_files.write_file(crew.paths, name, whole + "".join(lost.values()))
-                names.append(name)
-                present_ids |= lost.keys()
-    return RestoredArchive(tuple(names), tuple(copies))
-
-
-def _read_if_readable(paths: Paths, name: str) -> str | None:
-    """Return the text of an archive file; None if it is missing or not a list of archived tasks."""
-    with suppress(BoardInconsistent, NeedsSlowPath):
-        text = archive_files.read_text(paths, name)
-        archived_entries.split_text(text)
-        return text
-    return None
-
-
-def _rename_damaged(crew: Crew, name: str) -> Path:
-    """Rename an unreadable file, and return its new path. Raises WriteFailed."""
-    path, stamp = crew.paths.archive / name, f"{crew.clock.now():%Y%m%dT%H%M%S}"
-    copies = (path.with_name(f"{name}.damaged-{stamp}{f'.{number}' if number else ''}") for number in count())
-    copy = next(free for free in copies if not os.path.lexists(free))
-    with files.convert_os_errors():
-        path.rename(copy)
-    crash_points.point("renamed", f"{name}.damaged")
-    return copy
+    texts = {name: _read_good_version(crew.git, name) for name in board_history.list_archive(crew.git)}
+    return crew.board.restore_archive(by, {name: text for name, text in texts.items() if text is not None})
 
 
 def _read_good_version(git: Git, name: str) -> str | None:
@@ -200,13 +155,12 @@ def repair(crew: Crew) -> Result:
     files. Raises Refused, BoardInconsistent, GitFailed, WriteFailed.
     """
     by = require_person(crew, planner=False)
-    archive_files.refuse_link(crew.paths)
-    restored = restore_files(crew, by)
+    restored = restore_entries(crew, by)
     lines = restored_lines(crew.paths, restored)
-    outcomes = find_changed_outcomes(crew.paths, crew.board.read())
-    vanished = _find_vanished(crew)
+    outcomes = find_changed_outcomes(crew.board, crew.board.read())
+    vanished = _find_vanished(crew, restored.ids)
     with crew.change(by, EVENT) as tx:
-        totals = archive_files.count_totals(crew.paths, (task.id for task in tx.before.tasks))
+        totals = crew.board.count_archived(task.id for task in tx.before.tasks)
         tx.state = archiving.with_outcomes(archiving.with_totals(tx.before, totals), outcomes)
     counted, total = tx.before.archived.total, tx.state.archived.total
     if counted != total:
@@ -219,7 +173,7 @@ def repair(crew: Crew) -> Result:
     is_changed = bool(lines) or tx.state is not tx.before
     if is_changed and not lines:
         lines.append("the board has the numbers and outcomes of the files")
-    faults = sum(1 for _ in archive_files.find_faulty_entries(crew.paths))
+    faults = sum(1 for _ in crew.board.find_faulty_entries())
     if faults:
         lines.append(f"{count_noun(faults, 'entry has', 'entries have')} to be mended by hand")
     details = {"restored": list(restored.names), "total": total, "counted": counted}
@@ -235,13 +189,10 @@ def restored_lines(paths: Paths, restored: RestoredArchive) -> list[str]:
     return lines + [f"the damaged file is kept in {copy.relative_to(paths.root)}" for copy in restored.copies]
 
 
-def _find_vanished(crew: Crew) -> tuple[str, ...]:
+def _find_vanished(crew: Crew, present: frozenset[str]) -> tuple[str, ...]:
     """Return the tasks that moved to the archive, as far as the journal goes back, and that are nowhere now."""
-    moved = {
-        task_id for record in revision_journal.iter_newest_first(crew.paths.journal) for task_id in record.archived
-    }
-    moved -= {task.id for task in crew.board.read().tasks}
-    return tuple(sorted(moved - set(archive_files.list_ids(crew.paths)) - archive_files.find_commented(crew.paths)))
+    moved = {task_id for record in crew.board.records() for task_id in record.archived}
+    return tuple(sorted(moved - present - {task.id for task in crew.board.read().tasks}))
 
 
 class ArchiveFigures(msgspec.Struct, frozen=True):
@@ -253,10 +204,10 @@ class ArchiveFigures(msgspec.Struct, frozen=True):
     waiting: tuple[Span, ...] = ()
 
 
-def find_task(paths: Paths, state: State, task_id: str) -> Task | None:
+def find_task(board: Board, state: State, task_id: str) -> Task | None:
     """Return a task of the board or of the archive; None if neither has it. Raises BoardInconsistent."""
     task = state.task(task_id)
-    entry = archive_files.find_entries(paths, (task_id,)).get(task_id) if task is None else None
+    entry = board.archived((task_id,)).get(task_id) if task is None else None
     if entry is None:
         return task
     if entry.task is None:
@@ -264,49 +215,49 @@ def find_task(paths: Paths, state: State, task_id: str) -> Task | None:
     return entry.task
 
 
-def with_archived(paths: Paths, state: State, task_id: str) -> State:
+def with_archived(board: Board, state: State, task_id: str) -> State:
     """Return the board with a task of the archive added, for commands that only read. Unchanged if it has that task.
 
     Raises UnknownId, BoardInconsistent.
     """
     if state.task(task_id) is not None:
         return state
-    task = find_task(paths, state, task_id)
+    task = find_task(board, state, task_id)
     if task is None:
-        if (damage := archive_files.find_damage(paths, state)) is not None:
+        if (damage := board.find_archive_damage(state)) is not None:
             raise UnknownId(f"there is no task {task_id!r}, and {damage.entry} is {damage.actual}", "liza validate")
         claims.get_task(state, task_id)  # raises
         return state
     return replace(state, tasks=(*state.tasks, task))
 
 
-def refuse_archived(paths: Paths, state: State, task_ids: Iterable[str]) -> None:
+def refuse_archived(board: Board, state: State, task_ids: Iterable[str]) -> None:
     """Raise Refused if one of the tasks is in the archive: closed tasks are not changed."""
-    for task_id, entry in _find_missing(paths, state, task_ids).items():
+    for task_id, entry in _find_missing(board, state, task_ids).items():
         word = "closed" if entry.task is None else task_word(entry.task.status)
         raise Refused(f"{task_id} is {word} and in the archive", f"liza task show {task_id}")
 
 
-def refuse_damaged(paths: Paths, state: State) -> None:
+def refuse_damaged(board: Board, state: State) -> None:
     """Raise BoardInconsistent if the archive is damaged: an id that seems free may be that of a task in it."""
-    damage = archive_files.find_damage(paths, state)
+    damage = board.find_archive_damage(state)
     if damage is not None:
         message = f"no task can be added: its id may be in .liza/{damage.entry}, which is {damage.actual}"
         raise BoardInconsistent(message, damage.next)
 
 
-def find_outcomes(paths: Paths, state: State, task_ids: Iterable[str]) -> dict[str, Status]:
+def find_outcomes(board: Board, state: State, task_ids: Iterable[str]) -> dict[str, Status]:
     """Return the outcomes of those tasks that are in the archive and not on the board; chains of superseded tasks are
     followed.
 
     Of an entry that cannot be read the board may know the outcome. Raises Refused if not: a guess would stay there.
     Raises BoardInconsistent.
     """
-    wanted = _find_missing(paths, state, task_ids)
+    wanted = _find_missing(board, state, task_ids)
     entries, following = dict(wanted), wanted
     while following:
         named = {other for entry in following.values() if entry.task for other in entry.task.superseded_by}
-        following = _find_missing(paths, state, named - entries.keys())
+        following = _find_missing(board, state, named - entries.keys())
         entries |= following
     outcomes = {**state.archived.outcomes, **{task.id: task.status for task in state.tasks}}
     outcomes |= {task_id: _known_outcome(state, entry) for task_id, entry in entries.items() if entry.error}
@@ -317,10 +268,10 @@ def find_outcomes(paths: Paths, state: State, task_ids: Iterable[str]) -> dict[s
     return {task_id: outcomes[task_id] for task_id in wanted}
 
 
-def _find_missing(paths: Paths, state: State, task_ids: Iterable[str]) -> dict[str, ArchivedEntry]:
+def _find_missing(board: Board, state: State, task_ids: Iterable[str]) -> dict[str, ArchivedEntry]:
     """Return the entries of those tasks that are not on the board."""
     missing = {task_id for task_id in task_ids if state.task(task_id) is None}
-    return archive_files.find_entries(paths, missing) if missing else {}
+    return board.archived(missing) if missing else {}
 
 
 def _known_outcome(state: State, entry: ArchivedEntry) -> Status:
@@ -330,39 +281,39 @@ def _known_outcome(state: State, entry: ArchivedEntry) -> Status:
     return outcome
 
 
-def iter_archived(paths: Paths, state: State) -> Iterator[Task]:
+def iter_archived(board: Board, state: State) -> Iterator[Task]:
     """Yield the tasks of the archive that are not on the board, the last archived first. Raises BoardInconsistent."""
-    return (task for task in archive_files.iter_newest(paths) if state.task(task.id) is None)
+    return (task for task in board.archived_tasks() if state.task(task.id) is None)
 
 
-def read_figures(paths: Paths, state: State) -> ArchiveFigures:
+def read_figures(board: Board, state: State) -> ArchiveFigures:
     """Return the figures of the archive. Raises BoardInconsistent."""
-    tasks = list(iter_archived(paths, state)) if state.archived.total else []
+    tasks = list(iter_archived(board, state)) if state.archived.total else []
     untested = sum(is_untested(task) and task.status is Status.MERGED for task in tasks)
     spans = (derived.waiting_spans(task, archiving.closed_at(task)) for task in tasks)
     undone = sum(history_events.find_undo(task) is not None for task in tasks)
     return ArchiveFigures(untested, undone, tuple(span for task_spans in spans for span in task_spans))
 
 
-def find_merged(paths: Paths, state: State, merge_commits: Iterable[str]) -> tuple[Task, ...]:
+def find_merged(board: Board, state: State, merge_commits: Iterable[str]) -> tuple[Task, ...]:
     """Return the archived tasks that were merged as one of these commits. Raises BoardInconsistent."""
     if not state.archived.counts.get(Status.MERGED):
         return ()
-    tasks = archive_files.find_merged(paths, merge_commits)
+    tasks = board.find_merged(merge_commits)
     return tuple(task for task in tasks if task.status is Status.MERGED and state.task(task.id) is None)
 
 
-def find_faults(paths: Paths, state: State) -> Iterator[ArchiveFault]:
+def find_faults(board: Board, state: State) -> Iterator[ArchiveFault]:
     """Yield what is wrong with the archive: files, then entries, then numbers and outcomes on the board.
 
     Raises BoardInconsistent.
     """
-    damage = archive_files.find_damage(paths, state)
+    damage = board.find_archive_damage(state)
     if damage is not None:
         yield damage
         return
-    yield from archive_files.find_faulty_entries(paths)
-    totals = archive_files.count_totals(paths, (task.id for task in state.tasks))
+    yield from board.find_faulty_entries()
+    totals = board.count_archived(task.id for task in state.tasks)
     for kind, counts, real in (
         ("counts", state.archived.counts, totals.statuses),
         ("verdicts", state.archived.verdicts, totals.verdicts),
@@ -371,15 +322,15 @@ def find_faults(paths: Paths, state: State) -> Iterator[ArchiveFault]:
             if counts.get(name, 0) != real.get(name, 0):
                 actual, expected = f"{name}: {counts.get(name, 0)}", f"{name}: {real.get(name, 0)}, as the files have"
                 yield ArchiveFault(f"archived.{kind}", actual, expected, REPAIR)
-    for name, outcome in find_changed_outcomes(paths, state).items():
+    for name, outcome in find_changed_outcomes(board, state).items():
         actual = f"{name}: {state.archived.outcomes[name]}"
         yield ArchiveFault("archived.outcomes", actual, f"{name}: {outcome}", REPAIR)
 
 
-def find_changed_outcomes(paths: Paths, state: State) -> dict[str, Status]:
+def find_changed_outcomes(board: Board, state: State) -> dict[str, Status]:
     """Return the outcomes in the archive that differ from those on the board; none if one of them cannot be read."""
     on_board = state.archived.outcomes
     with suppress(Refused):
-        outcomes = find_outcomes(paths, state, on_board)
+        outcomes = find_outcomes(board, state, on_board)
         return {name: outcome for name, outcome in outcomes.items() if outcome != on_board[name]}
     return {}

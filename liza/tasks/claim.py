@@ -128,7 +128,7 @@ def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> t
     if is_reserved and undo_dead_reservations(crew, patience=0):
         before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
-        archive.refuse_archived(crew.paths, before, [task_id])
+        archive.refuse_archived(crew.board, before, [task_id])
     evidence = gather_evidence(crew, before)
     now = crew.clock.now()
     chosen = task_id or _pick(before, agent, now, evidence)
@@ -201,7 +201,7 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
     """
     before = crew.board.read()
     if task_id is not None and before.task(task_id) is None:
-        archive.refuse_archived(crew.paths, before, [task_id])
+        archive.refuse_archived(crew.board, before, [task_id])
     evidence = gather_evidence(crew, before)
     now = crew.clock.now()
     chosen = task_id

@@ -42,7 +42,7 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> TaskDiff:
 
     Raises UnknownId, Refused, Missing, GitFailed.
     """
-    state = archive.with_archived(crew.paths, crew.board.read(), check_task_id(task_id))
+    state = archive.with_archived(crew.board, crew.board.read(), check_task_id(task_id))
     task = claims.get_task(state, task_id)
     options = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
@@ -96,7 +96,7 @@ def _commit_to_show(git: Git, task: Task) -> str:
 
 def find_worktree(crew: Crew, task_id: str) -> str:
     """Return the path of the link to a task's worktree. Raises UnknownId, Refused if the task has no worktree."""
-    state = archive.with_archived(crew.paths, crew.board.read(), check_task_id(task_id))
+    state = archive.with_archived(crew.board, crew.board.read(), check_task_id(task_id))
     task, link = claims.get_task(state, task_id), crew.paths.task_link(task_id)
     if link.is_dir():
         return str(link)

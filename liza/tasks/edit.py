@@ -12,9 +12,7 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
-from liza.board import revision_texts
 from liza.board.contract import Board
-from liza.board.file_store import revision_journal
 from liza.board.text import document
 from liza.board.text.document import Document
 from liza.config import confirmed_settings
@@ -286,7 +284,7 @@ def _find_base(crew: Crew, revision: int) -> str:
         return text
     if revision > newest:
         raise UsageError(f"there is no revision {revision} of the board: the newest is {newest}", "liza edit --print")
-    for line, kept in revision_texts.rebuild_texts(revision_journal.iter_lines(crew.paths.journal), revision):
+    for line, kept in crew.board.texts(revision):
         if line.revision == revision:
             return kept
     limit = newest - revision + 1
@@ -314,10 +312,12 @@ def lock(crew: Crew, command: Sequence[str]) -> LockedRun:
     session.
     """
     require_person(crew, planner=False)
+    crew.board.require_files("liza lock")
     with suppress(BoardInconsistent):
         # Reading records earlier edits from outside first, so that they are not attributed to this command.
         crew.board.read()
-    before = revision_journal.highest_revision(crew.paths.journal)
+    newest = next(crew.board.records(), None)
+    before = 0 if newest is None else newest.revision
     with Lock(crew.paths.state_lock):
         status = run_command(command)
     return LockedRun(status, _find_damage(crew, before))
@@ -331,9 +331,7 @@ def _find_damage(crew: Crew, before: int) -> LizaError | None:
     try:
         state = crew.board.read()
         crew.log_board_alerts()
-        records = takewhile(
-            lambda record: record.revision > before, revision_journal.iter_newest_first(crew.paths.journal)
-        )
+        records = takewhile(lambda record: record.revision > before, crew.board.records())
         alerts = [alert.removeprefix(_OUTSIDE_PREFIX) for record in records for alert in record.alerts]
     except LizaError as error:
         return error

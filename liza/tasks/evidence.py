@@ -7,7 +7,6 @@ from functools import cache, cached_property
 from itertools import islice
 from typing import Final
 
-from liza.board.file_store import archive_files
 from liza.crew.crew import Crew
 from liza.git import git_refs
 from liza.model.derived import held_tasks, tasks_with
@@ -70,7 +69,7 @@ class LazyRecords(Mapping[str, tuple[TaskRecord, ...]]):
     def _tasks(self) -> tuple[Task, ...]:
         """The tasks of the board, and archived ones that are not on it."""
         try:
-            archived = tuple(islice(archive_files.iter_newest(self._crew.paths), MAX_ARCHIVED))
+            archived = tuple(islice(self._crew.board.archived_tasks(), MAX_ARCHIVED))
         except LizaError:
             # `liza validate` names what is wrong with the archive. The records of the board still count.
             archived = ()

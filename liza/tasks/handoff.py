@@ -124,7 +124,7 @@ def _hand_off_planning(crew: Crew, caller: RunCaller, request: HandoffRequest) -
 
 def _end_planning(crew: Crew, state: State, caller: RunCaller, end: SprintEnd | None) -> State:
     """Return the board after the decision of a planner. At its own checkpoint the goal stays in progress."""
-    if is_at_own_checkpoint(crew.paths, caller.agent):
+    if is_at_own_checkpoint(crew.board, caller.agent):
         return planning.end_at_checkpoint(state, caller.run)
     return planning.end_planning(planning.leave_drafts(state, caller.run), caller.run, end)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from liza.board.file_store import signal_files
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -30,7 +29,7 @@ def find_next_step(crew: Crew, state: State, running: str, role: str | None = No
     if not any(role in (None, role_of(agent)) for agent in running_agents):
         wanted = [f"{role}-1"] if running_agents and role else []
         return NextStep(f"no {_NAMES.get(role or '', 'agent')} runs", up_command_for(state, *wanted))
-    names = signal_files.active_signals(crew.paths)
+    names = tuple(crew.board.signals())
     return NextStep(f"{names[0]} is set", signal_hint(state)) if names else NextStep(running, "liza status")
 
 

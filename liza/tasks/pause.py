@@ -8,7 +8,6 @@ import msgspec
 
 from liza.board import signals
 from liza.board.contract import Board
-from liza.board.file_store import signal_files
 from liza.breaker import breaker
 from liza.breaker.rules import breaker_trips
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
@@ -16,7 +15,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.model.errors import Refused, UsageError
-from liza.model.paths import Paths, is_person
+from liza.model.paths import is_person
 from liza.model.value_classes import Line, WorkerRequest
 from liza.tasks import next_steps
 from liza.text.formats import count_noun, format_time
@@ -50,28 +49,30 @@ def _raise(crew: Crew, name: str, why: str, *, planner: bool = False) -> Result:
     if not (why.strip() or is_person(by)):
         raise UsageError("a planner's checkpoint needs its reason", 'liza pause --checkpoint "why"')
     crew.board.read()
-    with signal_files.lock_signals(crew.paths, is_stop=True):
-        current, author = signal_files.read_signal_text(crew.paths, name), signal_files.read_author(crew.paths, name)
-        has_reason = current is not None and (not why or f"\n{why}\n" in current)
+    with crew.board.lock_signals(is_stop=True):
+        current = crew.board.signals().get(name)
+        has_reason = current is not None and (not why or f"\n{why}\n" in current.text)
+        author = "" if current is None else current.author
         # A person's signal outlives the resolution of a trip, and keeps planners from starting. A planner replaces no
         # signal but its own.
         is_replaced = author == BREAKER_AUTHOR or not has_reason
         is_own_anew = author == by and not has_reason
         is_new = current is None or (is_replaced if is_person(by) else is_own_anew)
         if is_new:
-            signal_files.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
+            crew.board.raise_signal(name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
     step = "liza resume" if is_person(by) else END_PLANNING
-    return _signal_result(crew.paths, "changed" if is_new else "unchanged", name, step)
+    return _signal_result(crew.board, "changed" if is_new else "unchanged", name, step)
 
 
-def _signal_result(paths: Paths, result: str, name: str, step: str) -> Result:
+def _signal_result(board: Board, result: str, name: str, step: str) -> Result:
     message = f"{name} is set: sessions continue, and nothing new is started"
-    return Result(result, None, None, step, {"signals": list(signal_files.active_signals(paths))}, message)
+    return Result(result, None, None, step, {"signals": list(board.signals())}, message)
 
 
-def is_at_own_checkpoint(paths: Paths, planner: str) -> bool:
+def is_at_own_checkpoint(board: Board, planner: str) -> bool:
     """Return whether a planner has set CHECKPOINT. It can have done so only in the session that plans now."""
-    return signal_files.read_author(paths, "CHECKPOINT") == planner
+    checkpoint = board.signals().get("CHECKPOINT")
+    return checkpoint is not None and checkpoint.author == planner
 
 
 def asks_root_cause(board: Board) -> str | None:
@@ -94,7 +95,7 @@ def resume(crew: Crew, root_cause: str | None = None) -> Result:
     """
     by = require_person(crew, planner=False)
     state = crew.board.read()
-    reason = costs.crew_over_budget_reason(crew.paths, state) if signal_files.active_signals(crew.paths) else None
+    reason = costs.crew_over_budget_reason(crew.paths, state) if crew.board.signals() else None
     if reason is not None:
         step = costs.raise_budget_command(crew.paths, state)
         # A supervisor would set PAUSE again at its next check, without an explanation for the person.
@@ -104,12 +105,12 @@ def resume(crew: Crew, root_cause: str | None = None) -> Result:
         # Before the signals are cleared: a planner's supervisor would set CHECKPOINT again.
         with crew.change(by, "resume"):
             pass
-    with signal_files.lock_signals(crew.paths):
+    with crew.board.lock_signals():
         # Read again: a trip that was recorded since then may have set its signal already.
         for trip in breaker_trips.signals_of_trips(crew.board.read()).values():
             message = f"{breaker_trips.describe_trip(trip)}; the crew continues once you name its root cause"
             raise Refused(message, breaker_trips.RESUME_COMMAND)
-        cleared = [name for name in signals.SIGNALS if signal_files.clear_signal(crew.paths, name)]
+        cleared = [name for name in signals.SIGNALS if crew.board.clear_signal(name)]
     trips = [name for result in resolved for name in result.details["resolved"]]
     cleared = [*(name for result in resolved for name in result.details["cleared"]), *cleared]
     parts = [f"{count_noun(len(trips), 'trip')} resolved: {', '.join(trips)}"] * bool(trips)

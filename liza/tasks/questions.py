@@ -56,7 +56,7 @@ def find_open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQues
     """
     state = crew.board.read()
     if task_id is not None:
-        archive.refuse_archived(crew.paths, state, [checked_id(task_id)])
+        archive.refuse_archived(crew.board, state, [checked_id(task_id)])
         task = claims.get_task(state, task_id)
         if task.status is not Status.BLOCKED:
             raise Refused(f"{describe_task(task.id, task.status)}: it has no question", f"liza task show {task.id}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from liza.board.contract import Board
 from liza.board.text import parse
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -17,7 +18,7 @@ from liza.model import targets
 from liza.model.errors import Refused, UnknownId, UsageError
 from liza.model.model import Clock, State, Status, Task
 from liza.model.narration import verdict_command
-from liza.model.paths import Paths, branch_of, check_task_id, is_person
+from liza.model.paths import branch_of, check_task_id, is_person
 from liza.model.session_ends import StopReason
 from liza.model.transitions import Invocation
 from liza.model.type_errors import find_problem
@@ -49,11 +50,11 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
     context = prepare(crew, requested, _request_context(crew.clock, by, specs))
     # Reads the archive before the lock is taken; under it only files that changed since then.
     before = crew.board.read()
-    _find_archived(crew.paths, before, requested)
-    archive.refuse_damaged(crew.paths, before)
+    _find_archived(crew.board, before, requested)
+    archive.refuse_damaged(crew.board, before)
     with crew.change(by, "add", requested[0].id if len(requested) == 1 else None) as tx:
         # Under the lock: no task can be archived between this look and the change.
-        archived = _find_archived(crew.paths, tx.state, requested)
+        archived = _find_archived(crew.board, tx.state, requested)
         tx.state = backlog.add(tx.state, requested, replace(context, archived=archived))
     ids = [task.id for task in requested]
     missing = {task_id: parts for task_id in ids if (parts := _missing_parts(tx.state, task_id, specs)) is not None}
@@ -69,7 +70,7 @@ def check_new_id(crew: Crew, task_id: str) -> None:
     """Raise UsageError or Refused if no task can be added with this id. ``add`` checks it again, under the lock."""
     check_task_id(task_id)
     state = crew.board.read()
-    archived = archive.find_outcomes(crew.paths, state, [task_id])
+    archived = archive.find_outcomes(crew.board, state, [task_id])
     backlog.refuse_taken_id(task_id, {task.id for task in state.tasks}, archived)
     _refuse_taken_branches(crew, [TaskFields(task_id)])
 
@@ -83,11 +84,11 @@ def _refuse_taken_branches(crew: Crew, requested: Sequence[TaskFields]) -> None:
 
 
 def _find_archived(
-    paths: Paths, state: State, requested: Sequence[TaskFields], others: Sequence[str] = ()
+    board: Board, state: State, requested: Sequence[TaskFields], others: Sequence[str] = ()
 ) -> dict[str, Status]:
     """Return the outcomes of the archived tasks that a request names: as an id, a dependency or a successor."""
     named = [name for task in requested for name in (task.id, *(task.depends_on or ()))]
-    return archive.find_outcomes(paths, state, (*named, *others))
+    return archive.find_outcomes(board, state, (*named, *others))
 
 
 def _missing_parts(state: State, task_id: str, specs: frozenset[str]) -> list[str] | None:
@@ -144,12 +145,12 @@ def edit(crew: Crew, requested: TaskFields) -> Result:
     """Change fields of a task that no agent holds. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
     state = crew.board.read()
-    archive.refuse_archived(crew.paths, state, [requested.id])
+    archive.refuse_archived(crew.board, state, [requested.id])
     existing = claims.get_task(state, requested.id)
     specs = find_existing_specs(crew, [requested.spec_ref or existing.spec_ref])
-    _find_archived(crew.paths, state, [requested])  # as in ``add``: not under the lock
+    _find_archived(crew.board, state, [requested])  # as in ``add``: not under the lock
     with crew.change(by, "edit", requested.id) as tx:
-        archived = archive.find_outcomes(crew.paths, tx.state, requested.depends_on or ())
+        archived = archive.find_outcomes(crew.board, tx.state, requested.depends_on or ())
         tx.state = backlog.edit(
             tx.state, requested, replace(_request_context(crew.clock, by, specs), archived=archived)
         )
@@ -165,7 +166,7 @@ def edit(crew: Crew, requested: TaskFields) -> Result:
 def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     """Answer the questions of a BLOCKED task. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
-    archive.refuse_archived(crew.paths, crew.board.read(), [task_id])
+    archive.refuse_archived(crew.board, crew.board.read(), [task_id])
     with crew.change(by, "unblock", task_id) as tx:
         tx.state = backlog.unblock(tx.state, task_id, answers, Invocation(now=crew.clock.now(), by=by))
     task = claims.get_task(tx.state, task_id)
@@ -199,13 +200,13 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str, reco
     _refuse_taken_branches(crew, by_tasks.new)
     context = prepare(crew, by_tasks.new, context)
     state = crew.board.read()
-    archive.refuse_archived(crew.paths, state, [task_id])
+    archive.refuse_archived(crew.board, state, [task_id])
     _recover_if_dead(crew, by, task_id, recover_merge)
     if by_tasks.new:
-        archive.refuse_damaged(crew.paths, state)
-    _find_archived(crew.paths, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
+        archive.refuse_damaged(crew.board, state)
+    _find_archived(crew.board, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
     with crew.change(by, "supersede", task_id) as tx:
-        context = replace(context, archived=_find_archived(crew.paths, tx.state, by_tasks.new, by_tasks.existing))
+        context = replace(context, archived=_find_archived(crew.board, tx.state, by_tasks.new, by_tasks.existing))
         tx.state = backlog.supersede(tx.state, task_id, by_tasks.new, by_tasks.existing, context)
     end_task_work(crew, tx.before, task_id)
     archive.archive_if_due(crew, by)
@@ -215,7 +216,7 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str, reco
 def drop(crew: Crew, task_id: str, why: str, dependants: str | None, recover_merge: RecoverMerge) -> Result:
     """Abandon a task; its work is saved. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
-    archive.refuse_archived(crew.paths, crew.board.read(), [task_id])
+    archive.refuse_archived(crew.board, crew.board.read(), [task_id])
     _recover_if_dead(crew, by, task_id, recover_merge)
     with crew.change(by, "drop", task_id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, detail=why or None)
@@ -237,7 +238,7 @@ def release(crew: Crew, task_id: str) -> Result:
     Raises Refused.
     """
     by = require_person(crew, planner=False)
-    archive.refuse_archived(crew.paths, crew.board.read(), [task_id])
+    archive.refuse_archived(crew.board, crew.board.read(), [task_id])
     if claims.get_task(crew.board.read(), task_id).reviewing_by is not None:
         return _release_review(crew, by, task_id)
     with crew.change(by, "fence", task_id) as tx:
@@ -358,7 +359,7 @@ class _TakenIds:
 
     def __contains__(self, task_id: object) -> bool:
         name = str(task_id)
-        outcomes: dict[str, Status] = archive.find_outcomes(self._crew.paths, self._state, (name,))
+        outcomes: dict[str, Status] = archive.find_outcomes(self._crew.board, self._state, (name,))
         return (
             self._state.task(name) is not None
             or name in outcomes

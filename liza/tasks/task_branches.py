@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from liza.board.file_store import archive_files
 from liza.crew.crew import Crew
 from liza.git import branch_moves, git_refs, integration_tip
 from liza.git.run_git import REMOTE
@@ -95,7 +94,7 @@ def find_persons_branches(crew: Crew, branches: Iterable[str]) -> frozenset[str]
     rest = frozenset(branches) - tasks
     if not rest:
         return rest
-    archived = {branch_of(task_id) for task_id in archive_files.list_ids(crew.paths)}
+    archived = {branch_of(task_id) for task_id in crew.board.archived_ids()}
     saved = {branch_of(name.partition("/")[0]) for name in git_refs.refs_below(crew.git, "refs/liza/salvage/")}
     return rest - archived - saved - _checked_out_in_slots(crew)
 

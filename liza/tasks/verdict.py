@@ -168,7 +168,7 @@ def _by_person(crew: Crew, judgment: Judgment, task_id: str, commit: str | None)
     by = require_person(crew, planner=False)
     state = crew.board.read()
     if state.task(task_id) is None:
-        archive.refuse_archived(crew.paths, state, [task_id])
+        archive.refuse_archived(crew.board, state, [task_id])
     task = claims.get_task(state, task_id)
     if task.review_commit is not None:
         shared_code.fetch_submitted(crew, [task])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from liza.board.file_store import signal_files
 from liza.briefs import note as notes
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -84,8 +83,8 @@ def _describe_other_signal(crew: Crew, offer: Offer) -> str | None:
     if offer.name not in (ActionName.RESUME, ActionName.RESOLVE):
         return None
     drawn = dict(offer.signals)
-    for name in signal_files.active_signals(crew.paths):
-        reason = redact(signal_files.read_reason(crew.paths, name))
+    for name, signal in crew.board.signals().items():
+        reason = redact(signal.reason)
         is_trip = offer.name is ActionName.RESOLVE and any(text in reason for text in offer.intro)
         if not is_trip and (name not in drawn or drawn[name] not in (None, reason)):
             return f"{name} was set while you looked: {reason or 'without a reason'}"

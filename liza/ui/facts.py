@@ -62,7 +62,7 @@ def format_once(crew: Crew, columns: int, rows: int) -> str:
 
 def _read_task(crew: Crew, task_id: str) -> TaskPage:
     shown = show_task(crew, task_id)
-    task = claims.get_task(archive.with_archived(crew.paths, crew.board.read(), task_id), task_id)
+    task = claims.get_task(archive.with_archived(crew.board, crew.board.read(), task_id), task_id)
     tests = _read(lambda: _read_tests(crew, task_id))
     handoff = () if shown["handoff"] is None else tuple(list_handoff(shown["handoff"]))
     notes = tuple(("note", note) for note in shown["notes"])

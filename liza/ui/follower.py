@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from liza.board import events
 from liza.crew.crew import Crew
 from liza.ui.facts import gather
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Wanted, keep_last_good
@@ -73,7 +72,7 @@ class Follower:
     def _run(self) -> None:
         while not self._ended.is_set():
             try:
-                with events.watch(self._crew.paths) as watch:
+                with self._crew.board.watch() as watch:
                     watch.subscribe(self._queue)
                     while not self._ended.is_set():
                         self._read("reading each second" if watch.is_polling else "")

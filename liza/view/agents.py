@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from liza.api.health import AgentsAnswer, ListedAgent
-from liza.board.file_store import archive_files, signal_files
+from liza.board.contract import Board
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
@@ -39,7 +39,7 @@ def list_agents(crew: Crew) -> tuple[AgentLine, ...]:
     """Return every agent with its word."""
     state = crew.board.read()
     evidence = gather_evidence(crew, state)
-    signal_names = signal_files.active_signals(crew.paths)
+    signal_names = tuple(crew.board.signals())
     rows = (agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents))
     return tuple(agent_line(row, signal_names) for row in rows)
 
@@ -47,7 +47,7 @@ def list_agents(crew: Crew) -> tuple[AgentLine, ...]:
 def list_states(crew: Crew) -> AgentsAnswer:
     """Return every agent with its operating state, for the worker API. Raises LizaError, OSError if the board cannot be
     read."""
-    state, signal_names = crew.board.read(), signal_files.active_signals(crew.paths)
+    state, signal_names = crew.board.read(), tuple(crew.board.signals())
     agents = (_list_state(crew, state, agent, signal_names) for agent in sort_agents(state.agents))
     return AgentsAnswer(agents=tuple(agents))
 
@@ -90,9 +90,7 @@ def show_agent(crew: Crew, name: str) -> dict[str, Any]:
         reverse=True,
     )
     return {
-        **fields_of(
-            agent_row(crew, state, name, gather_evidence(crew, state), signal_files.active_signals(crew.paths))
-        ),
+        **fields_of(agent_row(crew, state, name, gather_evidence(crew, state), tuple(crew.board.signals()))),
         "runs": agent.runs,
         "iterations_total": agent.iterations_total,
         "context_percent": agent.context_percent,
@@ -191,7 +189,7 @@ class OwnRecord(Value):
 
 def own_record(crew: Crew, state: State, agent: str) -> OwnRecord:
     """Return what an agent did in this crew. Raises LizaError, OSError."""
-    archived, unreadable = _read_archived(crew.paths, state)
+    archived, unreadable = _read_archived(crew.board, state)
     tasks = [*state.tasks, *archived]
     entries = costs.read_usage(crew, state)
     records = [record for task in tasks if (record := work_record.task_record(task, agent, entries)) is not None]
@@ -204,10 +202,10 @@ def own_record(crew: Crew, state: State, agent: str) -> OwnRecord:
     )
 
 
-def _read_archived(paths: Paths, state: State) -> tuple[list[Task], tuple[str, ...]]:
+def _read_archived(board: Board, state: State) -> tuple[list[Task], tuple[str, ...]]:
     """Return the tasks of the archive that are not on the board, and the ids of those that cannot be read."""
-    ids = {task_id for task_id in archive_files.list_ids(paths) if state.task(task_id) is None}
-    entries = archive_files.find_entries(paths, ids)
+    ids = {task_id for task_id in board.archived_ids() if state.task(task_id) is None}
+    entries = board.archived(ids)
     tasks = [entry.task for entry in entries.values() if entry.task is not None]
     return tasks, tuple(task_id for task_id, entry in entries.items() if entry.task is None)
 

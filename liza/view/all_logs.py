@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from liza.board import events
 from liza.board.contract import Board
 from liza.crew.crew import Crew
 from liza.model.errors import LizaError
@@ -105,7 +104,7 @@ def follow_lines(
             reader.path.parent for reader in readers.values()
         }
         # The last output of a replaced run is read once more before its reader is dropped.
-        with events.watch(crew.paths, directories) as watch:
+        with crew.board.watch(directories) as watch:
             watch.subscribe(events_queue)
             for run in tuple(readers):
                 yield from _read_more(crew, readers[run], files.decode)

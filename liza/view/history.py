@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
-from liza.board import revision_texts
-from liza.board.events import watch_changes
-from liza.board.file_store import revision_journal
+from liza.board.contract import Board
+from liza.board.repeated_looks import watch_changes
 from liza.board.revision_texts import diff_texts
 from liza.board.revisions import format_subject as subject
 from liza.crew.crew import Crew
@@ -18,7 +17,6 @@ from liza.git.runner import Git
 from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.narration import NewsItem, find_news, recall_news
-from liza.model.paths import Paths
 from liza.model.paths import check_task_id as checked_id
 from liza.model.value_classes import Value, replace
 from liza.tasks import archive
@@ -37,14 +35,14 @@ def recall_events(crew: Crew, task_id: str | None, limit: int) -> PastNews:
     state = crew.board.read()
     if task_id is None:
         return PastNews(recall_news(state, limit), state.archived.total)
-    state = archive.with_archived(crew.paths, state, checked_id(task_id))
+    state = archive.with_archived(crew.board, state, checked_id(task_id))
     return PastNews(recall_news(_only(state, task_id), limit))
 
 
 def follow_events(crew: Crew, task_id: str | None) -> Iterator[NewsItem]:
     """Yield each new event that matters to a person."""
     last = crew.board.read()
-    for _ in watch_changes(crew.paths, crew.board):
+    for _ in watch_changes(crew.board):
         before, last = last, crew.board.read()
         pair = (before, last) if task_id is None else (_only(before, task_id), _only(last, task_id))
         yield from (item for item in find_news(*pair) if not item.is_detail)
@@ -75,7 +73,7 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
     Revisions that are not recorded in git yet come from the journal. Raises UnknownId, HistoryConflict, GitFailed.
     """
     if task_id is not None:
-        archive.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
+        archive.with_archived(crew.board, crew.board.read(), checked_id(task_id))
     # This command only reads. Revisions that cannot be recorded now, for example on a full disk, come from the journal.
     with suppress(LizaError, OSError):
         record_if_unsupervised(crew)
@@ -83,7 +81,7 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
         raise conflict  # the newest revisions in the history are not those of this board
     entries = recorded.list_revisions(crew.git, task_id, limit)
     newest = recorded.list_revisions(crew.git, None, 1)
-    unrecorded = _journal_rows(crew.paths, task_id, newest[0].revision if newest else 0, patch)
+    unrecorded = _journal_rows(crew.board, task_id, newest[0].revision if newest else 0, patch)
     return [*unrecorded, *(_recorded_row(crew.git, entry, patch) for entry in entries)][:limit]
 
 
@@ -93,17 +91,17 @@ def follow_history(
     """Yield the known revisions, oldest first, then each new one."""
     yield from reversed(shown)
     last_revision = shown[0].revision if shown else 0
-    for _ in watch_changes(crew.paths, crew.board):
-        for row in reversed(_journal_rows(crew.paths, task_id, last_revision, patch)):
+    for _ in watch_changes(crew.board):
+        for row in reversed(_journal_rows(crew.board, task_id, last_revision, patch)):
             last_revision = row.revision
             yield row
 
 
-def _journal_rows(paths: Paths, task_id: str | None, revision: int, patch: bool) -> list[RevisionRow]:
+def _journal_rows(board: Board, task_id: str | None, revision: int, patch: bool) -> list[RevisionRow]:
     """Return the revisions of the journal after ``revision``, newest first. ``patch``: with their changes."""
-    newer = takewhile(lambda record: record.revision > revision, revision_journal.iter_newest_first(paths.journal))
+    newer = takewhile(lambda record: record.revision > revision, board.records())
     records = [record for record in newer if task_id is None or record.task == task_id]
-    patches = _unrecorded_patches(paths, frozenset(record.revision for record in records)) if patch and records else {}
+    patches = _unrecorded_patches(board, frozenset(record.revision for record in records)) if patch and records else {}
     return [
         RevisionRow(
             revision=record.revision,
@@ -117,11 +115,11 @@ def _journal_rows(paths: Paths, task_id: str | None, revision: int, patch: bool)
     ]
 
 
-def _unrecorded_patches(paths: Paths, revisions: frozenset[int]) -> dict[int, str]:
+def _unrecorded_patches(board: Board, revisions: frozenset[int]) -> dict[int, str]:
     """Return the changes of those of ``revisions`` that the journal has, without the times of leases."""
     patches: dict[int, str] = {}
     before = None
-    for line, text in revision_texts.rebuild_texts(revision_journal.iter_lines(paths.journal), min(revisions) - 1):
+    for line, text in board.texts(min(revisions) - 1):
         if before is not None and line.revision in revisions:
             patches[line.revision] = diff_texts(before, text)
         before = text

@@ -111,7 +111,7 @@ def resolve_run(crew: Crew, name: str) -> str:
     if "." in name:
         return name
     state = crew.board.read()
-    task = archive.find_task(crew.paths, state, name) if name not in state.agents else None
+    task = archive.find_task(crew.board, state, name) if name not in state.agents else None
     if task is None:
         try:
             return parse_agent_id(name)

@@ -93,7 +93,7 @@ def metrics(crew: Crew) -> SprintMetrics:
     is_too_high = rate is not None and verdicts >= MIN_VERDICTS and rate > MAX_APPROVAL_RATE
     warning = f"reviewers approved {rate or 0:.0%} of {verdicts} submissions: check their reviews"
     now = crew.clock.now()
-    archived = archive.read_figures(crew.paths, state)
+    archived = archive.read_figures(crew.board, state)
     untested = sum(is_untested(task) for task in state.tasks if task.status is Status.MERGED)
     return SprintMetrics(
         sprint=state.sprint.id,

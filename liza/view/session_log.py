@@ -144,7 +144,7 @@ def find_runs_of_task(crew: Crew, name: str) -> tuple[str, ...]:
 
     Empty if there is no such task.
     """
-    task = archive.find_task(crew.paths, crew.board.read(), name)
+    task = archive.find_task(crew.board, crew.board.read(), name)
     if task is None:
         return ()
     runs = dict.fromkeys([event.run for event in task.history if event.run] + [task.run, task.review_run])

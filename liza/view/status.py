@@ -9,7 +9,6 @@ from typing import Any
 
 from liza.alarms import current_alarms
 from liza.api import api_server
-from liza.board.file_store import signal_files
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
@@ -61,10 +60,10 @@ def look(crew: Crew) -> Picture:
 def gather_facts(crew: Crew, state: State) -> CrewFacts:
     """Return what is known about the crew now, for a board that was read already."""
     evidence = gather_evidence(crew, state)
-    signal_names = signal_files.active_signals(crew.paths)
+    signals = crew.board.signals()
     missing_parts = current_alarms.find_missing_parts(crew, state)
     present = current_alarms.find_alarms(crew, state, evidence, missing_parts)
-    agents = tuple(agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents))
+    agents = tuple(agent_row(crew, state, name, evidence, tuple(signals)) for name in sort_agents(state.agents))
     waiting = (
         *(alarm for alarm in present if waits_for_person(alarm.kind)),
         *_question_alarms(crew, state, agents),
@@ -77,7 +76,7 @@ def gather_facts(crew: Crew, state: State) -> CrewFacts:
         waiting=waiting,
         alarm_times=logged_alarms.find_times(crew.paths, (*present, *waiting)) if crew.paths.alerts.exists() else {},
         missing=missing_parts,
-        signals={name: redact(signal_files.read_reason(crew.paths, name)) for name in signal_names},
+        signals={name: redact(signal.reason) for name, signal in signals.items()},
         costs=costs.sprint_cost(crew, state),
         ahead=_ahead(crew, state),
         server=api_server.describe(crew),

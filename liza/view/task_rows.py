@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from liza.board.archived_entries import ArchivedEntry
-from liza.board.file_store import archive_files
 from liza.crew.crew import Crew
 from liza.merging.rules.merge_queue import queue_rows
 from liza.model import history_events
@@ -59,7 +58,7 @@ def list_archived(crew: Crew, words: Sequence[str] | None = None) -> dict[str, A
     """
     wanted = _parse_statuses(words)
     state = crew.board.read()
-    entries = archive_files.find_entries(crew.paths, set(archive_files.list_ids(crew.paths)))
+    entries = crew.board.archived(set(crew.board.archived_ids()))
     rows = [
         _archived_row(task_id, entry)
         for task_id, entry in sorted(entries.items())
@@ -115,7 +114,7 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
 
     Raises UnknownId, UsageError.
     """
-    state = archive.with_archived(crew.paths, crew.board.read(), checked_id(task_id))
+    state = archive.with_archived(crew.board, crew.board.read(), checked_id(task_id))
     task = claims.get_task(state, task_id)
     link = crew.paths.task_link(task.id)
     is_draft = task.status is Status.DRAFT

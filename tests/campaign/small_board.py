@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board import revision_texts, revisions
-from liza.board.file_store import recorded_mark, revision_journal, write_intent
+from liza.board import recorded_mark, revision_texts, revisions
+from liza.board.file_store import revision_journal, write_intent
 from liza.board.file_store.file_board import FileBoard
 from liza.config import confirmed_settings
 from liza.crew import recorder
@@ -164,7 +164,10 @@ def texts_of(paths: Paths) -> dict[int, str]:
 
 def waiting_of(paths: Paths) -> list[int]:
     """The revisions that wait for the history."""
-    return [record.revision for record in recorded_mark.list_waiting(paths)]
+    return [
+        record.revision
+        for record in recorded_mark.list_waiting(paths, revision_journal.iter_newest_first(paths.journal))
+    ]
 
 
 def check(root: Path) -> State:

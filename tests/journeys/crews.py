@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from liza.board import events
+from liza.board.directory_watch import DirectoryWatch
 from liza.board.file_store.file_board import FileBoard
 from liza.cli import entry_points
 from liza.crew.crew import find_crew
@@ -182,7 +182,7 @@ class Crew:
         """Until the board is so; every change of the board is looked at, and files and processes in between."""
         heard: queue.Queue[Any] = queue.Queue()
         end = time.monotonic() + limit
-        with events.watch(self.paths) as watch:
+        with DirectoryWatch(self.paths) as watch:
             watch.subscribe(heard)
             while True:
                 state = self.state()

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board.file_store.signal_files import raise_signal
 from liza.board.text import document
 from liza.config import confirmed_settings
 from liza.config.rules import settings
@@ -124,7 +123,7 @@ def open_example(root: Path, *, is_troubled: bool = False) -> Iterator[Crew]:
         for run, (seconds, used) in SESSIONS.items():
             ledger.append_entry(crew.paths, _spent(run, seconds, used, state.sprint.id))
         if is_troubled:
-            raise_signal(crew.paths, "CHECKPOINT", f"circuit breaker, review_loop: {REASON}")
+            crew.board.raise_signal("CHECKPOINT", f"circuit breaker, review_loop: {REASON}")
             write_wait(crew.paths, "coder-2", LIMIT)
         yield crew
 

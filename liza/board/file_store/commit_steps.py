@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from liza.board.file_store import recorded_mark, revision_journal, write_intent
+from liza.board import recorded_mark
+from liza.board.file_store import revision_journal, write_intent
 from liza.board.file_store.write_intent import WriteIntent
 from liza.board.revisions import RevisionLine
 from liza.model.errors import LizaError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -13,17 +12,25 @@ import msgspec
 
 from liza.board import new_violations, revision_texts, revisions
 from liza.board.archived_entries import ArchivedEntry, ArchiveFault
-from liza.board.contract import Alert, Board, Restored, Transaction
-from liza.board.file_store import archive_files, commit_steps, revision_journal, signal_files, write_intent
+from liza.board.contract import Alert, Board, Restored, RestoredArchive, Transaction
+from liza.board.events import Watch
+from liza.board.file_store import (
+    archive_files,
+    archive_repair,
+    commit_steps,
+    revision_journal,
+    signal_files,
+    write_intent,
+)
 from liza.board.file_store.repair import BoardRepairer, LockedBoard
 from liza.board.file_store.write_intent import WriteIntent
 from liza.board.revisions import RevisionLine, RevisionRecord, sha
 from liza.board.rules.archiving import ArchiveTotals
-from liza.board.signals import Signal, parse_signal
+from liza.board.signals import Signal
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
-from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, NotRegularFile, Refused
+from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
 from liza.model.model import Clock, State, Task, Violation
 from liza.model.paths import Paths
 from liza.system import ancestors, files
@@ -269,10 +276,19 @@ class FileBoard(Board):
     def find_faulty_entries(self) -> Iterator[ArchiveFault]:
         return archive_files.find_faulty_entries(self.paths)
 
+    def read_archive(self) -> Mapping[str, bytes]:
+        return archive_files.read_files(self.paths)
+
+    def restore_archive(self, actor: str, recorded: Mapping[str, str]) -> RestoredArchive:
+        archive_files.refuse_link(self.paths)
+        with self.transaction(actor, "restore") as tx:
+            on_board = {task.id for task in tx.before.tasks}
+            return archive_repair.restore_entries(self.paths, recorded, on_board, self._clock.now())
+
     # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def signals(self) -> Mapping[str, Signal]:
-        return {name: self._read_signal(name) for name in signal_files.active_signals(self.paths)}
+        return signal_files.read_signals(self.paths)
 
     def raise_signal(self, name: str, text: str = "") -> None:
         signal_files.raise_signal(self.paths, name, text)
@@ -283,13 +299,15 @@ class FileBoard(Board):
     def lock_signals(self, *, is_stop: bool = False) -> AbstractContextManager[bool]:
         return signal_files.lock_signals(self.paths, is_stop=is_stop)
 
-    def _read_signal(self, name: str) -> Signal:
-        try:
-            time = datetime.fromtimestamp(self.paths.signal(name).stat().st_mtime, UTC)
-            text = signal_files.read_signal_text(self.paths, name) or ""
-        except (OSError, NotRegularFile):
-            time, text = None, ""
-        return parse_signal(name, text, time)
+    # ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def watch(self, extra_dirs: Iterable[Path] = ()) -> Watch:
+        from liza.board.directory_watch import DirectoryWatch
+
+        return DirectoryWatch(self.paths, extra_dirs)
+
+    def require_files(self, action: str) -> None:
+        """Return: the board is in files."""
 
     # ── the commit ────────────────────────────────────────────────────────────────────────────────────────────────
 

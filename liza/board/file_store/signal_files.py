@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Final
 
-from liza.board.signals import SIGNALS, check_name, parse_author, parse_reason
+from liza.board.signals import SIGNALS, Signal, check_name, parse_signal
 from liza.model.errors import LockTimeout, NotRegularFile
 from liza.model.paths import Paths
 from liza.system import files, untrusted_files
@@ -50,37 +51,17 @@ def clear_signal(paths: Paths, name: str) -> bool:
     return True
 
 
-def active_signals(paths: Paths) -> tuple[str, ...]:
-    """Return the signals whose files exist, the strongest first."""
-    return tuple(name for name in SIGNALS if paths.signal(name).exists())
-
-
-def read_signal_text(paths: Paths, name: str) -> str | None:
-    """Return the text of a signal file; None if the signal is not set. Raises UsageError for an unknown name."""
-    try:
-        return untrusted_files.read(paths.signal(check_name(name)), _MAX_REASON).decode(errors="replace")
-    except FileNotFoundError:
-        return None
-
-
-def read_author(paths: Paths, name: str) -> str:
-    """Return who set a signal, from the header of its file.
-
-    Empty if there is no such file, no header, or the file cannot be read. Raises UsageError for an unknown name.
-    """
-    return parse_author(_read_or_empty(paths, name))
-
-
-def read_reason(paths: Paths, name: str) -> str:
-    """Return the reason of a signal in one line, without the header.
-
-    Empty if there is no such file, no reason, or the file cannot be read. Raises UsageError for an unknown name.
-    """
-    return parse_reason(_read_or_empty(paths, name))
-
-
-def _read_or_empty(paths: Paths, name: str) -> str:
-    try:
-        return read_signal_text(paths, name) or ""
-    except (OSError, NotRegularFile):
-        return ""
+def read_signals(paths: Paths) -> dict[str, Signal]:
+    """Return the signals whose files exist, the strongest first. A file that cannot be read has an empty text."""
+    signals = {}
+    for name in SIGNALS:
+        path = paths.signal(name)
+        try:
+            time = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        except OSError:
+            continue
+        text = ""
+        with suppress(OSError, NotRegularFile):
+            text = untrusted_files.read(path, _MAX_REASON).decode(errors="replace")
+        signals[name] = parse_signal(name, text, time)
+    return signals

@@ -79,7 +79,7 @@ def add(root: Path, task_id: str, *needs: str) -> None:
     crew = crew_of(root)
     with crew.change(ME, "add", task_id) as tx:
         fields = TaskFields(task_id, "d", "w", "s", "specs/a.md", depends_on=needs)
-        archived = archive.find_outcomes(crew.paths, tx.state, (task_id, *needs))
+        archived = archive.find_outcomes(crew.board, tx.state, (task_id, *needs))
         context = RequestContext(Invocation(now=crew.clock.now(), by=ME), frozenset({"specs/a.md"}), archived)
         tx.state = backlog.add(tx.state, [fields], context)
 
@@ -107,7 +107,7 @@ def on_board(root: Path) -> list[str]:
 
 def known(root: Path, task_id: str) -> Task:
     crew = crew_of(root)
-    task = archive.find_task(crew.paths, crew.board.read(), task_id)
+    task = archive.find_task(crew.board, crew.board.read(), task_id)
     assert task is not None
     return task
 
@@ -208,7 +208,7 @@ def assert_in_one_place(root: Path) -> None:
     state = check(root)
     assert invariants.check_board(state) == ()
     assert state.archived.total == archived(root).count("t1")
-    assert list(archive.find_faults(Paths(root), state)) == []
+    assert list(archive.find_faults(opened(root), state)) == []
 
 
 @pytest.mark.campaign
@@ -339,7 +339,7 @@ def test_an_archived_task_has_the_outcome_of_its_present_successors(root: Path) 
     add(root, "t7", "t2")
     state = check(root)
     assert state.archived.outcomes == {"t2": Status.MERGED}
-    assert list(archive.find_faults(crew.paths, state)) == []
+    assert list(archive.find_faults(crew.board, state)) == []
 
 
 def test_the_id_of_an_archived_task_cannot_be_used_again(root: Path) -> None:
@@ -347,9 +347,9 @@ def test_the_id_of_an_archived_task_cannot_be_used_again(root: Path) -> None:
     with pytest.raises(Refused, match="in the archive"):
         add(root, "t1")
     with pytest.raises(Refused, match="is given up and in the archive"):
-        archive.refuse_archived(Paths(root), opened(root).read(), ["t1"])
+        archive.refuse_archived(opened(root), opened(root).read(), ["t1"])
     with pytest.raises(UnknownId):
-        archive.with_archived(Paths(root), opened(root).read(), "t99")
+        archive.with_archived(opened(root), opened(root).read(), "t99")
 
 
 def test_a_task_restored_from_the_archive_is_counted_once(root: Path) -> None:
@@ -417,7 +417,7 @@ def test_a_faulty_edit_is_reported_and_nothing_else_stops(root: Path, was: str, 
     move(root)
     path = the_file(root)
     path.write_text(path.read_text().replace(was, now, 1))
-    faults = list(archive.find_faults(Paths(root), check(root)))
+    faults = list(archive.find_faults(opened(root), check(root)))
     assert faults[0].entry.startswith(f"archive/{path.name}")
     assert fault in faults[0].actual
     say(opened(root), "the crew works on")
@@ -501,18 +501,18 @@ def test_a_task_of_an_unreadable_archive_file_is_not_unknown(root: Path, monkeyp
     path = the_file(root)
     path.unlink()
     with pytest.raises(UnknownId, match="the files have 0 of the 1 task that the board counts") as refusal:
-        archive.with_archived(Paths(root), opened(root).read(), "t1")
+        archive.with_archived(opened(root), opened(root).read(), "t1")
     assert refusal.value.hint == "liza validate"
     path.mkdir()
     with pytest.raises(UnknownId, match="is not a regular file"):
-        archive.with_archived(Paths(root), opened(root).read(), "t1")
+        archive.with_archived(opened(root), opened(root).read(), "t1")
     assert validate_verb.validate(None)["next"] == "liza archive --repair"
     archive.repair(crew_of(root))
     assert [copy.is_dir() for copy in path.parent.glob("*.damaged-*")] == [True]
     assert validate_verb.validate(None)["valid"]
-    assert archive.with_archived(Paths(root), opened(root).read(), "t1").task("t1") is not None
+    assert archive.with_archived(opened(root), opened(root).read(), "t1").task("t1") is not None
     with pytest.raises(UnknownId, match="on the board"):
-        archive.with_archived(Paths(root), opened(root).read(), "t9")
+        archive.with_archived(opened(root), opened(root).read(), "t9")
 
 
 def test_a_repair_restores_recorded_files_and_recounts_deleted_ones(
@@ -601,7 +601,7 @@ def test_the_last_of_several_entries_of_a_task_counts(root: Path, monkeypatch: p
     assert in_files(root) == ["t1", "t2", "t1", "t2"]
     assert known(root, "t1").description == "The very first"
     assert check(root).archived.total == 2
-    assert list(archive.find_faults(Paths(root), check(root))) == []
+    assert list(archive.find_faults(opened(root), check(root))) == []
 
 
 LOSSES = pytest.mark.parametrize(
@@ -771,7 +771,7 @@ def test_archive_files_renamed_or_joined_by_hand_are_not_missing(root: Path, mon
     first.write_text(first.read_text() + second.read_text().partition("tasks:\n")[2])
     second.unlink()
     assert archive_alarms(root) == []
-    assert archive.restore_files(crew_of(root), ME).names == ()
+    assert archive.restore_entries(crew_of(root), ME).names == ()
     assert task_verb.add(crew_of(root), [TaskFields("t9", "d")]).task == "t9"
     recorder.record_history(crew_of(root))
     first.unlink()
@@ -796,9 +796,9 @@ def test_an_id_that_is_not_utf8_is_refused_as_one(root: Path) -> None:
     move(root)
     crew = crew_of(root)
     state = crew.board.read()
-    archive.refuse_archived(crew.paths, state, ["\udcff"])
+    archive.refuse_archived(crew.board, state, ["\udcff"])
     with pytest.raises(UsageError):
-        archive.with_archived(crew.paths, state, "\udcff")
+        archive.with_archived(crew.board, state, "\udcff")
 
 
 def test_a_repair_names_a_task_that_vanished_unrecorded(root: Path) -> None:

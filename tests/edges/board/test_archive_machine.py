@@ -70,7 +70,7 @@ class Archive(RuleBasedStateMachine):
         crew = crew_of(self.root)
         task_id, needed = f"t{len(self.ids) + 1}", self.ids[need % len(self.ids)]
         with crew.change(ME, "add") as tx:
-            archived = archive.find_outcomes(crew.paths, tx.state, (task_id, needed))
+            archived = archive.find_outcomes(crew.board, tx.state, (task_id, needed))
             context = RequestContext(Invocation(now=crew.clock.now(), by=ME), frozenset({"a"}), archived)
             fields = TaskFields(task_id, "d", "w", "s", "a", depends_on=(needed,))
             tx.state = backlog.add(tx.state, [fields], context)
@@ -109,12 +109,12 @@ class Archive(RuleBasedStateMachine):
         assert {task.id for task in state.tasks} | set(archive_files.list_ids(crew.paths)) == set(self.ids)
         assert invariants.check_board(state) == ()
         for task_id in self.ids:
-            task = archive.find_task(crew.paths, state, task_id)
+            task = archive.find_task(crew.board, state, task_id)
             assert task is not None
             assert task.id == task_id
         for task in state.tasks:
             for needed in picking.unmet_dependencies(state, task):
-                other = archive.find_task(crew.paths, state, needed)
+                other = archive.find_task(crew.board, state, needed)
                 assert other is not None
                 assert other.status is not Status.MERGED
 

@@ -23,9 +23,9 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from liza.board import revision_texts, revisions
+from liza.board import recorded_mark, revision_texts, revisions
 from liza.board.contract import Transaction
-from liza.board.file_store import commit_steps, recorded_mark, revision_journal, write_intent
+from liza.board.file_store import commit_steps, revision_journal, write_intent
 from liza.board.file_store.file_board import FileBoard
 from liza.board.text import parse
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused, WriteFailed
@@ -101,7 +101,10 @@ def test_a_transaction_leaves_board_journal_and_write_intent_that_agree(board: F
     last = revision_journal.last_record(paths.journal)
     assert last is not None
     assert (last.revision, last.task, last.from_, last.to, last.sha256) == (2, "t1", "UNCLAIMED", "BLOCKED", digest)
-    assert [revisions.format_subject(record) for record in recorded_mark.list_waiting(paths)] == [
+    assert [
+        revisions.format_subject(record)
+        for record in recorded_mark.list_waiting(paths, revision_journal.iter_newest_first(paths.journal))
+    ] == [
         "init (human)",
         "t1: UNCLAIMED → BLOCKED (coder-1.1)",
     ]

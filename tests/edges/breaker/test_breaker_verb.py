@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from liza.alarms import alarm_log
-from liza.board.file_store import signal_files
+from liza.board.file_store.file_board import FileBoard
 from liza.breaker import breaker
 from liza.breaker.breaker import check_breaker, clear_signals
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
@@ -80,16 +79,14 @@ def trip(crew: Crew, clock: FakeClock, severity: str = "halt") -> State:
 def test_a_halt_pauses_the_crew_until_a_person_resolves_it(crew: Crew, clock: FakeClock) -> None:
     state = trip(crew, clock)
     assert state.circuit_breaker.status == "TRIGGERED"
-    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
-    assert signal_files.read_reason(crew.paths, "PAUSE").startswith(
-        "circuit breaker, review_loop: task-1 had 3 rejections"
-    )
+    assert tuple(crew.board.signals()) == ("PAUSE",)
+    assert crew.board.signals()["PAUSE"].reason.startswith("circuit breaker, review_loop: task-1 had 3 rejections")
     assert "ghp_abc" not in crew.paths.state.read_text().split("circuit_breaker:")[1]
     with pytest.raises(Refused, match="circuit breaker, review_loop"):
         resume(crew)
     result = breaker.resolve(crew, "the task is too large")
     assert result.details == {"resolved": ["review_loop"], "cleared": ["PAUSE"]}
-    assert signal_files.active_signals(crew.paths) == ()
+    assert tuple(crew.board.signals()) == ()
     revision = crew.board.read().revision
     clock.advance(60)
     assert check(crew, clock).revision == revision
@@ -111,32 +108,32 @@ def test_nothing_is_recorded_twice_for_the_same_events(crew: Crew, clock: FakeCl
 
 def test_a_person_can_take_over_a_checkpoint_of_the_breaker(crew: Crew, clock: FakeClock) -> None:
     trip(crew, clock, "checkpoint")
-    assert signal_files.read_author(crew.paths, "CHECKPOINT") == BREAKER_AUTHOR
+    assert crew.board.signals()["CHECKPOINT"].author == BREAKER_AUTHOR
     assert checkpoint(crew, CheckpointRequest(why="")).result == "changed"
-    assert signal_files.read_author(crew.paths, "CHECKPOINT").startswith("human:")
+    assert crew.board.signals()["CHECKPOINT"].author.startswith("human:")
     assert checkpoint(crew, CheckpointRequest(why="")).result == "unchanged"
     assert breaker.resolve(crew, "the task is too large").details["cleared"] == []
-    assert signal_files.active_signals(crew.paths) == ("CHECKPOINT",)
+    assert tuple(crew.board.signals()) == ("CHECKPOINT",)
     resume(crew)
 
 
 def test_a_signal_lost_in_a_crash_is_set_again(crew: Crew, clock: FakeClock) -> None:
     pause(crew, "lunch")
     state = trip(crew, clock)
-    assert signal_files.read_reason(crew.paths, "PAUSE") == "lunch"
-    signal_files.clear_signal(crew.paths, "PAUSE")
+    assert crew.board.signals()["PAUSE"].reason == "lunch"
+    crew.board.clear_signal("PAUSE")
     check_breaker(crew, state, "")
-    assert "circuit breaker" in signal_files.read_reason(crew.paths, "PAUSE")
-    signal_files.clear_signal(crew.paths, "PAUSE")
+    assert "circuit breaker" in crew.board.signals()["PAUSE"].reason
+    crew.board.clear_signal("PAUSE")
     pause(crew, "lunch")
     assert breaker.resolve(crew, "cause").details["cleared"] == []
-    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
+    assert tuple(crew.board.signals()) == ("PAUSE",)
     assert resume(crew).result == "changed"
 
 
 def test_a_warning_stops_nothing(crew: Crew, clock: FakeClock) -> None:
     trip(crew, clock, "warn")
-    assert signal_files.active_signals(crew.paths) == ()
+    assert tuple(crew.board.signals()) == ()
     assert breaker.show_breaker(crew.board)["status"] == "TRIGGERED"
     pause(crew)
     assert resume(crew).result == "changed"
@@ -153,11 +150,11 @@ def test_a_planner_resolves_what_is_no_halt(crew: Crew, clock: FakeClock, severi
     if is_allowed:
         assert breaker.resolve(session, "cause").details["resolved"] == ["review_loop"]
         assert crew.board.read().circuit_breaker.history[0].resolved_by == "planner-1"
-        assert signal_files.active_signals(crew.paths) == ()
+        assert tuple(crew.board.signals()) == ()
     else:
         with pytest.raises(Refused, match="only a person"):
             breaker.resolve(session, "cause")
-        assert signal_files.active_signals(crew.paths) == ("PAUSE",)
+        assert tuple(crew.board.signals()) == ("PAUSE",)
 
 
 def test_a_coder_resolves_nothing(crew: Crew, clock: FakeClock) -> None:
@@ -171,7 +168,7 @@ def test_a_resolution_waits_for_a_check_under_way(crew: Crew, clock: FakeClock) 
     trip(crew, clock)
     with Lock(alerts_lock(crew.paths)), pytest.raises(LockTimeout):
         breaker.resolve(crew, "cause")
-    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
+    assert tuple(crew.board.signals()) == ("PAUSE",)
 
 
 def test_money_without_a_merge_halts_the_crew(crew: Crew, clock: FakeClock) -> None:
@@ -188,7 +185,7 @@ def test_money_without_a_merge_halts_the_crew(crew: Crew, clock: FakeClock) -> N
     ledger.append_entry(crew.paths, entry)
     (made,) = check(crew, clock).circuit_breaker.history
     assert (made.trigger, made.detail) == ("no_merges", "0 sessions and $5.50 without a merge")
-    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
+    assert tuple(crew.board.signals()) == ("PAUSE",)
 
 
 def test_a_failing_check_is_an_alarm_and_hides_no_other(crew: Crew, clock: FakeClock) -> None:
@@ -248,7 +245,7 @@ def kill_resolution(crew: Crew) -> None:
     words = [sys.executable, "-c", RESOLVE, str(crew.paths.root)]
     killed = subprocess.run(words, env={**os.environ, "LIZA_FAULT": "breaker.resolved"}, timeout=60)
     assert killed.returncode == -9
-    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
+    assert tuple(crew.board.signals()) == ("PAUSE",)
     assert breaker.show_breaker(crew.board)["status"] == "OK"
 
 
@@ -256,7 +253,7 @@ def test_the_next_check_clears_the_signal_of_a_killed_resolution(crew: Crew, clo
     trip(crew, clock)
     kill_resolution(crew)
     check_breaker(crew, crew.board.read(), "")
-    assert signal_files.active_signals(crew.paths) == ()
+    assert tuple(crew.board.signals()) == ()
 
 
 def test_repeating_a_killed_resolution_completes_it_once(crew: Crew, clock: FakeClock) -> None:
@@ -279,42 +276,42 @@ def test_no_resolution_or_simultaneous_check_loses_a_persons_pause(
 ) -> None:
     """The person pauses right after the look at the signals, in a thread that must wait for the change."""
     state = trip(crew, clock)
-    look = signal_files.active_signals, signal_files.read_author
+    look = FileBoard.signals
     persons: list[threading.Thread] = []
 
-    def pause_after_look(name: str, look: Callable[..., object]) -> None:
-        def wrapped(*args: object) -> object:
-            seen = look(*args)
+    def pause_after_look() -> None:
+        def wrapped(board: FileBoard) -> object:
+            seen = look(board)
             monkeypatch.undo()
             persons.append(threading.Thread(target=_pause_for_lunch, args=(crew,)))
             persons[-1].start()
             persons[-1].join(0.3)
             return seen
 
-        monkeypatch.setattr(signal_files, name, wrapped)
+        monkeypatch.setattr(FileBoard, "signals", wrapped)
 
-    signal_files.clear_signal(crew.paths, "PAUSE")
-    pause_after_look("active_signals", look[0])
+    crew.board.clear_signal("PAUSE")
+    pause_after_look()
     check_breaker(crew, state, "")
     persons[0].join()
-    assert signal_files.read_reason(crew.paths, "PAUSE") == "lunch"
-    signal_files.clear_signal(crew.paths, "PAUSE")
+    assert crew.board.signals()["PAUSE"].reason == "lunch"
+    crew.board.clear_signal("PAUSE")
     check_breaker(crew, state, "")
-    pause_after_look("read_author", look[1])
+    pause_after_look()
     clear_signals(crew)
     persons[1].join()
-    assert signal_files.read_reason(crew.paths, "PAUSE") == "lunch"
+    assert crew.board.signals()["PAUSE"].reason == "lunch"
 
 
 @pytest.mark.campaign
 def test_a_held_signals_lock_never_keeps_a_crew_from_stopping(crew: Crew, clock: FakeClock) -> None:
     state = trip(crew, clock)
-    signal_files.clear_signal(crew.paths, "PAUSE")
-    with signal_files.lock_signals(crew.paths):
+    crew.board.clear_signal("PAUSE")
+    with crew.board.lock_signals():
         assert pause(crew, "lunch").result == "changed"
-        signal_files.clear_signal(crew.paths, "PAUSE")
+        crew.board.clear_signal("PAUSE")
         check_breaker(crew, state, "")
-        assert signal_files.active_signals(crew.paths) == ("PAUSE",)
+        assert tuple(crew.board.signals()) == ("PAUSE",)
         with pytest.raises(LockTimeout):
             breaker.resolve(crew, "cause")
     assert breaker.resolve(crew, "cause").details == {"resolved": [], "cleared": ["PAUSE"]}
@@ -333,4 +330,4 @@ def test_resume_keeps_the_signal_of_a_simultaneous_trip(
     monkeypatch.setattr(costs, "crew_over_budget_reason", trip_meanwhile)
     with pytest.raises(Refused, match="circuit breaker, review_loop"):
         resume(crew)
-    assert signal_files.active_signals(crew.paths) == ("PAUSE",)
+    assert tuple(crew.board.signals()) == ("PAUSE",)

@@ -163,11 +163,11 @@ def test_an_archived_task_comes_back_undone(crew: UndoCrew) -> None:
     state = crew.crew.board.read()
     assert ([task.id for task in state.tasks], state.archived.counts) == (["a"], {"MERGED": 1})
     assert (crew.status("a"), crew.files()) == ("ABANDONED", {"b.txt"})
-    assert list(archive.find_faults(crew.crew.paths, state)) == []
+    assert list(archive.find_faults(crew.crew.board, state)) == []
     archive.archive(crew.crew)
     state = crew.crew.board.read()
     assert state.archived.counts == {"ABANDONED": 1, "MERGED": 1}
-    assert list(archive.find_faults(crew.crew.paths, state)) == []
+    assert list(archive.find_faults(crew.crew.board, state)) == []
     assert crew.undo("a") == ""
     assert not crew.has_drift()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.board.file_store import recorded_mark
+from liza.board import recorded_mark
 from liza.briefs import inbox
 from liza.config import confirmed_settings
 from liza.crew.crew import Crew

@@ -284,7 +284,7 @@ def test_a_new_crew_does_not_restore_the_archive_of_another(repo: Path, clock: F
     shutil.rmtree(crew.paths.liza)
     second = begun(repo, "y", clock)
     assert board_history.list_archive(second.git) == {}
-    assert archive.restore_files(second, "human:ann").names == ()
+    assert archive.restore_entries(second, "human:ann").names == ()
 
 
 def test_a_batch_is_recorded_in_quiet_times_or_when_large(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.file_store import signal_files
 from liza.model.value_classes import replace
 from liza.tasks.pause import CheckpointRequest, checkpoint, resume
 from liza.tasks.questions import BlockRequest, block
@@ -54,7 +53,7 @@ def count_waits(title: str) -> int:
 def cleared(desk: PageCrew) -> Iterator[None]:
     """No signal is set after the test."""
     yield
-    if signal_files.active_signals(desk.crew.crew.paths):
+    if tuple(desk.crew.crew.board.signals()):
         resume(desk.crew.crew)
 
 
@@ -190,7 +189,7 @@ def test_a_signal_that_was_not_shown_is_not_cleared(desk: PageCrew) -> None:
     form = desk.browser.find_form("/", "resume")
     checkpoint(desk.crew.crew, CheckpointRequest(why="look at the taxes"))
     assert not desk.browser.run(form)["isDone"]
-    assert set(signal_files.active_signals(desk.crew.crew.paths)) == {"PAUSE", "CHECKPOINT"}
+    assert set(desk.crew.crew.board.signals()) == {"PAUSE", "CHECKPOINT"}
 
 
 @pytest.mark.usefixtures("cleared")

@@ -8,7 +8,6 @@ from contextlib import chdir
 import pytest
 from textual import events
 
-from liza.board.file_store import signal_files
 from liza.crew.crew import Crew
 from liza.merging.merge_recovery import recover_if_dead
 from liza.model.alarm_table import AlarmRow
@@ -398,7 +397,7 @@ def test_only_the_signals_that_were_shown_are_cleared(crew: Merges) -> None:
         await person.wait(lambda: "refused" in person.notice and "look at the taxes" in person.notice)
 
     sit_down(crew.crew, steps)
-    assert set(signal_files.active_signals(crew.crew.paths)) == {"PAUSE", "CHECKPOINT"}
+    assert set(crew.crew.board.signals()) == {"PAUSE", "CHECKPOINT"}
 
 
 def test_no_other_session_is_ended_than_the_one_that_was_shown(crew: Merges) -> None:

@@ -19,6 +19,7 @@ REASONS = {
     "liza.client": "a served command needs none of it",
     "liza.cli.entry_points": "a hook needs no crew, which takes 60 ms",
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
+    "liza.board.file_store.file_board": "watchdog, 20 ms, which only processes that wait need",
     "liza.box.support": "an optional package",
     "liza.commands.ui": "an optional package, and 0.2 s that the lists of all commands do not spend",
     "liza.commands.web": "an optional package, and modules of the server that the other commands do not need",

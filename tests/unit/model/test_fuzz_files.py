@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from liza.board import revision_texts, revisions
-from liza.board.file_store import recorded_mark, revision_journal, write_intent
+from liza.board import recorded_mark, revision_texts, revisions
+from liza.board.file_store import revision_journal, write_intent
 from liza.board.file_store.file_board import FileBoard
 from liza.model.errors import LizaError, UsageError
 from liza.model.model import HumanNote
@@ -140,7 +140,7 @@ def prove_files(root: Path, done: list[tuple[str, str, bytes, int]]) -> None:
         assert [note.message for note in fresh.read().human_notes] == ["one", "two", "after"]
         assert write_intent.read_intent(paths.write_intent) is not None
         list(revision_texts.rebuild_texts(revision_journal.iter_lines(paths.journal)))
-        recorded_mark.list_waiting(paths)
+        recorded_mark.list_waiting(paths, revision_journal.iter_newest_first(paths.journal))
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))

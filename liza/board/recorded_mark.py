@@ -1,11 +1,11 @@
-"""The mark: the newest revision of the journal that the history in git has."""
+"""The mark in `.liza`: the newest revision that the history in git has."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import Final
 
-from liza.board.file_store import revision_journal
 from liza.board.revisions import RevisionRecord
 from liza.model.errors import NotRegularFile
 from liza.model.paths import Paths
@@ -27,14 +27,7 @@ def write_mark(paths: Paths, revision: int) -> None:
     files.replace_unsynced(paths.recorded_mark, b"%d\n" % revision)
 
 
-def is_recorded(paths: Paths) -> bool:
-    """Return whether no revision waits for the history. Raises WriteFailed."""
-    last = revision_journal.last_record(paths.journal)
-    return last is None or last.revision <= (read_mark(paths) or 0)
-
-
-def list_waiting(paths: Paths) -> list[RevisionRecord]:
-    """Return the revisions after the mark, ascending. Raises WriteFailed."""
+def list_waiting(paths: Paths, newest_first: Iterable[RevisionRecord]) -> list[RevisionRecord]:
+    """Return the revisions after the mark, ascending."""
     mark = read_mark(paths) or 0
-    records = revision_journal.iter_newest_first(paths.journal)
-    return list(takewhile(lambda record: record.revision > mark, records))[::-1]
+    return list(takewhile(lambda record: record.revision > mark, newest_first))[::-1]
