@@ -70,6 +70,10 @@ _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "57014")
 """SQLSTATEs of a server that stops or a time limit that passed."""
 
 
+StatementValues = Mapping[str, object] | Sequence[object]
+"""Values of a statement: of ``%(name)s``, or of ``%s`` in their order."""
+
+
 class PostgresFacts(Value):
     """What the server told when the connection was made. ``time`` is its clock at ``measured`` of CLOCK_BOOTTIME."""
 
@@ -186,7 +190,7 @@ class ServerConnection:
         status = psycopg.pq.TransactionStatus
         return self._session.pgconn.transaction_status in (status.INTRANS, status.INERROR)
 
-    def run_together(self, statements: Sequence[tuple[str, Mapping[str, object]]]) -> list[list[tuple[Any, ...]]]:
+    def run_together(self, statements: Sequence[tuple[str, StatementValues]]) -> list[list[tuple[Any, ...]]]:
         """Run statements in one round trip, each when the one before has ended; return the rows of each."""
         with self._errors():
             with self._session.pipeline():

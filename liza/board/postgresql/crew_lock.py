@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from liza.board.postgresql import board_copy, crew_statements
 from liza.board.postgresql.board_copy import BoardCopy, CrewRow
@@ -56,7 +57,7 @@ def catch_up(connection: ServerConnection, crew: str, before: BoardCopy | None) 
 class CrewLock:
     """The lock of a crew, held in a transaction of one connection."""
 
-    def __init__(self, links: Links, host: tuple[str, str] | None, measure: Callable[[datetime], None]) -> None:
+    def __init__(self, links: Links, host: tuple[str, UUID] | None, measure: Callable[[datetime], None]) -> None:
         """``host`` and its incarnation must have the lease. ``measure`` gets the time of the server."""
         self._links = links
         self._crew = links.crew
@@ -97,12 +98,12 @@ class CrewLock:
         """Begin a transaction, take the lock and ask ``questions``. Return the crew's numbers and the answers."""
         statements = [BEGIN, crew_statements.lock_crew(self._crew), *questions]
         if self._host is not None:
-            statements.append(crew_statements.check_fence(self._crew, *self._host))
+            statements.append(crew_statements.check_lease(self._crew, *self._host))
         _, locked, *answers = self._use_connection().run_together(statements)
         crash_points.point("crew", "locked")
         if not locked:
             raise missing_crew(self._crew)
-        if self._host is not None and not answers.pop()[0][0]:
+        if self._host is not None and not answers.pop():
             raise HostFenced(f"the lease of host {self._host[0]} is over: nothing was written", "liza doctor")
         return [CrewRow(*locked[0]), *answers]
 

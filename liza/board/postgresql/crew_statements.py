@@ -9,7 +9,9 @@ from uuid import UUID
 
 import msgspec
 
+from liza.board.postgresql import hosts_table
 from liza.board.postgresql.board_copy import CrewRow, DeltaRow
+from liza.board.postgresql.connection import StatementValues
 from liza.board.postgresql.entry_rows import EntryWrite
 from liza.board.revisions import RevisionLine
 
@@ -39,9 +41,6 @@ WITH newer AS MATERIALIZED (
 )
 SELECT clock_timestamp(), size.fits, newer.* FROM size LEFT JOIN newer ON size.fits"""
 """A statement of its own: it sees what was committed while the lock was waited for."""
-_FENCE: Final = """
-SELECT EXISTS (SELECT FROM host WHERE crew = %(crew)s AND name = %(host)s AND incarnation = %(incarnation)s
-  AND expires > clock_timestamp())"""
 _WRITE_ENTRIES: Final = """
 INSERT INTO entry (crew, change, section, name, kind, ord, body, value)
 SELECT %(crew)s, %(change)s, section, name, kind, ord, body, value::jsonb
@@ -82,7 +81,7 @@ class CrewStatement(NamedTuple):
     """A statement and its values."""
 
     sql: str
-    values: Mapping[str, Any] = {}
+    values: StatementValues = ()
 
 
 BEGIN: Final = CrewStatement("BEGIN")
@@ -113,9 +112,9 @@ def read_locked(crew: str, seen: int) -> CrewStatement:
     return CrewStatement(_READ_LOCKED, {"crew": crew, "seen": seen, "rows": MAX_ROWS, "bytes": MAX_BYTES})
 
 
-def check_fence(crew: str, host: str, incarnation: str) -> CrewStatement:
-    """Return the query of whether the host has this incarnation and its lease is not over."""
-    return CrewStatement(_FENCE, {"crew": crew, "host": host, "incarnation": incarnation})
+def check_lease(crew: str, host: str, incarnation: UUID) -> CrewStatement:
+    """Return the query that has a row if the host has this incarnation and its lease is not over."""
+    return CrewStatement(hosts_table.ACTS, (crew, host, incarnation))
 
 
 def parse_delta(rows: Iterable[Sequence[Any]], start: int) -> list[DeltaRow]:

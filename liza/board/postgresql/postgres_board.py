@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -59,9 +59,9 @@ class PostgresBoard(Board):
         self._copy: BoardCopy | None = None
         self._owner: int | None = None
         self._thread_lock = threading.Lock()
-        self._host: tuple[str, str] | None = None
+        self._host: tuple[str, UUID] | None = None
 
-    def acts_for(self, host: str, incarnation: str) -> None:
+    def acts_for(self, host: str, incarnation: UUID) -> None:
         """Refuse later changes unless the lease of this incarnation of the host is valid, by the server's clock."""
         self._host = (host, incarnation)
 
@@ -225,7 +225,7 @@ class PostgresBoard(Board):
             line = _complete_line(msgspec.structs.replace(line, sha256=sha(data)), copy, changed, full)
         writes = entry_rows.find_writes(copy.rows, changed)
         rows = archived_rows.describe_moved(moved or {})
-        return CrewChange(self._crew, uuid.uuid4(), base, after, writes, line, rows)
+        return CrewChange(self._crew, uuid4(), base, after, writes, line, rows)
 
     @contextmanager
     def _hold_lock(self) -> Iterator[tuple[CrewLock, BoardCopy]]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from liza.board.address import BoardAddress
 from liza.board.contract import Transaction
 from liza.board.postgresql import connection
 from liza.board.postgresql.connection import ServerConnection
+from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.model.errors import (
     BoardInconsistent,
@@ -148,10 +150,8 @@ def test_deleted_rows_go_and_a_reader_that_missed_them_reads_all(
             tx.state = replace(tx.state, human_notes=(), handoff={f"t{number}": Handoff(agent="coder-1", summary="x")})
     assert sql.fetch_one("SELECT count(*) FROM liza.entry WHERE body IS NULL AND section = 'human_notes'") == (0,)
     assert late.read_text() == board.read_text() == opened().read_text()
-    sql.execute(
-        "INSERT INTO liza.host (crew, name, incarnation, boot, since, seen, expires, seen_change) "
-        "VALUES ('shop', 'h1', gen_random_uuid(), '', now(), now(), now(), 7)"
-    )
+    HostsTable(sql, "shop").begin("h1", uuid4(), uuid4(), "boot", "")
+    sql.execute("UPDATE liza.host SET seen_change = 7")
     for number in range(5):
         with board.transaction("human", "note") as tx:
             tx.state = replace(tx.state, handoff={f"u{number}": Handoff(agent="coder-1", summary="x")})
@@ -290,18 +290,15 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(board: Postgre
     assert say(board, "of the parent") == 3
 
 
-def test_a_host_whose_lease_is_over_changes_nothing(board: PostgresBoard, sql: ServerConnection) -> None:
-    own, other = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
-    row = "('shop', 'h1', %s, '', now(), now(), now() + %s::interval)"
-    sql.execute(
-        f"INSERT INTO liza.host (crew, name, incarnation, boot, since, seen, expires) VALUES {row}", own, "45 s"
-    )
+def test_an_older_incarnation_of_a_host_changes_nothing(board: PostgresBoard) -> None:
+    own, other = uuid4(), uuid4()
+    hosts = HostsTable(connection.connect(board.address), "shop")
+    hosts.begin("h1", own, uuid4(), "boot", "")
     board.acts_for("h1", own)
     assert say(board, "in time") == 2
-    sql.execute("UPDATE liza.host SET incarnation = %s", other)
+    hosts.begin("h1", other, uuid4(), "boot", "")
     with pytest.raises(HostFenced, match="h1"):
         say(board, "of an older incarnation")
-    sql.execute("UPDATE liza.host SET incarnation = %s, expires = now() - interval '1 s'", own)
     with pytest.raises(HostFenced, match="h1"):
         beat(board, 1)
     assert board.read().revision == 2
