@@ -43,15 +43,13 @@ def catch_up(connection: ServerConnection, crew: str, before: BoardCopy | None) 
     if not rows:
         raise missing_crew(crew)
     delta = crew_statements.parse_delta(rows, 5)
-    numbers, is_all = CrewRow(*rows[0][:3]), rows[0][4]
-    if before is not None and numbers.change < before.numbers.change:  # the database is an older one, from a backup
+    numbers, is_complete = CrewRow(*rows[0][:3]), rows[0][4]
+    # If the database was set back to a backup, its numbers are those of other changes.
+    if before is not None and (not is_complete or numbers.change < before.numbers.change):
         return catch_up(connection, crew, None)
     if before is not None and not delta and before.numbers == numbers:
         return before, rows[0][3]
-    older = before.known_document if before is not None else None
-    copy = board_copy.read_copy(crew, numbers, delta, None if is_all else before)
-    copy.older = copy.older or older
-    return copy, rows[0][3]
+    return board_copy.read_copy(crew, numbers, delta, before), rows[0][3]
 
 
 class CrewLock:

@@ -21,15 +21,14 @@ MAX_BYTES: Final = 128 << 10
 """Bytes that are read under the lock: less than a socket holds, so the server never waits for a stopped client."""
 _SWEEP_AGE: Final = 1024  # changes for which the row of a deleted entry stays
 _READ: Final = """
-SELECT c.revision, c.change, c.journaled, clock_timestamp(), %(seen)s < c.swept,
+SELECT c.revision, c.change, c.journaled, clock_timestamp(), c.swept <= %(seen)s,
        e.section, e.name, e.ord, e.body, e.change
-FROM crew c LEFT JOIN entry e ON e.crew = c.id
-  AND CASE WHEN %(seen)s < c.swept THEN e.body IS NOT NULL ELSE e.change > %(seen)s END
-WHERE c.id = %(crew)s ORDER BY e.ord"""
+FROM crew c LEFT JOIN entry e ON e.crew = c.id AND e.change > %(seen)s
+WHERE c.id = %(crew)s"""
 _READ_ALL: Final = """
 SELECT c.revision, c.change, c.journaled, clock_timestamp(), true, e.section, e.name, e.ord, e.body, e.change
 FROM crew c LEFT JOIN entry e ON e.crew = c.id AND e.body IS NOT NULL
-WHERE c.id = %(crew)s ORDER BY e.ord"""
+WHERE c.id = %(crew)s"""
 _LOCK: Final = "SELECT revision, change, journaled FROM crew WHERE id = %(crew)s FOR NO KEY UPDATE"
 _READ_LOCKED: Final = """
 WITH newer AS MATERIALIZED (

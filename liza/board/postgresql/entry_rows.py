@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -52,21 +52,23 @@ def find_writes(rows: Mapping[Name, EntryRow], after: Document) -> list[EntryWri
 
     Raises BoardInconsistent if PostgreSQL cannot hold an entry.
     """
-    writes = []
-    for name, part, order in zip(after.names, after.parts, order_entries(after.names, rows), strict=True):
-        row = rows.get(name)
-        if row is None or row.body != part.text or row.order != order:
-            writes.append(_write_part(name, part, order))
-    kept = set(after.names)
-    gone = [EntryWrite(*name, "", row.order, None, None) for name, row in rows.items() if name not in kept]
-    return [*gone, *writes]
+    names, rows_there = after.names, [rows.get(name) for name in after.names]
+    orders = order_entries(names, [None if row is None else row.order for row in rows_there])
+    writes = [
+        _write_part(name, part, order)
+        for name, part, row, order in zip(names, after.parts, rows_there, orders, strict=True)
+        if row is None or row.body != part.text or row.order != order
+    ]
+    if len(rows) == len(names) - rows_there.count(None):
+        return writes
+    gone = rows.keys() - set(names)
+    return [*(EntryWrite(*name, "", rows[name].order, None, None) for name in sorted(gone)), *writes]
 
 
-def order_entries(names: Sequence[Name], rows: Mapping[Name, EntryRow]) -> list[float]:
-    """Return where each entry is in the text. Entries that are there stay, if their order is the same."""
-    orders = [row.order if (row := rows.get(name)) is not None else None for name in names]
+def order_entries(names: Sequence[Name], orders: Sequence[float | None]) -> list[float]:
+    """Return where each entry is in the text. ``orders``: where it was; it stays if the order is the same."""
     there = [order for order in orders if order is not None]
-    if any(later <= earlier for earlier, later in pairwise(there)):
+    if any(map(operator.le, there[1:], there)):
         return _number_entries(names)
     if len(there) == len(names):
         return there
