@@ -188,6 +188,11 @@ class PostgreSQL:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
+    def is_running(self) -> bool:
+        """Whether the server was started and not stopped since."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         """The pid of the first process of the server."""
         assert self._process is not None

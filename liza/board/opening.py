@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from liza.board.address import BoardAddress, read_address
 from liza.board.contract import Board
 from liza.board.file_store.file_board import FileBoard
+from liza.board.last_copy import CopyBoard
+from liza.model.errors import BoardUnavailable
 from liza.model.model import Clock, State
 from liza.model.paths import Paths
 
+_unavailable: BoardUnavailable | None = None
+
 
 def open_board(paths: Paths, clock: Clock, trusted: Callable[[State], State] = lambda state: state) -> Board:
-    """Return the board of a crew. ``trusted`` replaces the settings that were read by the effective ones."""
-    return FileBoard(paths, clock, trusted)
+    """Return the board of a crew. ``trusted`` replaces the settings that were read by the effective ones.
+
+    Raises UsageError if the address of the board cannot be read.
+    """
+    address = read_address(paths.board_address) if paths.board_address.exists() else None
+    if address is None:
+        return FileBoard(paths, clock, trusted)
+    if _unavailable is not None:
+        return CopyBoard(paths, _unavailable)
+    return open_server_board(address, paths, clock, trusted)
+
+
+def open_server_board(
+    address: BoardAddress, paths: Paths, clock: Clock, trusted: Callable[[State], State] = lambda state: state
+) -> Board:
+    """Return the board at ``address``."""
+    from liza.board.postgresql.postgres_board import PostgresBoard
+
+    return PostgresBoard(paths, clock, address, trusted)
+
+
+@contextmanager
+def use_last_copy(reason: BoardUnavailable) -> Iterator[None]:
+    """Let the block open the last copy of a board on a server. What the copy has not raises ``reason``."""
+    global _unavailable
+    _unavailable = reason
+    try:
+        yield
+    finally:
+        _unavailable = None

@@ -190,6 +190,11 @@ class Paths(Value):
         return self.runs / "board-copy.yaml"
 
     @property
+    def signals_copy(self) -> Path:
+        """The signals that were read last of a board on a server."""
+        return self.runs / "signals-copy.json"
+
+    @property
     def state_lock(self) -> Path:
         return self.liza / "state.yaml.lock"
 

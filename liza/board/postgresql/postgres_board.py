@@ -14,7 +14,10 @@ import msgspec
 from liza.board import new_violations, revision_texts
 from liza.board.address import BoardAddress
 from liza.board.archived_entries import ArchivedEntry, ArchiveFault
-from liza.board.contract import Alert, Board, Restored, Transaction
+from liza.board.contract import Alert, Board, Restored, RestoredArchive, Transaction
+from liza.board.directory_watch import DirectoryWatch
+from liza.board.events import Watch
+from liza.board.last_copy import CopySaver
 from liza.board.postgresql import archived_rows, board_copy, crew_lock, entry_rows, journal_rows, signal_rows
 from liza.board.postgresql.board_copy import BoardCopy, CrewRow
 from liza.board.postgresql.connection import connect
@@ -28,7 +31,7 @@ from liza.board.signals import Signal
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
-from liza.model.errors import BoardInconsistent, BoardTooNew, BoardUnreadable
+from liza.model.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, Refused
 from liza.model.model import Clock, State, Task, Violation
 from liza.model.paths import Paths
 from liza.system import files
@@ -59,6 +62,7 @@ class PostgresBoard(Board):
         self._copy: BoardCopy | None = None
         self._owner: int | None = None
         self._thread_lock = threading.Lock()
+        self._saver = CopySaver(paths)
         self._host: tuple[str, UUID] | None = None
 
     def acts_for(self, host: str, incarnation: UUID) -> None:
@@ -89,6 +93,7 @@ class PostgresBoard(Board):
     def _read_copy(self) -> BoardCopy:
         copy, time = self._links.use(lambda connection: crew_lock.catch_up(connection, self._crew, self._copy))
         self.server_time.measure(time)
+        self._saver.save_text(copy.text)
         return self._remember(copy)
 
     def _remember(self, copy: BoardCopy) -> BoardCopy:
@@ -288,10 +293,18 @@ class PostgresBoard(Board):
     def find_faulty_entries(self) -> Iterator[ArchiveFault]:
         return archived_rows.find_faulty_entries(self._links)
 
+    def read_archive(self) -> Mapping[str, bytes]:
+        return {}
+
+    def restore_archive(self, actor: str, recorded: Mapping[str, str]) -> RestoredArchive:
+        raise Refused("the archived tasks are in PostgreSQL: there is no file to restore", "liza validate")
+
     # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def signals(self) -> Mapping[str, Signal]:
-        return signal_rows.read_signals(self._links)
+        signals = signal_rows.read_signals(self._links)
+        self._saver.save_signals(signals)
+        return signals
 
     def raise_signal(self, name: str, text: str = "") -> None:
         signal_rows.raise_signal(self._links, name, text)
@@ -301,6 +314,14 @@ class PostgresBoard(Board):
 
     def lock_signals(self, *, is_stop: bool = False) -> AbstractContextManager[bool]:
         return signal_rows.lock_signals(self._links, is_stop=is_stop)
+
+    # ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def watch(self, extra_dirs: Iterable[Path] = ()) -> Watch:
+        return DirectoryWatch(self.paths, extra_dirs)
+
+    def require_files(self, action: str) -> None:
+        raise Refused(f"{action} needs a board in files; this one is at {self.address.server}", "liza edit")
 
 
 def _next_revision(copy: BoardCopy, before: Document | None = None) -> int:
