@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, read_text
+from liza.commands._last_copy import show_last_copy
 from liza.crew.crew import find_crew
 from liza.model.errors import UsageError
 from liza.printing import printing, render_crew, render_task
@@ -16,6 +17,7 @@ app = create_app()
 
 
 @declare_command(app, "agents", "liza agents coder-1", in_sessions=True, position=Position(Heading.LOOK, 9))
+@show_last_copy
 def agents(
     agent: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Only this agent, with its work record and its history.")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._last_copy import show_last_copy
 from liza.config.rules.setting_meanings import MEANINGS, USUAL, WRITTEN_BY_LIZA
 from liza.config.rules.setting_values import SettingValue
 from liza.crew.crew import find_crew
@@ -31,6 +32,7 @@ def config() -> None:
     in_sessions=True,
     position=Position(Heading.BOARD, 4),
 )
+@show_last_copy
 def get(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A setting, such as queue.batch.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All settings, with their defaults.")] = False,

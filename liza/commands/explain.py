@@ -12,6 +12,7 @@ import typer
 
 from liza.alarms.rules.troubleshooting import Explanation, normalize_name
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._last_copy import show_last_copy
 from liza.model.errors import UsageError
 from liza.printing import printing
 from liza.printing.columns import paint, shorten_line
@@ -32,6 +33,7 @@ MAX_ALARMS = 20
     in_sessions=True,
     position=Position(Heading.LOOK, 13),
 )
+@show_last_copy
 def explain(
     words: Annotated[
         list[str] | None,

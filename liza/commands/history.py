@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.commands._last_copy import show_last_copy
 from liza.commands.logs import FollowOption
 from liza.crew.caller import current_person
 from liza.crew.crew import Crew, find_crew
@@ -29,6 +30,7 @@ EVENTS, REVISIONS = 20, 50
     in_sessions=True,
     position=Position(Heading.LOOK, 6),
 )
+@show_last_copy
 def history(
     task_id: OptionalTaskId = None,
     follow: FollowOption = False,

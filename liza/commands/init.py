@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from liza.board.address import parse_url
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import Crew, find_crew
 from liza.landing.remotes import record_first_origin
@@ -89,6 +90,13 @@ def init(
             "--worktrees", metavar="DIR", help="Directory of the agents' worktrees; default: beside the repository."
         ),
     ] = None,
+    board: Annotated[
+        str | None,
+        typer.Option("--board", metavar="URL", help="Put the board into PostgreSQL, for a crew on several hosts."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="NAME", help="With --board: name of this host in the crew.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Prepare this repository for a crew: create the integration branch and the board, and run the tests.
@@ -99,6 +107,8 @@ def init(
         permissions = read_permissions(permissions)
         if permissions not in VALUES:
             raise UsageError(f"permissions are {permissions!r}, wanted {' or '.join(VALUES)}", "liza init --help")
+    if host is not None and board is None:
+        raise UsageError("--host names a host of a crew in PostgreSQL, and --board is missing", "liza init --help")
     options = InitOptions(
         goal=goal,
         spec=spec,
@@ -116,6 +126,8 @@ def init(
         copied_files=tuple(copy or ()),
         checkout=checkout,
         shared=tuple(share or ()),
+        board=None if board is None else parse_url(board).full_url,
+        host=host,
     )
     with Facts(as_json) as facts:
         result = verb(

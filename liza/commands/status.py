@@ -11,6 +11,7 @@ import typer
 
 from liza.board.repeated_looks import watch_changes
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
+from liza.commands._last_copy import show_last_copy
 from liza.commands._slips import command_that_shows
 from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError, UsageError
@@ -30,6 +31,7 @@ app = create_app()
     in_sessions=True,
     position=Position(Heading.LOOK, 1),
 )
+@show_last_copy
 def status(
     directories: Annotated[
         list[Path] | None, typer.Argument(metavar="[DIR]", help="With --short: the directories of crews.")

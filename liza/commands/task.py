@@ -19,6 +19,7 @@ from liza.commands._declare import (
     read_text,
     split_names,
 )
+from liza.commands._last_copy import show_last_copy
 from liza.crew.crew import find_crew
 from liza.landing.import_issue import add_from_issue
 from liza.merging.merge_recovery import recover_if_dead
@@ -64,6 +65,7 @@ File = Annotated[str | None, typer.Option("--file", metavar="F|-", help="Tasks a
     in_sessions=True,
     position=Position(Heading.LOOK, 2),
 )
+@show_last_copy
 def list_(
     status: Annotated[
         str | None,
@@ -95,6 +97,7 @@ def list_(
     in_sessions=True,
     position=Position(Heading.LOOK, 3),
 )
+@show_last_copy
 def show(
     task_id: TaskIdArgument,
     all_: Annotated[

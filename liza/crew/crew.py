@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
+from liza.board.address import read_address
 from liza.board.contract import Board, Transaction
 from liza.board.opening import open_board
 from liza.board.presence import has_board, has_board_or_intent
@@ -66,6 +67,11 @@ class Crew(Value, dict=True):
         # Another Board would read the whole board again: this one knows most of its entries.
         locked.__dict__["board"] = self.board
         return locked
+
+    @property
+    def is_on_server(self) -> bool:
+        """Whether the board is on a server: other clones and hosts may have the same crew."""
+        return self.paths.board_address.exists()
 
     @cached_property
     def board(self) -> Board:
@@ -308,4 +314,6 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
     else:
         current, moved_reason = deleted_parts.repair_location(paths, record)
     program_path.remove_unsafe_entries(current.slots)
-    return Crew(current, clock or SystemClock(), moved_reason=moved_reason)
+    address = read_address(paths.board_address)
+    remote = "" if address is None else address.remote
+    return Crew(current, clock or SystemClock(), moved_reason=moved_reason, remote_name=remote)

@@ -42,8 +42,11 @@ def list_waiting(crew: Crew) -> list[RevisionRecord]:
 
 
 def seconds_to_batch(crew: Crew) -> float | None:
-    """Return the seconds until the supervisors have to record, 0 if a batch is due; None if nothing waits."""
-    waiting = list_waiting(crew)
+    """Return the seconds until the supervisors have to record, 0 if a batch is due; None if nothing waits.
+
+    Nothing waits on a server: one host at a time exports its journal.
+    """
+    waiting = [] if crew.is_on_server else list_waiting(crew)
     if not waiting:
         return None
     if len(waiting) >= BATCH_COUNT:
@@ -69,10 +72,13 @@ def _parse_time(time: str) -> datetime:
 
 
 def record_history(crew: Crew, *, packed: bool = False) -> int:
-    """Commit what waits in ascending order. Return the number of revisions; 0 if another process is recording.
+    """Commit what waits in ascending order. Return the number of revisions; 0 if another process is recording, and for
+    a board on a server.
 
     ``packed``: write packs, and let git join them if there are many.
     """
+    if crew.is_on_server:
+        return 0
     lock = Lock(crew.paths.recorder_lock)
     count = 0
     previous: list[int] = []
@@ -258,7 +264,7 @@ def record_if_unsupervised(crew: Crew) -> None:
 
     More than MAX_WAITING revisions are recorded in any case.
     """
-    waiting = list_waiting(crew)
+    waiting = [] if crew.is_on_server else list_waiting(crew)
     if not waiting:
         return
     if len(waiting) > MAX_WAITING:

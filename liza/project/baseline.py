@@ -63,6 +63,9 @@ class InitOptions(Value):
     copied_files: tuple[str, ...] = ()
     checkout: str = FULL_CHECKOUT
     shared: tuple[str, ...] = ()
+    board: str | None = None
+    """URL of the board, which has no password; None for a board in a file."""
+    host: str | None = None
 
     @property
     def settings(self) -> Config:
@@ -84,6 +87,8 @@ class InitOptions(Value):
             "--integration-branch": self.integration_branch,
             "--checkout": None if self.checkout == FULL_CHECKOUT else self.checkout,
             "--worktrees": None if self.worktrees is None else str(self.worktrees),
+            "--board": self.board,
+            "--host": self.host,
         }
         flags = {"--no-test": self.no_test, "--accept-red": self.accept_red, "--no-proof": self.no_proof}
         return [

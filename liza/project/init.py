@@ -7,10 +7,7 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
-
-import msgspec
 
 from liza.board.presence import has_board
 from liza.box import support
@@ -45,7 +42,7 @@ from liza.git.survey import (
 )
 from liza.git.worktrees import PROOF_SLOT, Worktrees
 from liza.model import targets
-from liza.model.configuration import FULL_CHECKOUT, Config, Confinement
+from liza.model.configuration import Config, Confinement
 from liza.model.errors import LizaError, LockTimeout, Missing, ProgramMissing, Refused, UsageError
 from liza.model.paths import HISTORY_REF, Paths, branch_of
 from liza.model.value_classes import replace
@@ -54,14 +51,15 @@ from liza.programs.presets import preset_table, program_choice
 from liza.programs.presets.command_line import started_program
 from liza.programs.presets.preset_table import Presets
 from liza.programs.presets.program_choice import ProgramChoice
-from liza.project import commands, hook_files, project_report, saved_setup
-from liza.project.baseline import Baseline, InitOptions, ReportFact, run_baseline
+from liza.project import commands, first_board, hook_files, project_report, saved_setup
+from liza.project.baseline import InitOptions, ReportFact, run_baseline
 from liza.project.project_report import suggest_directory
 from liza.project.rules.project_kinds import INIT, complete_init_commands, join_commands
+from liza.project.shared_board import NewServerCrew
 from liza.system import files
 from liza.system.clock import SystemClock
 from liza.system.locks import lock_path
-from liza.text.formats import count_noun, format_time
+from liza.text.formats import count_noun
 from liza.text.redaction import describe_secrets
 from liza.text.undecoded import escape_undecoded
 
@@ -71,7 +69,7 @@ RecordOrigin = Callable[[Crew, str | None], tuple[str, str] | None]
 _DIRECTORY_HINT = '--worktrees "…"'
 _NAMED_COMMITS = 3
 _NO_OTHER_COMMITS = "it has no commit that yours lacks"
-_LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
+LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
 
 
 def init(
@@ -98,6 +96,7 @@ def init(
         _refuse_second(crew.paths)
         errors += find_obstacles(crew, surveyed, options)
         errors += _collect_errors(
+            lambda: _find_server_crew(crew, surveyed, options),
             lambda: _goal(crew.git, options),
             lambda: _program(crew.paths, options),
             lambda: support.choose_box_program(options.settings.confinement),
@@ -112,7 +111,7 @@ def init(
         try:
             # The lock is on .git because .liza can be moved away. Without a lock, an init that fails would delete what
             # another one created.
-            stack.enter_context(lock_path(surveyed.root / ".git", timeout=_LOCK_TIMEOUT))
+            stack.enter_context(lock_path(surveyed.root / ".git", timeout=LOCK_TIMEOUT))
         except LockTimeout:
             raise Refused(f"another `liza init` runs in {surveyed.root}", "liza status") from None
         try:
@@ -155,25 +154,26 @@ def _init(
     begin: ReportFact,
 ) -> Result:
     _refuse_second(crew.paths)
-    if _is_interrupted_init(crew.paths):
+    if is_interrupted_init(crew.paths):
         commands.kill_orphan_commands(crew.paths.root)
         slots_record = slots_directory.read_record(crew.paths)
         undo_init(crew if slots_record is None else _with_slots(crew, slots_record.directory), surveyed)
         say("left", "files of an init that was killed; removed")
     table = preset_table.load_presets(crew.paths)
     choice = _program(crew.paths, options)  # Before the tests: a mistyped name must not cost them.
-    _refuse_foreign(crew)
+    refuse_foreign_files(crew)
     layout.refuse_survivors(crew.paths)
     goal, spec = _goal(crew.git, options)
     branch = options.integration_branch or Config().integration_branch
     tip = _integration_start(crew.git, options, surveyed)
+    server_crew = _find_server_crew(crew, surveyed, options)
     newest = board_history.read_newest(crew.git)
     first_number = newest[0] if newest else 0
     slots_record = slots_directory.choose_directory(crew.paths.root, options.worktrees, os.environ)
     crew = _with_slots(crew, slots_record.directory)
     crew.paths.liza.mkdir(exist_ok=True)  # it is empty: a mount point cannot be removed
     try:
-        _init_marker(crew.paths).touch()
+        init_marker(crew.paths).touch()
         slots_directory.write_record(crew.paths, slots_record)
         _prepare_repository(crew, surveyed, branch, tip, say, record_origin)
         if surveyed.dirty_count:
@@ -198,9 +198,15 @@ def _init(
         # Before there is a board: no claim of the new crew can restore work of an earlier one.
         _leave_earlier_work(crew, branch, say)
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
-        crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
+        text = first_board.format_board(goal, spec, options, baseline, crew.clock.now())
+        if server_crew is None:
+            crew.board.create(text, first_number)
+        else:
+            from liza.project.new_server_crew import create_crew
+
+            crew = create_crew(server_crew, crew, text, first_number)
         confirmed_settings.confirm_all_settings(crew.paths, crew.board.read_as_written())
-        _init_marker(crew.paths).unlink()
+        init_marker(crew.paths).unlink()
         if newest:
             say(
                 "history",
@@ -235,19 +241,23 @@ def _with_included_files(git: Git, options: InitOptions, say: ReportFact) -> Ini
     return replace(options, copied_files=(*options.copied_files, *local_files.copy_patterns(names)))
 
 
+def _find_server_crew(crew: Crew, surveyed: Survey, options: InitOptions) -> NewServerCrew | None:
+    """Return the crew to create on a server; None for a board in a file. Raises Refused, BoardServerRefused, …"""
+    if options.board is None or surveyed.head is None:
+        return None
+    from liza.project.new_server_crew import check_new_crew
+
+    return check_new_crew(crew.git, options, _integration_start(crew.git, options, surveyed))
+
+
 def _with_slots(crew: Crew, directory: Path) -> Crew:
     return replace(crew, paths=replace(crew.paths, chosen_slots=directory))
 
 
 def check_repository(directory: Path, *, has_crew: bool = False) -> tuple[Survey | None, list[LizaError]]:
     """Survey the repository. Return it, None for a place where no crew can be, and all reasons against a crew here."""
-    here = directory.resolve()
     try:
-        slots_directory.refuse_line_break(
-            next((path for path in (here, *here.parents) if (path / ".git").exists()), here)
-        )
-        surveyed = survey(directory)
-        _refuse_place(here, surveyed)
+        surveyed = survey_place(directory)
     except LizaError as error:
         return None, [error]
     errors: list[LizaError] = []
@@ -279,6 +289,15 @@ def check_repository(directory: Path, *, has_crew: bool = False) -> tuple[Survey
             hint = clone_command(surveyed.repository)[0] if use_clone else failing.show_command
             errors.append(Refused(failing.reason, hint))
     return surveyed, errors
+
+
+def survey_place(directory: Path) -> Survey:
+    """Survey the repository. Raises an error for a place where no crew can be."""
+    here = directory.resolve()
+    slots_directory.refuse_line_break(next((path for path in (here, *here.parents) if (path / ".git").exists()), here))
+    surveyed = survey(directory)
+    _refuse_place(here, surveyed)
+    return surveyed
 
 
 def _refuse_place(here: Path, surveyed: Survey) -> None:
@@ -315,9 +334,9 @@ def _refuse_place(here: Path, surveyed: Survey) -> None:
 
 def find_obstacles(crew: Crew, surveyed: Survey, options: InitOptions) -> list[LizaError]:
     """Return the reasons, beside those of ``check_repository``, why the repository can have no crew yet."""
-    if _is_interrupted_init(crew.paths):
+    if is_interrupted_init(crew.paths):
         return []
-    errors = _collect_errors(lambda: _refuse_foreign(crew))
+    errors = _collect_errors(lambda: refuse_foreign_files(crew))
     if surveyed.head is not None:
         errors += _collect_errors(lambda: _integration_start(crew.git, options, surveyed))
     return errors
@@ -364,7 +383,7 @@ def _describe_program(choice: ProgramChoice, table: Presets, permissions: str) -
     return f"{choice.spec} for all roles{source}, permissions {permissions}"
 
 
-def _refuse_foreign(crew: Crew) -> None:
+def refuse_foreign_files(crew: Crew) -> None:
     """Raise Refused if .liza is a link, is tracked, or exists without a board.
 
     Files in .liza are trusted, so they must not come from a clone.
@@ -450,11 +469,12 @@ def _describe_commits(git: Git, head: str, tip: str) -> str:
     return f"it has {count_noun(count, 'commit')} that yours lacks: {named}{more}" if count else _NO_OTHER_COMMITS
 
 
-def _init_marker(paths: Paths) -> Path:
+def init_marker(paths: Paths) -> Path:
+    """Path of the file that exists while init or join creates the files of a crew."""
     return paths.liza / "init"
 
 
-def _is_interrupted_init(paths: Paths) -> bool:
+def is_interrupted_init(paths: Paths) -> bool:
     """Whether .liza was left by an init that was killed before it created the board.
 
     Called under the init lock, so no other init runs.
@@ -462,7 +482,7 @@ def _is_interrupted_init(paths: Paths) -> bool:
     if paths.liza.is_symlink() or not paths.liza.is_dir():
         return False
     revisions = paths.journal.read_bytes().count(b"\n") if paths.journal.is_file() else 0
-    return not any(paths.liza.iterdir()) or (_init_marker(paths).is_file() and revisions <= 1)
+    return not any(paths.liza.iterdir()) or (init_marker(paths).is_file() and revisions <= 1)
 
 
 def _prepare_repository(
@@ -499,71 +519,6 @@ def _leave_earlier_work(crew: Crew, branch: str, say: ReportFact) -> None:
     prefix = salvage.rename_earlier(crew.git)
     if prefix is not None:
         say("saved", f"work of an earlier crew is in {prefix}, and not in new tasks: git for-each-ref {prefix}")
-
-
-def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline, now: datetime) -> str:
-    """Text of the first board. Every JSON string is a YAML string, so JSON quotes the person's input safely."""
-    lines = [
-        "# The board of this crew. People and agents may edit it while they hold the lock:",
-        "#   liza edit      or      flock .liza/state.yaml.lock $EDITOR .liza/state.yaml",
-        "# A session hands in what its verbs could change: liza lock -- CMD, or liza edit --from -",
-        "version: 1",
-        "revision: 1",
-        "goal:",
-        '  id: "goal"',
-        f"  description: {json.dumps(goal, ensure_ascii=False)}",
-        f"  spec_ref: {json.dumps(spec, ensure_ascii=False)}",
-        f'  created: "{format_time(now)}"',
-        "  status: IN_PROGRESS",
-        "tasks: []",
-        "agents: {}",
-        "discovered: []",
-        "handoff: {}",
-        "anomalies: []",
-        "human_notes: []",
-        "spec_changes: []",
-        "sprint:",
-        '  id: "sprint-1"',
-        "  timeline:",
-        f'    started: "{format_time(now)}"',
-        "  status: IN_PROGRESS",
-        "circuit_breaker:",
-        "  status: OK",
-        "config:",
-        "  max_coder_iterations: 10",
-        "  max_review_cycles: 5",
-        "  heartbeat_interval: 60    # seconds",
-        "  lease_duration: 300       # seconds",
-        f"  integration_branch: {json.dumps(options.integration_branch or Config().integration_branch)}",
-        f"  integration_command: {json.dumps(baseline.command, ensure_ascii=False)}",
-    ]
-    setup = baseline.setup
-    settings: tuple[tuple[str, object, str], ...] = (
-        ("permissions", options.permissions, ""),
-        ("confinement", options.confinement, ""),
-        ("sandbox_setup", None if setup is None else setup.text, ""),
-        ("sandbox_setup_files", None if setup is None else list(setup.source_files), ""),
-        ("checkout", None if options.checkout == FULL_CHECKOUT else options.checkout, ""),
-        ("sandbox_copy", list(options.copied_files) or None, ""),
-        ("shared", list(options.shared) or None, ""),
-        ("sandbox_keep", list(baseline.caches) or None, "    # caches that merges keep between tests"),
-        ("gate_environment", baseline.gate_environment, "    # the tests are red with CI=true"),
-        ("environment", baseline.environment, "    # first on PATH"),
-    )
-    lines += [
-        f"  {name}: {json.dumps(value, ensure_ascii=False)}{note}"
-        for name, value, note in settings
-        if value is not None
-    ]
-    if baseline.proof.outcome:
-        lines.append("  proof:    # whether the tests test the worktree they run in; again: liza doctor --tests")
-        fields = msgspec.structs.asdict(baseline.proof)
-        lines += [f"    {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in fields.items() if text]
-    if options.program is not None:
-        lines += ["  programs:", f"    default: {json.dumps(options.program)}"]
-    if options.budget is not None:
-        lines += ["  budget:", f"    money_per_sprint: {options.budget}"]
-    return "\n".join(lines) + "\n"
 
 
 def undo_init(crew: Crew, surveyed: Survey) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,6 +66,8 @@ def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted:
         repaired += accept_drift(crew or find_crew(directory), accepted)
     surveyed = _check_repository(findings, directory, crew)
     state = None if crew is None else _board(findings, crew)
+    if crew is not None:
+        findings += _inspect_server(crew, state)
     if crew is not None and state is not None:
         if fix:
             repaired += _recover_crew(crew)
@@ -185,6 +187,15 @@ def _find_crew_or_report(findings: list[Finding], directory: Path) -> Crew | Non
         # Unless an earlier board or another .liza is in the way, this is the state before `liza init`.
         findings.append(Finding("crew", error.message, "liza init" in error.hint, error.hint))
         return None
+
+
+def _inspect_server(crew: Crew, state: State | None) -> Iterable[Finding]:
+    """Findings about the server of the board; none for a board in a file."""
+    if not crew.is_on_server:
+        return ()
+    from liza.recovery.server_findings import inspect_server
+
+    return inspect_server(crew, state)
 
 
 def _board(findings: list[Finding], crew: Crew) -> State | None:

@@ -137,6 +137,8 @@ def _check_supervisors(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     """Yield revisions that are lost: not in the history, and before the mark of the journal."""
+    if crew.is_on_server:
+        return
     conflict = recorder.read_conflict(crew)
     if conflict is not None:
         yield Finding("history", conflict.message, False, conflict.hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from liza.board.contract import Board
 from liza.board.repeated_looks import watch_changes
@@ -70,10 +70,14 @@ class RevisionRow(Value):
 def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) -> list[RevisionRow]:
     """Return the newest ``limit`` revisions of one task or of all, newest first.
 
-    Revisions that are not recorded in git yet come from the journal. Raises UnknownId, HistoryConflict, GitFailed.
+    Revisions that are not recorded in git yet come from the journal, and all of a board on a server.
+
+    Raises UnknownId, HistoryConflict, GitFailed.
     """
     if task_id is not None:
         archive.with_archived(crew.board, crew.board.read(), checked_id(task_id))
+    if crew.is_on_server:
+        return _journal_rows(crew.board, task_id, 0, patch, limit)
     # This command only reads. Revisions that cannot be recorded now, for example on a full disk, come from the journal.
     with suppress(LizaError, OSError):
         record_if_unsupervised(crew)
@@ -97,10 +101,14 @@ def follow_history(
             yield row
 
 
-def _journal_rows(board: Board, task_id: str | None, revision: int, patch: bool) -> list[RevisionRow]:
-    """Return the revisions of the journal after ``revision``, newest first. ``patch``: with their changes."""
+def _journal_rows(
+    board: Board, task_id: str | None, revision: int, patch: bool, limit: int | None = None
+) -> list[RevisionRow]:
+    """Return the newest ``limit`` revisions of the journal after ``revision``, newest first. ``patch``: with their
+    changes."""
     newer = takewhile(lambda record: record.revision > revision, board.records())
-    records = [record for record in newer if task_id is None or record.task == task_id]
+    wanted = (record for record in newer if task_id is None or record.task == task_id)
+    records = list(islice(wanted, limit))
     patches = _unrecorded_patches(board, frozenset(record.revision for record in records)) if patch and records else {}
     return [
         RevisionRow(

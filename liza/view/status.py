@@ -9,6 +9,8 @@ from typing import Any
 
 from liza.alarms import current_alarms
 from liza.api import api_server
+from liza.board.address import read_address
+from liza.board.last_copy import find_age
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
@@ -39,7 +41,7 @@ from liza.text.redaction import redact
 from liza.usage import costs
 from liza.view import activity
 from liza.view.rules.picture import CrewReport, build_picture
-from liza.view.rules.structs import AgentRow, CrewFacts, Picture
+from liza.view.rules.structs import AgentRow, BoardPlace, CrewFacts, Picture
 
 WAIT_MARGIN = timedelta(hours=1)
 """Longest time that a supervisor rests after the announced end of a usage limit."""
@@ -82,7 +84,15 @@ def gather_facts(crew: Crew, state: State) -> CrewFacts:
         server=api_server.describe(crew),
         up=_up_command(crew, state),
         outdated_proof=test_proof.outdated_reason(state.config),
+        board=_find_board_place(crew),
     )
+
+
+def _find_board_place(crew: Crew) -> BoardPlace | None:
+    address = read_address(crew.paths.board_address) if crew.is_on_server else None
+    if address is None:
+        return None
+    return BoardPlace(address.server, address.crew, address.host, find_age(crew.board))
 
 
 def _up_command(crew: Crew, state: State) -> str | None:

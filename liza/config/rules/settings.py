@@ -116,10 +116,15 @@ def effective_config(config: Config, confirmed: Mapping[str, Any]) -> Config:
     return msgspec.convert(values, decodable(Config))
 
 
+def list_effective(config: Config) -> tuple[str, ...]:
+    """Return the settings in effect that need confirmation and differ from their defaults, each with its value."""
+    return tuple(f"{key} {_shown(key, value)!r}" for key, value in changed_settings(Config(), config).items())
+
+
 def describe_effective(config: Config) -> str:
     """List the settings in effect that need confirmation and differ from their defaults."""
-    given = [f"{key} {_shown(key, value)!r}" for key, value in changed_settings(Config(), config).items()]
-    return f"the settings in effect: {'; '.join(given) or 'none'} (all others have their default values)"
+    given = "; ".join(list_effective(config)) or "none"
+    return f"the settings in effect: {given} (all others have their default values)"
 
 
 def changed_settings(before: Config, after: Config) -> dict[str, Any]:

@@ -73,6 +73,7 @@ class CrewReport(Value):
             "cost": facts.costs.fields(),
             "server": facts.server,
             "up": facts.up,
+            **({"board": facts.board} if facts.board is not None else {}),
         }
 
 

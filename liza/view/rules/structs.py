@@ -50,6 +50,17 @@ class AgentRow(Value, kw_only=True):
     until: datetime | None = None
 
 
+class BoardPlace(Value):
+    """Where a board on a server is, and the name of this host there. ``age``: the seconds since what is shown was read,
+    if the server does not answer now; else None.
+    """
+
+    server: str
+    crew: str
+    host: str
+    age: float | None = None
+
+
 class CrewFacts(Value, kw_only=True):
     """What is known about a crew. ``alarms``: all that are present; ``waiting``: those that wait for a person.
 
@@ -71,6 +82,8 @@ class CrewFacts(Value, kw_only=True):
     server: ServerReport | None = None
     up: str | None = None
     outdated_proof: str | None = None
+    board: BoardPlace | None = None
+    """None: the board is a file."""
 
 
 class TaskRow(Value):
