@@ -173,6 +173,12 @@ def _tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
 
 
 @pytest.fixture(scope="session")
+def tools(_tools: Tools) -> Tools:
+    """The programs of the tests, for those that find a program themselves."""
+    return _tools
+
+
+@pytest.fixture(scope="session")
 def postgresql(_tools: Tools) -> Iterator[PostgreSQL]:
     """The PostgreSQL of this process, on a Unix socket."""
     from tests.postgresql import PostgreSQL  # 0.2 s for psycopg, and not every system has it

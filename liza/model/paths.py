@@ -19,6 +19,9 @@ PERSON_PREFIX = "human:"
 
 HISTORY_REF = "refs/liza/blackboard"
 
+HOST_LEASE = "host-lease"
+"""Name of the file of the lease, beside the directories of runs."""
+
 TASK_LINKS = "tasks"
 """Name of the directory of the links to the slots of tasks, beside the slots. No slot has this name."""
 
@@ -277,6 +280,16 @@ class Paths(Value):
     @property
     def merge_turn(self) -> Path:
         return self.locks / "merge-turn.lock"
+
+    @property
+    def host_lock(self) -> Path:
+        """Held by the process that renews the lease of this host, of a crew on several hosts."""
+        return self.locks / "host.lock"
+
+    @property
+    def host_lease(self) -> Path:
+        """What this host knows of its lease."""
+        return self.runs / HOST_LEASE
 
     @property
     def keeper_lock(self) -> Path:

@@ -28,7 +28,8 @@ class RunningSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
 
 class EndedSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """How it ended: an exit code, a signal, or the ``error`` that kept it from starting. ``strays`` is the number of
-    orphans that were killed at its end. ``unplugged``: its terminal had hung up."""
+    orphans that were killed at its end. ``unplugged``: its terminal had hung up. ``fenced``: the lease of its host was
+    over."""
 
     time: AwareDatetime
     code: int | None = None
@@ -36,6 +37,7 @@ class EndedSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     strays: int = 0
     unplugged: bool = False
+    fenced: bool = False
 
 
 class NoSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -121,13 +121,17 @@ class Tail:
         return block
 
 
+BOARD = "board"
+"""Name of the file that is touched when a board in PostgreSQL has changed."""
+
+
 def wake_directory(paths: Paths) -> Path:
     """Return the directory to watch."""
     return paths.liza / "bell"
 
 
 def wake_watchers(paths: Paths, agent: str) -> None:
-    """Touch the file of ``agent``, which wakes all watchers.
+    """Touch the file of ``agent``, or BOARD, which wakes all watchers.
 
     Raises OSError, also if ``.liza`` does not exist: the repository may have been moved, so it is not created.
     """

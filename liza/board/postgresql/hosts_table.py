@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from liza.board.postgresql.connection import ServerConnection
-from liza.board.rules.host_leases import GRACE, LEASE, START_GRACE, AgentRow, DutyRow, HostRow, HostTable
+from liza.board.rules.host_leases import GRACE, LEASE, START_GRACE, AgentPlacement, DutyRow, HostRow, HostTable
 
 _STARTED: Final = "pg_postmaster_start_time()"
 _VALID: Final = f"greatest(expires, {_STARTED} + interval '{START_GRACE}') > clock_timestamp()"
@@ -115,7 +115,7 @@ class HostsTable:
         ])  # fmt: skip
         return HostTable(
             tuple(HostRow(*row) for row in hosts),
-            tuple(AgentRow(*row) for row in agents),
+            tuple(AgentPlacement(*row) for row in agents),
             tuple(DutyRow(*row) for row in duties),
             *times[0],
         )

@@ -62,7 +62,7 @@ class HostRow(Value):
     expires: datetime
 
 
-class AgentRow(Value):
+class AgentPlacement(Value):
     """Where the supervisor of an agent is."""
 
     agent: str
@@ -85,7 +85,7 @@ class HostTable(Value):
     """All hosts of a crew, their agents and duties, at ``now``. ``started``: the last start of PostgreSQL."""
 
     hosts: tuple[HostRow, ...]
-    agents: tuple[AgentRow, ...]
+    agents: tuple[AgentPlacement, ...]
     duties: tuple[DutyRow, ...]
     now: AwareDatetime
     started: AwareDatetime
@@ -94,7 +94,7 @@ class HostTable(Value):
         """Return the row of a host in this incarnation; None if it is gone, or began again."""
         return next((row for row in self.hosts if (row.name, row.incarnation) == (name, incarnation)), None)
 
-    def is_held(self, holding: AgentRow | DutyRow) -> bool:
+    def is_held(self, holding: AgentPlacement | DutyRow) -> bool:
         """Return whether an agent or a duty belongs to its host still."""
         row = self.find_host(holding.host, holding.incarnation)
         return row is not None and judge_host(row, self.now, self.started) is not HostCondition.LOST

@@ -43,6 +43,10 @@ KILL_LIMIT = 5.0  # seconds after SIGKILL until the end is recorded even if proc
 MAX_LOG_SIZE, KEPT_LOG_SIZE = 64 << 20, 4 << 20  # bytes of output.log at which it is cut, and bytes kept then
 CHECK_INTERVAL, SHORT_CHECK_INTERVAL = 1.0, 0.05  # seconds between checks of its size; the second after FAST_GROWTH
 FAST_GROWTH = 4 << 20  # bytes in one interval
+LEASE_LIMIT = 30.0
+"""Seconds without a renewal of the host's lease after which the program ends: SESSION_LIMIT of the rules of leases."""
+BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC_RAW", time.CLOCK_MONOTONIC))
+"""The clock of ``sent_at``: seconds since boot, with the time asleep. macOS has it under another name."""
 SUBREAPER, DEATH_SIGNAL = 36, 1
 REPORTS_OFF = b"\x1b[?1004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"
 """Escape sequences that switch off focus and mouse reports of a terminal; its contents stay."""
@@ -109,7 +113,8 @@ def supervise_program(launch: dict[str, Any], report: int, terminal: int | None 
     with contextlib.suppress(OSError):  # The starter may be dead already; the files record the same.
         os.write(report, error or b"started")
     os.close(report)
-    watch_output()
+    lease = HostLeaseWatch(launch["lease"]) if "lease" in launch else None
+    watch_output(lease)
     status = wait_for_child(child, terminal, verbs)
     if verbs is not None:
         verbs.close()
@@ -123,6 +128,8 @@ def supervise_program(launch: dict[str, Any], report: int, terminal: int | None 
         described = describe_exit(status, error.decode())
     else:
         described = describe_exit_of_box(status, error.decode(), launch["verbs"]["start_errors"])
+    if lease is not None and lease.is_over:
+        described["fenced"] = True
     end = {**described, "strays": strays, "unplugged": unplugged, "time": format_now()}
     write("exit.json", end)
 
@@ -246,18 +253,44 @@ def forward_signals(child: int, signals: tuple[signal.Signals, ...]) -> None:
         signal.signal(number, forward)
 
 
-def watch_output() -> None:
-    """Check the size of the output once per interval, so that the program cannot fill the disk."""
+def watch_output(lease: HostLeaseWatch | None) -> None:
+    """Check the size of the output once per interval, so that the program cannot fill the disk; and the lease."""
     size = 0
 
     def check(_number: int, _frame: FrameType | None) -> None:
         nonlocal size
         before, size = size, cap("output.log")
         record_size(before, size)
+        if lease is not None:
+            lease.check()
         signal.setitimer(signal.ITIMER_REAL, SHORT_CHECK_INTERVAL if size - before > FAST_GROWTH else CHECK_INTERVAL)
 
     signal.signal(signal.SIGALRM, check)
     signal.setitimer(signal.ITIMER_REAL, CHECK_INTERVAL)
+
+
+class HostLeaseWatch:
+    """Ends the program if the lease of this host is not renewed: another host may take over its task then.
+
+    The file has ``sent_at``, the CLOCK_BOOTTIME at which the last successful renewal was sent. Nothing here waits for a
+    network, and it also holds while the supervisor and the process that renews are stopped or killed.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.sent_at = time.clock_gettime(BOOT_CLOCK)
+        self.is_over = False
+
+    def check(self) -> None:
+        """Stop all processes at once, and kill them, if the lease is over."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(self.path, "rb") as file:
+            self.sent_at = float(json.load(file)["sent_at"])
+        # A lease of the time before a boot was sent "later" than now.
+        self.is_over = self.is_over or not 0 <= time.clock_gettime(BOOT_CLOCK) - self.sent_at < LEASE_LIMIT
+        for number in (signal.SIGSTOP, signal.SIGKILL) if self.is_over else ():
+            for pid in find_descendants(os.getpid()):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
 
 
 def record_size(before: int, size: int) -> None:
@@ -430,7 +463,7 @@ def command_output(*words: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, timeout=10).stdout.strip()
 
 
-def describe_exit(status: int, error: str) -> dict[str, int | str | None]:
+def describe_exit(status: int, error: str) -> dict[str, Any]:
     """Return the exit code, the signal or the start error."""
     if error:
         return {"code": None, "signal": None, "error": error}
@@ -439,7 +472,7 @@ def describe_exit(status: int, error: str) -> dict[str, int | str | None]:
     return {"code": os.WEXITSTATUS(status), "signal": None, "error": None}
 
 
-def describe_exit_of_box(status: int, error: str, start_errors: list[str]) -> dict[str, int | str | None]:
+def describe_exit_of_box(status: int, error: str, start_errors: list[str]) -> dict[str, Any]:
     """As ``describe_exit``, of a box: it exits with 128 and the number of the signal that ended its program, and it
     prints why it could not start it."""
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0

@@ -55,6 +55,8 @@ def classify_end(
         return SessionEnd(SessionOutcome.UNUSABLE, end.error)
     if closing_code is not None:
         return _end_of_code(closing_code, f"closing code {closing_code}")
+    if isinstance(end, EndedSession) and end.fenced:
+        return SessionEnd(SessionOutcome.HELD_UP, "this host could not renew its lease for 30 s")
     if stop is not None and (failure is None or STOP_RULES[stop.kind].final):
         return _end_of_stop(stop, failure)
     clean_exit = stop is None and isinstance(end, EndedSession) and (end.code == 0 or end.unplugged)

@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 from liza.box.box import START_ERRORS
 from liza.model.errors import Refused
 from liza.model.model import ProcessIdentity
-from liza.model.paths import Paths
+from liza.model.paths import HOST_LEASE, Paths
 from liza.model.value_classes import FrozenStruct, Mutable, Value, asdict, field
 from liza.programs.liveness import ProcessState, RunningSession, ShimStarting, VanishedSession, read_state
 from liza.programs.presets.command_line import UNATTENDED_VARIABLES
@@ -87,7 +87,9 @@ def start_with(
     with _lock_session(run_dir) as lock:
         # Values of the environment may be API keys, so they are passed through a pipe; the file has only the names.
         atomic.write(run_dir / "launch.json", json.dumps({**launch, "env": sorted(env)}).encode())
-        own = {} if verbs is None else {"verbs": asdict(verbs)}
+        own: dict[str, Any] = {} if verbs is None else {"verbs": asdict(verbs)}
+        if (lease := run_dir.parents[1] / HOST_LEASE).exists():
+            own["lease"] = str(lease)
         report, error_output = bring(run_dir, lock.fileno(), {**launch, **own, "env": dict(env)})
     crash_points.point("started", "session")
     living = run_directory.read_struct(run_dir / "session.json", RunningSession)

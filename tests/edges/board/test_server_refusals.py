@@ -59,14 +59,14 @@ class Far:
 
 
 @pytest.fixture(scope="module")
-def far_server(_tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
+def far_server(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
     """Started once for all rows."""
     directory = tmp_path_factory.mktemp("far")
-    openssl = _tools.find("openssl")
+    openssl = tools.find("openssl")
     authority, other = Authority(openssl, directory / "own"), Authority(openssl, directory / "other")
     port = choose_port()
     server = PostgreSQL(
-        _tools.find("postgresql"), {"listen_addresses": "127.0.0.1", "ssl": "on"}, is_safe=False, port=port
+        tools.find("postgresql"), {"listen_addresses": "127.0.0.1", "ssl": "on"}, is_safe=False, port=port
     )
     try:
         for file, name in zip(authority.sign("db.example", "IP:127.0.0.1"), ("server.crt", "server.key"), strict=True):
@@ -211,9 +211,9 @@ def test_an_old_server_is_refused(postgresql: PostgreSQL, database: str, monkeyp
         assert "a board needs 99 or newer" in _refusal(postgresql.address(database)).message
 
 
-def test_a_server_without_tls_is_refused(_tools: Tools, far: Far) -> None:
+def test_a_server_without_tls_is_refused(tools: Tools, far: Far) -> None:
     port = choose_port()
-    server = PostgreSQL(_tools.find("postgresql"), {"listen_addresses": "127.0.0.1"}, port=port)
+    server = PostgreSQL(tools.find("postgresql"), {"listen_addresses": "127.0.0.1"}, port=port)
     try:
         server.start()
         assert "has no TLS, without which no password is sent there" in _refusal(far.address(port=str(port))).message
@@ -264,9 +264,9 @@ ignore_startup_parameters = extra_float_digits
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_a_connection_pooler_is_found_and_refused(
-    postgresql: PostgreSQL, database: str, _tools: Tools, mode: str
+    postgresql: PostgreSQL, database: str, tools: Tools, mode: str
 ) -> None:
-    program = _tools.find("pgbouncer")
+    program = tools.find("pgbouncer")
     directory = postgresql.directory / f"pooler-{mode}"
     directory.mkdir()
     postgresql.give(directory)

@@ -9,7 +9,7 @@ import pytest
 
 from liza.board.rules.host_leases import (
     LEASE,
-    AgentRow,
+    AgentPlacement,
     Begin,
     Continue,
     HostCondition,
@@ -86,5 +86,5 @@ def test_sessions_end_30_seconds_after_the_last_renewal(sent_at: float, ends: bo
     ("incarnation", "seconds", "held"), [(OWN, 10, True), (OWN, 59, True), (OWN, 61, False), (OTHER, 10, False)]
 )
 def test_an_agent_is_held_as_long_as_its_host_is(incarnation: UUID, seconds: float, held: bool) -> None:
-    agent = AgentRow("coder-1", "h1", incarnation, LONG_AGO)
+    agent = AgentPlacement("coder-1", "h1", incarnation, LONG_AGO)
     assert HostTable((ROW,), (agent,), (), _at(seconds), LONG_AGO).is_held(agent) is held

@@ -18,6 +18,7 @@ MODULES = {
 REASONS = {
     "liza.client": "a served command needs none of it",
     "liza.cli.entry_points": "a hook needs no crew, which takes 60 ms",
+    "liza.commands.host": "an optional package",
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
     "liza.board.file_store.file_board": "watchdog, 20 ms, which only processes that wait need",
     "liza.box.support": "an optional package",

@@ -1,0 +1,109 @@
+"""The verbs about hosts: who is there, what each holds, and that one is dead."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from liza.board.address import BoardAddress, read_address
+from liza.board.rules.host_leases import (
+    DutyRow,
+    HostCondition,
+    HostRow,
+    HostTable,
+    judge_host,
+    sessions_end,
+    takeover_time,
+)
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.hosts.agent_tie import open_table
+from liza.model.errors import Refused, UnknownId, UsageError
+from liza.model.value_classes import Value
+from liza.text.formats import did_you_mean, format_time
+
+
+class HostLine(Value):
+    """One host as `liza host list` shows it.
+
+    ``silent``: seconds since its last renewal. ``takeover``: when other hosts may take over what it has; None while it
+    is alive. ``duties``: such as ``merger 7``, with the term. ``next``: a command that helps.
+    """
+
+    name: str
+    condition: HostCondition
+    address: str
+    since: datetime
+    seen: datetime
+    silent: int
+    takeover: datetime | None
+    agents: tuple[str, ...]
+    duties: tuple[str, ...]
+    is_here: bool
+    next: str
+
+
+def read_address_of_crew(crew: Crew) -> BoardAddress:
+    """Return the address of the board. Raises UsageError if it is in files."""
+    address = read_address(crew.paths.board_address)
+    if address is None:
+        raise UsageError("this crew has its board in files: it has one host", "liza status")
+    return address
+
+
+def list_hosts(crew: Crew) -> tuple[HostLine, ...]:
+    """Return all hosts of the crew, with what each holds. Raises UsageError, BoardUnavailable."""
+    address = read_address_of_crew(crew)
+    with open_table(address) as open_hosts:
+        table = open_hosts.read()
+    return tuple(_describe(table, row, address.host) for row in table.hosts)
+
+
+def _describe(table: HostTable, row: HostRow, here: str) -> HostLine:
+    condition = judge_host(row, table.now, table.started)
+    is_alive = condition is HostCondition.ALIVE
+
+    def is_of_row(host: str, incarnation: object) -> bool:
+        return (host, incarnation) == (row.name, row.incarnation)
+
+    return HostLine(
+        name=row.name,
+        condition=condition,
+        address=row.address,
+        since=row.since,
+        seen=row.seen,
+        silent=max(0, round((table.now - row.seen).total_seconds())),
+        takeover=None if is_alive else takeover_time(row, table.started),
+        agents=tuple(held.agent for held in table.agents if is_of_row(held.host, held.incarnation)),
+        duties=tuple(_format_duty(duty) for duty in table.duties if is_of_row(duty.host, duty.incarnation)),
+        is_here=row.name == here,
+        next="" if is_alive else f"liza host forget {row.name}",
+    )
+
+
+def _format_duty(duty: DutyRow) -> str:
+    return f"{duty.name} {duty.term}"
+
+
+def forget_host(crew: Crew, name: str) -> Result:
+    """Record that a host is dead: other hosts take over at once. Refused while its sessions may live.
+
+    Raises Refused, UnknownId, UsageError.
+    """
+    require_person(crew, planner=False)
+    with open_table(read_address_of_crew(crew)) as open_hosts:
+        table = open_hosts.read()
+        row = next((host for host in table.hosts if host.name == name), None)
+        if row is None:
+            names = [host.name for host in table.hosts]
+            raise UnknownId(f"no host {name}{did_you_mean(name, names)}", "liza host list")
+        if table.now < sessions_end(row):
+            raise Refused(
+                f"{name} was heard at {format_time(row.seen)}: its sessions may go on until "
+                f"{format_time(sessions_end(row))}",
+                "liza host list",
+            )
+        open_hosts.forget(name)
+        agents = tuple(held.agent for held in table.agents if (held.host, held.incarnation) == (name, row.incarnation))
+    message = f"{name} is forgotten" + (f"; {', '.join(agents)} may start on other hosts" if agents else "")
+    return Result("changed", None, None, "liza host list", {"agents": agents}, message)

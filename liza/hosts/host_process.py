@@ -1,0 +1,235 @@
+"""The process of a host: renew its lease, and wake the supervisors of this host when the board has changed.
+
+It holds the only connection of this host that listens. ``python -m liza.hosts.host_process ROOT`` is what `liza up`
+starts: it ends when no supervisor is left. `liza host run` goes on until it is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from liza.board.address import BoardAddress, read_address
+from liza.board.postgresql.connection import ServerConnection, connect
+from liza.board.postgresql.hosts_table import HostsTable
+from liza.board.postgresql.signal_rows import channel
+from liza.board.rules.host_leases import RENEWAL, Begin, Continue, HostLease, NameTaken, decide_start
+from liza.crew.caller import require_person
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.hosts import lease_file
+from liza.hosts.local_sessions import end_sessions, has_sessions, has_supervisors
+from liza.model.backoff import backoff
+from liza.model.errors import BoardUnavailable, HostFenced, LizaError, Refused, UsageError, format_error
+from liza.model.paths import Paths
+from liza.model.value_classes import replace
+from liza.system import file_growth
+from liza.system.clock import boottime
+from liza.system.locks import Lock, describe_holder
+from liza.system.processes import boot_id, host_name
+from liza.text.formats import format_time
+
+LOOK_SECONDS: Final = 5.0
+"""Seconds between two looks for changes of which no notification came."""
+IDLE_SECONDS: Final = 30.0
+"""Seconds without a supervisor after which the process of a `liza up` ends."""
+ANSWER_LIMIT: Final = 5.0
+"""Seconds after which a server that does not answer is given up: then another connection is tried."""
+FIRST_RETRY, MAX_RETRY = 0.5, 5.0  # seconds between two tries to connect
+
+
+class HostProcess:
+    """Renews the lease of a host until it is stopped.
+
+    ``say`` prints a line. ``until_idle``: end when no supervisor of this host is left.
+    """
+
+    def __init__(
+        self, paths: Paths, address: BoardAddress, say: Callable[[str], None], *, until_idle: bool = False
+    ) -> None:
+        self._paths, self._address, self._say, self._until_idle = paths, address, say, until_idle
+        self._is_stopped = False
+        self._wakeup, self._wakeup_end = os.pipe()
+        os.set_blocking(self._wakeup_end, False)
+        self._seen = 0
+        self._last_busy = boottime()
+        self._failures = 0
+
+    def run(self) -> None:
+        """Run until it is stopped. Raises Refused if another process has the name of this host."""
+        lock = Lock(self._paths.host_lock)
+        if not lock.try_acquire():
+            holder = describe_holder(self._paths.host_lock)
+            raise Refused(f"the host process of this clone runs already: {holder}", "liza host list")
+        try:
+            with self._catch_signals():
+                while not self._is_stopped:
+                    self._try_to_serve()
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _catch_signals(self) -> Iterator[None]:
+        def stop(_number: int, _frame: object) -> None:
+            self._is_stopped = True
+
+        former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        former_wakeup = signal.set_wakeup_fd(self._wakeup_end, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(former_wakeup)
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+    def _try_to_serve(self) -> None:
+        """Connect, and serve as long as the connection lasts; wait after a failure."""
+        try:
+            connection = connect(self._address, ANSWER_LIMIT)
+            try:
+                self._serve(connection)
+            finally:
+                connection.close()
+        except BoardUnavailable as error:
+            self._failures += 1
+            if self._failures == 1:
+                self._say(error.message)
+            self._wait(backoff(self._failures, FIRST_RETRY, MAX_RETRY))
+
+    def _serve(self, connection: ServerConnection) -> None:
+        table = HostsTable(connection, self._address.crew)
+        connection.listen(channel(self._address.crew))
+        lease = self._begin_or_continue(table)
+        if self._failures:
+            self._say(f"PostgreSQL at {self._address.server} answers again")
+        self._failures = 0
+        renew_at = look_at = 0.0
+        while not self._is_stopped:
+            if boottime() >= renew_at:
+                lease, renew_at = self._renew(table, lease), boottime() + RENEWAL.total_seconds()
+            if boottime() >= look_at or connection.take_notifications():
+                self._look(connection)
+                look_at = boottime() + LOOK_SECONDS
+                if self._is_idle():
+                    break
+            self._wait(min(renew_at, look_at) - boottime(), connection)
+        self._leave(table, lease)
+
+    def _begin_or_continue(self, table: HostsTable) -> HostLease:
+        """Return the lease of this host, which may be as old as its last renewal. Raises HostFenced."""
+        while True:
+            lease, boot = lease_file.read_lease(self._paths), boot_id()
+            sent = boottime()
+            with table.lock_host(self._address.host) as (row, now, started):
+                decision = decide_start(lease, row, boot, now, started)
+                if isinstance(decision, Continue):
+                    assert lease is not None
+                    return lease
+                if isinstance(decision, NameTaken):
+                    raise name_taken(decision)
+                if not has_sessions(self._paths):
+                    lease = HostLease(
+                        host=self._address.host, incarnation=uuid4(), boot=boot, sent_at=sent, tokens=(uuid4(),)
+                    )
+                    location = f"{host_name()}:{self._paths.root}"
+                    table.begin(lease.host, lease.incarnation, lease.tokens[0], boot, location)
+            if isinstance(decision, Begin) and lease is not None and lease.sent_at == sent:
+                lease_file.write_lease(self._paths, lease)
+                self._say(f"the host {lease.host} begins")
+                return lease
+            for run in end_sessions(self._paths):
+                self._say(f"ended the session of {run}: the lease of this host is over")
+
+    def _renew(self, table: HostsTable, lease: HostLease) -> HostLease:
+        """Renew the lease, and write when this was sent. A renewal that was refused begins a new incarnation."""
+        pending = replace(lease, tokens=(lease.tokens[0], uuid4()))
+        lease_file.write_lease(self._paths, pending)
+        sent = boottime()
+        if not table.renew(lease.host, lease.incarnation, pending.tokens, pending.tokens[1], self._seen):
+            return self._begin_or_continue(table)
+        renewed = replace(pending, sent_at=sent, tokens=pending.tokens[1:])
+        lease_file.write_lease(self._paths, renewed)
+        return renewed
+
+    def _look(self, connection: ServerConnection) -> None:
+        """Wake the supervisors if the board has changed."""
+        row = connection.fetch_one("SELECT change FROM crew WHERE id = %s", self._address.crew)
+        change = row[0] if row else 0
+        if change != self._seen:
+            self._seen = change
+            with suppress(OSError):  # A full disk: the supervisors look by themselves, only later.
+                file_growth.wake_watchers(self._paths, file_growth.BOARD)
+
+    def _is_idle(self) -> bool:
+        if has_supervisors(self._paths):
+            self._last_busy = boottime()
+        return self._until_idle and boottime() - self._last_busy >= IDLE_SECONDS
+
+    def _leave(self, table: HostsTable, lease: HostLease) -> None:
+        """Let other hosts take over at once what this one held, unless sessions go on here."""
+        if not has_supervisors(self._paths) and not has_sessions(self._paths):
+            table.leave(lease.host, lease.incarnation)
+            self._paths.host_lease.unlink(missing_ok=True)
+
+    def _wait(self, seconds: float, connection: ServerConnection | None = None) -> None:
+        """Wait for a notification or a signal, at most so many seconds."""
+        poll = select.poll()
+        for descriptor in (self._wakeup, *([connection.fileno()] if connection is not None else ())):
+            poll.register(descriptor, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)]
+        if self._wakeup in ready:
+            os.read(self._wakeup, 4096)
+
+
+def name_taken(taken: NameTaken) -> HostFenced:
+    """Return the error for the name of a host that another process uses."""
+    row = taken.row
+    return HostFenced(
+        f"the host name {row.name} is used by {row.address} since {format_time(row.since)}, heard at "
+        f"{format_time(row.seen)}; each host needs a name of its own",
+        "liza host list",
+    )
+
+
+def read_host_address(paths: Paths) -> BoardAddress:
+    """Return the address of the board of a clone that is a host. Raises UsageError."""
+    address = read_address(paths.board_address)
+    if address is None:
+        raise UsageError("this crew has its board in files: it has one host, and no host process", "liza status")
+    if not address.host:
+        raise UsageError("this clone is no host: .liza/board.toml has no host", "cat .liza/board.toml")
+    return address
+
+
+def run_host(crew: Crew, say: Callable[[str], None]) -> Result:
+    """Run the host process of a crew until it is stopped. Raises Refused, UsageError, BoardServerRefused."""
+    require_person(crew, planner=False)
+    HostProcess(crew.paths, read_host_address(crew.paths), say).run()
+    return Result("changed", None, None, "liza host list", {}, "the host process has ended")
+
+
+def main(root: str) -> int:
+    """Run the host process of a crew until no supervisor is left; return its exit status."""
+    paths = Paths(Path(root))
+
+    def say(line: str) -> None:
+        with suppress(OSError):
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+    try:
+        HostProcess(paths, read_host_address(paths), say, until_idle=True).run()
+    except LizaError as error:
+        say(format_error("liza host", error.message, error.hint))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

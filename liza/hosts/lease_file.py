@@ -1,0 +1,39 @@
+"""`.liza/run/host-lease`: what this host knows of its lease. The shims of sessions read ``sent_at`` in it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from liza.board.rules.host_leases import HostLease, must_end_sessions
+from liza.model.errors import HostFenced
+from liza.model.paths import Paths
+from liza.model.value_classes import decodable
+from liza.system import files, untrusted_files
+from liza.system.clock import boottime
+
+START_COMMAND = "liza up"
+
+
+def read_lease(paths: Paths) -> HostLease | None:
+    """Return what is known of the lease of this host; None if nothing is."""
+    data = untrusted_files.read_if_exists(paths.host_lease)
+    if data is None:
+        return None
+    try:
+        return msgspec.json.decode(data, type=decodable(HostLease))
+    except msgspec.DecodeError:
+        return None  # After a crash of the machine the file may be empty: the host begins anew.
+
+
+def write_lease(paths: Paths, lease: HostLease) -> None:
+    """Replace the file. Raises WriteFailed."""
+    files.replace_unsynced(paths.host_lease, msgspec.json.encode(lease))
+
+
+def require_lease(paths: Paths) -> HostLease:
+    """Return the lease of this host. Raises HostFenced if it is so old that sessions end."""
+    lease = read_lease(paths)
+    if lease is None or must_end_sessions(lease, boottime()):
+        age = "never" if lease is None else f"not for {boottime() - lease.sent_at:.0f} s"
+        raise HostFenced(f"the lease of this host was {age} renewed: no session may run here", START_COMMAND)
+    return lease

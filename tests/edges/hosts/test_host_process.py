@@ -1,0 +1,161 @@
+"""The process of a host against a real PostgreSQL: its lease, who else has its name, and what it wakes."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from liza.board.postgresql.connection import connect
+from liza.board.postgresql.signal_rows import channel
+from liza.hosts import lease_file
+from liza.hosts.agent_tie import AgentTie, SupervisedElsewhere
+from liza.model.value_classes import replace
+from liza.programs.session import session_process
+from liza.system import file_growth
+from liza.system.clock import boottime
+from tests.conftest import until
+from tests.edges.hosts_rig import HostRig
+from tests.postgresql import PostgreSQL
+
+MakeHost = Callable[[str], HostRig]
+
+
+@pytest.fixture
+def make_host(postgresql: PostgreSQL, database: str, tmp_path: Path) -> Iterator[MakeHost]:
+    """Makes hosts by name, each in a directory of its own; their processes end with the test."""
+    hosts: list[HostRig] = []
+    postgresql.run_sql("INSERT INTO liza.crew (id) VALUES ('shop')", database=database)
+
+    def make(name: str) -> HostRig:
+        hosts.append(HostRig(tmp_path / f"{name}-{len(hosts)}", postgresql.url(database), name))
+        return hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.stop(signal.SIGKILL)
+        for run in ("coder-1.1",):
+            session_process.stop(host.paths.run(run), run, host.paths.root, 0.1)
+
+
+def test_a_host_has_a_lease_until_it_leaves(make_host: MakeHost) -> None:
+    host = make_host("h1")
+    lease = host.start_and_wait()
+    (row,) = host.table().hosts
+    assert (row.name, row.incarnation, row.token) == ("h1", lease.incarnation, lease.tokens[-1])
+    assert row.address.endswith(str(host.paths.root))
+    assert boottime() - lease.sent_at < 30
+    assert host.stop() == 0
+    assert host.table().hosts == ()
+    assert host.lease() is None
+
+
+def test_a_killed_host_process_goes_on_as_the_same_host(make_host: MakeHost) -> None:
+    host = make_host("h1")
+    before = host.start_and_wait()
+    host.stop(signal.SIGKILL)
+    assert host.start_and_wait().incarnation == before.incarnation
+
+
+def test_another_clone_with_the_name_of_a_host_is_refused(make_host: MakeHost) -> None:
+    host, other = make_host("h1"), make_host("h1")
+    host.start_and_wait()
+    assert other.start().wait(30) == 1
+    message = other.log.read_text()
+    assert f":{host.paths.root} since " in message
+    assert "the host name h1 is used by" in message
+    assert "Traceback" not in message
+    assert host.process is not None
+    assert host.process.poll() is None
+
+
+def test_of_a_host_and_the_copy_of_its_disk_one_goes_on(make_host: MakeHost) -> None:
+    host, copy = make_host("h1"), make_host("h1")
+    before = host.start_and_wait()
+    host.stop(signal.SIGKILL)
+    shutil.copy(host.paths.host_lease, copy.paths.host_lease)
+    assert copy.start_and_wait().incarnation == before.incarnation
+    assert host.start().wait(30) == 1
+    assert "the host name h1 is used by" in host.log.read_text()
+
+
+def test_a_host_process_runs_once_in_a_clone(make_host: MakeHost) -> None:
+    host = make_host("h1")
+    host.start_and_wait()
+    first, host.process = host.process, None
+    assert host.start().wait(30) == 1
+    assert "runs already" in host.log.read_text()
+    host.process = first
+
+
+def test_a_change_of_the_board_rings_on_each_host(make_host: MakeHost) -> None:
+    host, other = make_host("h1"), make_host("h2")
+    for each in (host, other):
+        each.start_and_wait()
+    marks = [file_growth.last_wake(each.paths, file_growth.BOARD) for each in (host, other)]
+    connection = connect(host.address)
+    connection.execute("UPDATE crew SET change = change + 1")
+    connection.notify(channel("shop"))
+    connection.close()
+    began = time.monotonic()
+    for each, mark in zip((host, other), marks, strict=True):
+        until(lambda each=each, mark=mark: file_growth.last_wake(each.paths, file_growth.BOARD) != mark, "the bell")
+    assert time.monotonic() - began < 3  # before the look
+
+
+def test_a_host_finds_postgresql_again(make_host: MakeHost, postgresql: PostgreSQL) -> None:
+    host = make_host("h1")
+    before = host.start_and_wait()
+    postgresql.kill()
+    until(lambda: "is gone or does not answer" in host.log.read_text(), "the host sees that the server is gone")
+    postgresql.start()
+    until(lambda: "answers again" in host.log.read_text(), "the host is connected again")
+    until(lambda: (host.lease() or before).sent_at > before.sent_at, "a renewal after the start")
+    assert (host.lease() or before).incarnation == before.incarnation
+
+
+def test_a_session_ends_if_its_host_renews_no_more(make_host: MakeHost) -> None:
+    host = make_host("h1")
+    host.start_and_wait()
+    host.stop(signal.SIGKILL)  # and no supervisor is there, either
+    host.start_session("coder-1.1")
+    lease = host.lease()
+    assert lease is not None
+    lease_file.write_lease(host.paths, replace(lease, sent_at=boottime() - 29.5))
+    began = time.monotonic()
+    until(lambda: host.session_end("coder-1.1"), "the session ends")
+    end = host.session_end("coder-1.1")
+    assert end is not None
+    assert end.fenced
+    assert 0.3 < time.monotonic() - began < 5
+
+
+def test_a_late_host_begins_again_when_its_sessions_have_ended(make_host: MakeHost) -> None:
+    host = make_host("h1")
+    before = host.start_and_wait()
+    host.start_session("coder-1.1")
+    host.stop(signal.SIGKILL)
+    connection = connect(host.address)
+    connection.execute("DELETE FROM host")  # a person forgot it
+    connection.close()
+    host.start()
+    until(lambda: (host.lease() or before).incarnation != before.incarnation, "a new incarnation")
+    assert host.session_end("coder-1.1") is not None
+    assert "ended the session of coder-1.1" in host.log.read_text()
+
+
+def test_a_second_supervisor_of_an_agent_learns_where_the_first_is(make_host: MakeHost) -> None:
+    host, other = make_host("h1"), make_host("h2")
+    ties = [AgentTie(each.paths, each.address, "coder-1") for each in (host, other)]
+    for each in (host, other):
+        each.start_and_wait()
+    assert ties[0].hold() is not None
+    assert ties[0].hold() is None
+    with pytest.raises(SupervisedElsewhere, match="coder-1 has a supervisor already, on the host h1 since"):
+        ties[1].hold()
+    ties[0].release()
+    assert ties[1].hold() is not None
