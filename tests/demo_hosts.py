@@ -50,6 +50,16 @@ git add -A
 git diff --cached --quiet || git commit -q -m "$LIZA_TASK: a part of the shop"
 liza submit
 """
+TEST = """\
+import unittest
+
+from shop import NAME
+
+
+class ShopTest(unittest.TestCase):
+    def test_name(self):
+        self.assertEqual(NAME, "shop")
+"""
 REVIEWER = """\
 #!/bin/sh
 set -eu
@@ -127,8 +137,8 @@ def _create_project(host: Host) -> None:
     (host.clone / "README.md").write_text("# A shop\n\n    python3 -m unittest discover -s tests -q\n")
     (host.clone / "AGENTS.md").write_text("# Working here\n\nThe standard library only.\n")
     (host.clone / ".gitignore").write_text("__pycache__/\n")
-    (host.clone / "shop" / "__init__.py").write_text("")
-    (host.clone / "tests" / "test_shop.py").write_text("import shop\n\nassert shop\n")
+    (host.clone / "shop" / "__init__.py").write_text('NAME = "shop"\n')
+    (host.clone / "tests" / "test_shop.py").write_text(TEST)
     host.git("add", "-A")
     host.git("commit", "-q", "-m", "A small shop")
     host.git("push", "-q", "origin", "HEAD:main")
@@ -137,6 +147,8 @@ def _create_project(host: Host) -> None:
 def _start_agents(host: Host) -> None:
     programs = []
     for role, text in (("coder", CODER), ("code-reviewer", REVIEWER)):
+        if not any(agent.startswith(f"{role}-") for agent in AGENTS[host.name]):
+            continue
         path = host.base / f"{role}.sh"
         path.write_text(text)
         path.chmod(0o755)
