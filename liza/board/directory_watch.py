@@ -54,10 +54,12 @@ class DirectoryWatch(Watch):
     """The watches of one process. Close it, or use it in a ``with`` statement."""
 
     def __init__(self, paths: Paths, extra_dirs: Iterable[Path] = (), board_file: Path | None = None) -> None:
-        """``board_file`` in `.liza` changes with the board: `state.yaml` if it is not given."""
+        """``board_file`` changes with the board: `state.yaml` if it is not given."""
         self._paths = paths
-        self._board_file = (board_file or paths.state).name
-        self._extra = [path.resolve() for path in extra_dirs]
+        board_file = board_file or paths.state
+        self._board_file = board_file.parent.resolve() / board_file.name
+        own = [board_file.parent] if board_file.parent != paths.liza else []
+        self._extra = list(dict.fromkeys(path.resolve() for path in (*extra_dirs, *own)))
         self._added: dict[Path, ObservedWatch | None] = {}
         self._queues: list[queue.Queue[WatchEvent]] = []
         self._guard = threading.Lock()
@@ -147,7 +149,7 @@ class DirectoryWatch(Watch):
         liza_directory = self._paths.liza.resolve()
         if event.event_type == "deleted" and (path == liza_directory or path in self._extra):
             threading.Thread(target=self.rearm, args=(f"{path} was removed",), daemon=True).start()
-        elif path.parent == liza_directory and path.name == self._board_file:
+        elif path == self._board_file:
             self._post(BoardChanged())
         elif event.event_type == "deleted" and path in (
             liza_directory / self._paths.pins.name,

@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
 from liza.board.address import BoardAddress
 from liza.board.postgresql.connection import connect
 from liza.board.postgresql.hosts_table import HostsTable
+from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.board.rules.host_leases import HostLease
+from liza.crew.crew import Crew
 from liza.hosts import host_start, lease_file
-from liza.model.errors import HostFenced, Refused
+from liza.hosts.host_start import require_host_address
+from liza.model.errors import HostFenced, SupervisedElsewhere
 from liza.model.paths import Paths
 from liza.text.formats import format_time
-
-
-class SupervisedElsewhere(Refused):
-    """The supervisor of this agent is on another host. Exit code 1."""
 
 
 class AgentTie:
     """The agent of one supervisor, held for the host of this clone."""
 
-    def __init__(self, paths: Paths, address: BoardAddress, agent: str) -> None:
-        self._paths, self._address, self._agent = paths, address, agent
+    def __init__(self, paths: Paths, address: BoardAddress, agent: str, act: Callable[[str, UUID], None]) -> None:
+        """``act`` gets the host and its incarnation, for which later changes of the board are made."""
+        self._paths, self._address, self._agent, self._act = paths, address, agent, act
         self._incarnation: UUID | None = None
 
-    def hold(self) -> str | None:
-        """Check the lease, and hold the agent; return the incarnation if it is another one than at the last call.
+    def hold(self) -> None:
+        """Check the lease of this host, and hold the agent for it; after a new beginning of the host hold it again.
 
         Raises HostFenced while this host has no lease, SupervisedElsewhere if another host has the agent.
         """
         if self._incarnation is None:
-            return self._take(host_start.require_host(self._paths))
+            self._take(host_start.require_host(self._paths))
+            return
         host_start.start_if_absent(self._paths)
         lease = lease_file.require_lease(self._paths)
-        return None if lease.incarnation == self._incarnation else self._take(lease)
+        if lease.incarnation != self._incarnation:
+            self._take(lease)
 
-    def _take(self, lease: HostLease) -> str:
+    def _take(self, lease: HostLease) -> None:
         with open_table(self._address) as table:
             if not table.take_agent(self._agent, lease.host, lease.incarnation):
                 holders = [row for row in table.read().agents if row.agent == self._agent and row.host != lease.host]
@@ -50,7 +52,7 @@ class AgentTie:
                     "liza host list",
                 )
         self._incarnation = lease.incarnation
-        return str(lease.incarnation)
+        self._act(lease.host, lease.incarnation)
 
     def release(self) -> None:
         """Let other hosts have the agent. Raises LizaError: then they have it when this host takes it again or ends."""
@@ -58,6 +60,13 @@ class AgentTie:
         if incarnation is not None:
             with open_table(self._address) as table:
                 table.release_agent(self._agent, self._address.host, incarnation)
+
+
+def tie_agent(crew: Crew, agent: str) -> AgentTie:
+    """Return the tie of a supervisor of a crew whose board is in PostgreSQL. Raises UsageError."""
+    board = crew.board
+    assert isinstance(board, PostgresBoard)
+    return AgentTie(crew.paths, require_host_address(crew.paths), agent, board.acts_for)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from liza.board.address import BoardAddress, read_address
+from liza.board.address import BoardAddress
 from liza.board.postgresql.connection import ServerConnection, connect
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.signal_rows import channel
@@ -25,9 +25,10 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.hosts import lease_file
+from liza.hosts.host_start import require_host_address
 from liza.hosts.local_sessions import end_sessions, has_sessions, has_supervisors
 from liza.model.backoff import backoff
-from liza.model.errors import BoardUnavailable, HostFenced, LizaError, Refused, UsageError, format_error
+from liza.model.errors import BoardUnavailable, HostFenced, LizaError, Refused, format_error
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
 from liza.system import file_growth
@@ -198,20 +199,10 @@ def name_taken(taken: NameTaken) -> HostFenced:
     )
 
 
-def read_host_address(paths: Paths) -> BoardAddress:
-    """Return the address of the board of a clone that is a host. Raises UsageError."""
-    address = read_address(paths.board_address)
-    if address is None:
-        raise UsageError("this crew has its board in files: it has one host, and no host process", "liza status")
-    if not address.host:
-        raise UsageError("this clone is no host: .liza/board.toml has no host", "cat .liza/board.toml")
-    return address
-
-
 def run_host(crew: Crew, say: Callable[[str], None]) -> Result:
     """Run the host process of a crew until it is stopped. Raises Refused, UsageError, BoardServerRefused."""
     require_person(crew, planner=False)
-    HostProcess(crew.paths, read_host_address(crew.paths), say).run()
+    HostProcess(crew.paths, require_host_address(crew.paths), say).run()
     return Result("changed", None, None, "liza host list", {}, "the host process has ended")
 
 
@@ -224,7 +215,7 @@ def main(root: str) -> int:
             print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     try:
-        HostProcess(paths, read_host_address(paths), say, until_idle=True).run()
+        HostProcess(paths, require_host_address(paths), say, until_idle=True).run()
     except LizaError as error:
         say(format_error("liza host", error.message, error.hint))
         return error.exit_code

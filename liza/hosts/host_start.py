@@ -11,10 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from liza.board.address import BoardAddress, read_address
 from liza.board.rules.host_leases import HostLease, must_end_sessions
 from liza.hosts import lease_file
 from liza.hosts.local_sessions import has_supervisors
-from liza.model.errors import BoardUnavailable, HostFenced, read_last_message
+from liza.model.errors import BoardUnavailable, HostFenced, LizaError, UsageError, read_last_message
 from liza.model.paths import Paths
 from liza.programs.session import log_file
 from liza.system.clock import boottime
@@ -24,6 +25,16 @@ LOG_NAME: Final = "host.log"
 _START_LIMIT: Final = 30.0  # seconds for the first lease
 _END_LIMIT: Final = 15.0  # seconds
 _LOOK: Final = 0.05  # seconds between two looks at the file
+
+
+def require_host_address(paths: Paths) -> BoardAddress:
+    """Return the address of the board of a clone that is a host. Raises UsageError."""
+    address = read_address(paths.board_address)
+    if address is None:
+        raise UsageError("this crew has its board in files: it has one host, and no host process", "liza status")
+    if not address.host:
+        raise UsageError("this clone is no host: .liza/board.toml has no host", "liza help join")
+    return address
 
 
 def require_host(paths: Paths) -> HostLease:
@@ -73,11 +84,10 @@ def _read_reason(paths: Paths) -> tuple[str, str]:
     return "the host process ended at once", "liza host list"
 
 
-def stop_if_last(paths: Paths) -> bool:
-    """End the host process if no supervisor of this host is left; return whether one was ended."""
-    pid = None if has_supervisors(paths) else find_holder(paths.host_lock)
-    if pid is None:
-        return False
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-    return wait_for_release(paths.host_lock, _END_LIMIT)
+def stop_if_last(paths: Paths) -> None:
+    """End the host process if no supervisor of this host is left. A failure is harmless: it ends by itself then."""
+    with suppress(LizaError, OSError):
+        pid = None if has_supervisors(paths) else find_holder(paths.host_lock)
+        if pid is not None:
+            os.kill(pid, signal.SIGTERM)
+            wait_for_release(paths.host_lock, _END_LIMIT)

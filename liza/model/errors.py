@@ -198,6 +198,10 @@ class HostFenced(Refused):
     code = "host-fenced"
 
 
+class SupervisedElsewhere(Refused):
+    """The supervisor of the agent is on another host. Exit code 1."""
+
+
 class BoardUnavailable(LizaError):
     """The PostgreSQL server of the board is gone, or did not answer in time. Exit code 75."""
 

@@ -20,6 +20,7 @@ from liza.git import branch_moves, git_refs, hiding
 from liza.git.runner import Git
 from liza.git.salvage import EARLIER_PREFIX, SALVAGE_PREFIX
 from liza.git.survey import survey
+from liza.hosts import host_start
 from liza.merging import merge_lock
 from liza.model.configuration import Config
 from liza.model.derived import find_current_work
@@ -71,6 +72,7 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     stopped = _stop_supervisors(crew, now=now)
     ended = end_unsupervised_sessions(crew)
     is_server_stopped = api_server.stop(crew.paths)
+    host_start.stop_if_last(crew.paths)
     tmux.close_all_panes(crew.paths.root)
     checkout_brief.remove_abandoned(crew)
     layout.refuse_survivors(crew.paths, deleted_parts.AGAIN)
@@ -101,6 +103,7 @@ def stop_agents(crew: Crew, agents: Sequence[str], *, now: bool = False) -> Resu
     for agent in names:
         tmux.close_agent_panes(crew.paths.root, agent)
     api_server.stop_if_last(crew)
+    host_start.stop_if_last(crew.paths)
     details = {"stopped": stopped, "sessions_ended": ended, "server_stopped": False}
     result = "changed" if stopped or ended else "unchanged"
     # The board before the stop has what they held: another agent may have taken it meanwhile.

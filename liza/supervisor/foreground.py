@@ -19,6 +19,7 @@ from liza.api import api_server
 from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.crew.result import Result
+from liza.hosts import host_start
 from liza.landing import forge, remotes
 from liza.landing.rules.remote_failures import next_poll_seconds
 from liza.landing.sync import sync_request
@@ -162,6 +163,7 @@ def _stay(
         # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.
         end_unsupervised_sessions(crew)
     api_server.stop_if_last(crew)
+    host_start.stop_if_last(crew.paths)
     codes = [child.returncode for child in children.values()]
     person_waits.print_all(last_lines)
     feed("", describe_stop(crew, options, codes, needs_person=bool(last_lines)))
@@ -302,6 +304,7 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
         for agent in children:
             processes.kill_all(lambda agent=agent: processes.iter_agent_pids(agent, crew.paths.root), KILL_LIMIT)  # type: ignore[misc]
         api_server.stop_if_last(crew)
+        host_start.stop_if_last(crew.paths)
         feed.close(LAST_OUTPUT_LIMIT)
     finally:
         os._exit(KILLED_STATUS)

@@ -23,7 +23,7 @@ from liza.git.git_config import git_dirs
 from liza.landing.branch_backup import BranchPusher
 from liza.model.backoff import ClockWatch, backoff
 from liza.model.derived import held_tasks
-from liza.model.errors import LizaError, Refused, TakenMeanwhile
+from liza.model.errors import HostFenced, LizaError, Refused, SupervisedElsewhere, TakenMeanwhile
 from liza.model.model import State
 from liza.model.narration import LIZA, Detail, find_news
 from liza.model.value_classes import Value
@@ -101,6 +101,8 @@ class Supervisor:
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)
         self.last_state = crew.board.read()
         self.location = RepositoryLocation(crew, agent)
+        self.hold_host: Callable[[], None] = lambda: None
+        """Raises HostFenced while nothing may be done here, SupervisedElsewhere if another host has the agent."""
         self.environ = environ
         self.branch_pusher: BranchPusher | None = None
         self.notice_process = notices.NoticeProcess(crew.paths, environ)
@@ -163,6 +165,7 @@ class Supervisor:
         only if the last steps before an exit fail more than MAX_EXIT_TRIES times.
         """
         try:
+            self.hold_host()
             action = self._next_action()
             self.action_runner.pass_on_merge_turn(action)
             if isinstance(action, actions.Exit):
@@ -184,6 +187,8 @@ class Supervisor:
                     self.action_runner.carry_out(action)
             self._slow_repeated_action(action)
             self.past.failed_passes = 0
+        except SupervisedElsewhere:
+            raise
         except (LizaError, OSError) as error:
             if self.location.deleted() is not None:
                 # The next pass raises: this error is only a consequence.
@@ -193,7 +198,7 @@ class Supervisor:
             if self.memory.leaving and self.past.failed_passes > MAX_EXIT_TRIES:
                 return actions.Exit(1, f"its last step failed: {error}")
             delay = backoff(self.past.failed_passes, FIRST_RETRY_DELAY, MAX_RETRY_DELAY)
-            if not isinstance(error, Refused):
+            if isinstance(error, HostFenced) or not isinstance(error, Refused):
                 self._record_failure(error, delay)
             self._wait_after_failure(delay)
         return None

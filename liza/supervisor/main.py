@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from liza.alarms import confinement
 from liza.alarms.rules.alarm_checks import BY_HAND_HINT
@@ -41,6 +42,9 @@ from liza.system.processes import Repeats
 from liza.tasks.rules import claims
 from liza.tasks.rules.up_command import another_model_command
 from liza.text.redaction import redact
+
+if TYPE_CHECKING:
+    from liza.hosts.agent_tie import AgentTie
 
 LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
 
@@ -101,6 +105,7 @@ def _supervise(
         _call_at_eof(lambda: supervisor.events.put(StopRequest(force=False)))
     confinement.check_support(crew.paths, config)
     lock = _lock_agent(crew.paths, agent)
+    tie = _tie_to_host(supervisor, lock)
     supervisor.location.stand_on(lock.descriptor)
     if options.relayed:
         # A stopped `up` reads no lines: they are dropped, and must not block this process.
@@ -116,6 +121,9 @@ def _supervise(
         record_at_exit(crew, agent)
     finally:
         keeper.close()
+        if tie is not None:
+            with suppress(LizaError):
+                tie.release()
         lock.release()
         # Waking the others is only faster than their poll; a full disk must not hide the exit status.
         with suppress(OSError):
@@ -195,6 +203,25 @@ def _lock_agent(paths: Paths, agent: str) -> Lock:
     except LockTimeout as error:
         raise Refused(f"{agent} has a supervisor already: {error.message}", f"liza agents {agent}") from error
     return lock
+
+
+def _tie_to_host(supervisor: Supervisor, lock: Lock) -> AgentTie | None:
+    """Hold the agent for this host, and return what holds it; None for a crew whose board is in files.
+
+    Raises SupervisedElsewhere, HostFenced, BoardUnavailable.
+    """
+    if not supervisor.crew.paths.board_address.exists():
+        return None
+    from liza.hosts.agent_tie import tie_agent
+
+    try:
+        tie = tie_agent(supervisor.crew, supervisor.agent)
+        tie.hold()
+    except BaseException:
+        lock.release()
+        raise
+    supervisor.hold_host = tie.hold
+    return tie
 
 
 def _set_status(crew: Crew, agent: str, status: AgentStatus, program: ProgramChoice, *, tmux: bool) -> None:

@@ -20,6 +20,7 @@ from liza.crew import keeper_start, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.git import integration_tip
+from liza.hosts import host_start
 from liza.model.configuration import Config
 from liza.model.errors import LizaError, Refused, UsageError, read_last_message
 from liza.model.narration import LIZA
@@ -76,6 +77,8 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
             feed("", line)
         for freed in draft_specs.release_drafts(crew):
             feed(LIZA, freed)
+        if crew.paths.board_address.exists():
+            host_start.require_host(crew.paths)
         _start_server(crew, feed, verbose=options.verbose)
         _warn_unconfined(crew.board.read().config, free, feed)
         if options.detached:

@@ -34,7 +34,7 @@ from liza.board.text.values import check_revision
 from liza.model.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, Refused
 from liza.model.model import Clock, State, Task, Violation
 from liza.model.paths import Paths
-from liza.system import files
+from liza.system import file_growth, files
 from liza.text.formats import format_time
 
 _NO_REVISION: Final = -1
@@ -318,7 +318,8 @@ class PostgresBoard(Board):
     # ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def watch(self, extra_dirs: Iterable[Path] = ()) -> Watch:
-        return DirectoryWatch(self.paths, extra_dirs)
+        # The process of the host touches this file.
+        return DirectoryWatch(self.paths, extra_dirs, file_growth.wake_directory(self.paths) / file_growth.BOARD)
 
     def require_files(self, action: str) -> None:
         raise Refused(f"{action} needs a board in files; this one is at {self.address.server}", "liza edit")

@@ -13,7 +13,8 @@ import pytest
 from liza.board.postgresql.connection import connect
 from liza.board.postgresql.signal_rows import channel
 from liza.hosts import lease_file
-from liza.hosts.agent_tie import AgentTie, SupervisedElsewhere
+from liza.hosts.agent_tie import AgentTie
+from liza.model.errors import SupervisedElsewhere
 from liza.model.value_classes import replace
 from liza.programs.session import session_process
 from liza.system import file_growth
@@ -150,12 +151,18 @@ def test_a_late_host_begins_again_when_its_sessions_have_ended(make_host: MakeHo
 
 def test_a_second_supervisor_of_an_agent_learns_where_the_first_is(make_host: MakeHost) -> None:
     host, other = make_host("h1"), make_host("h2")
-    ties = [AgentTie(each.paths, each.address, "coder-1") for each in (host, other)]
+    acting: list[str] = []
+    ties = [
+        AgentTie(each.paths, each.address, "coder-1", lambda name, _incarnation: acting.append(name))
+        for each in (host, other)
+    ]
     for each in (host, other):
         each.start_and_wait()
-    assert ties[0].hold() is not None
-    assert ties[0].hold() is None
+    ties[0].hold()
+    ties[0].hold()
+    assert acting == ["h1"]
     with pytest.raises(SupervisedElsewhere, match="coder-1 has a supervisor already, on the host h1 since"):
         ties[1].hold()
     ties[0].release()
-    assert ties[1].hold() is not None
+    ties[1].hold()
+    assert acting == ["h1", "h2"]
