@@ -39,7 +39,7 @@ def find_difference(expected: CrewCopy, actual: CrewCopy) -> Difference | None:
     for part, wanted, present in (
         ("the board", [expected.text], [actual.text]),
         ("the journal", map(_format_line, expected.lines), map(_format_line, actual.lines)),
-        ("the archive", _list_entries(expected.archived), _list_entries(actual.archived)),
+        ("the archive", sorted(_list_entries(expected.archived)), sorted(_list_entries(actual.archived))),
         ("the signals", sorted(_list_entries(expected.signals)), sorted(_list_entries(actual.signals))),
     ):
         texts = _describe(wanted), _describe(present)

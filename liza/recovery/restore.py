@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable
 
-from liza.board.contract import Board, Restored
+from liza.board.contract import Board, Restored, RestoredArchive
 from liza.crew import deleted_parts, layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, find_crew, find_lost_crew
@@ -61,7 +61,7 @@ def restore(crew: Crew, last_good: bool, stop: Callable[[Crew], Result] | None =
         layout.create_layout(crew)
     restored = None if board_error is None else crew.board.restore(by, lambda: _last_good_text(crew))
     state = crew.board.read()
-    restored_archive = archive.restore_entries(crew, by)
+    restored_archive = RestoredArchive() if crew.is_on_server else archive.restore_entries(crew, by)
     if restored is None and not damaged and not restored_archive.names:
         return Result("unchanged", None, None, "liza status", {"revision": state.revision, "ended": list(ended)})
     lines = [_ENDED_NOTE.format(", ".join(ended))] if ended else []

@@ -249,7 +249,19 @@ def _purge(crew: Crew) -> PurgeResult:
     if branch is not None and _has_own_commits(crew.git, branch):
         kept.append(f"refs/heads/{branch}")
         branch = None
-    for name in ("base", "candidates", "tested", "review", "landed", "pushed", "pushing", "laid-back"):
+    for name in (
+        "base",
+        "candidates",
+        "tested",
+        "review",
+        "landed",
+        "pushed",
+        "pushing",
+        "laid-back",
+        "fetched",
+        "remote",
+        "merge-term",
+    ):
         _delete_refs(crew.git, f"refs/liza/{name}")
     kept += [saved_specs.SPECS_REF] if specs.saved else []
     kept += [saved_specs.PROGRAMS_REF] if programs.saved else []

@@ -15,7 +15,7 @@ from liza.guards import session_guards
 from liza.model.derived import find_current_work
 from liza.model.errors import Refused, UnknownId, UsageError
 from liza.model.model import Agent, State
-from liza.model.paths import Paths, agent_of, parse_agent_id, run_id, run_number
+from liza.model.paths import agent_of, parse_agent_id, run_id, run_number
 from liza.model.statuses import WorkKind
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
@@ -131,19 +131,21 @@ def find_newest_run(crew: Crew, agent: str) -> str:
         raise UnknownId(f"there is no agent {agent} on the board{did_you_mean(agent, state.agents)}", "liza agents")
     runs = run_directory.list_runs(crew.paths, agent)
     if not runs:
-        raise _no_runs(crew.paths, state, agent)
+        raise _no_runs(crew, state, agent)
     with_output = [run for run in runs if crew.run_dir(run).output_path.exists()]
     return (with_output or list(runs))[-1]
 
 
-def _no_runs(paths: Paths, state: State, agent: str) -> Refused:
+def _no_runs(crew: Crew, state: State, agent: str) -> Refused:
     """Error for an agent without runs; it names the log of its set-up if there is one."""
     work = find_current_work(state, agent)
     task = state.task(work.task) if work is not None and work.task and work.kind == WorkKind.WORK else None
-    log = paths.logs / f"setup-{(task.worktree if task else None) or agent}.log"
+    log = crew.paths.logs / f"setup-{(task.worktree if task else None) or agent}.log"
     if log.exists():
-        shown = str(log.relative_to(paths.root))
+        shown = str(log.relative_to(crew.paths.root))
         return Refused(f"{agent} has no runs yet; the output of its set-up is in {shown}", f"less {shown}")
+    if crew.is_on_server:
+        return Refused(f"{agent} has no runs on this host", f"liza agents {agent}")
     number, program = state.agents[agent].runs, state.agents[agent].program
     if number and program:
         return Refused(f"the logs of {agent} are gone, up to that of {run_id(agent, number)}", f"liza agents {agent}")
