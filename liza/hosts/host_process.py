@@ -19,7 +19,7 @@ from uuid import uuid4
 from liza.board.address import BoardAddress
 from liza.board.postgresql.connection import ServerConnection, connect
 from liza.board.postgresql.hosts_table import HostsTable
-from liza.board.postgresql.signal_rows import channel
+from liza.board.postgresql.signal_rows import CrewMarks, channel, read_marks
 from liza.board.rules.host_leases import RENEWAL, Begin, Continue, HostLease, NameTaken, decide_start
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -59,7 +59,7 @@ class HostProcess:
         self._is_stopped = False
         self._wakeup, self._wakeup_end = os.pipe()
         os.set_blocking(self._wakeup_end, False)
-        self._seen = 0
+        self._seen = CrewMarks()
         self._last_busy = boottime()
         self._failures = 0
 
@@ -153,7 +153,7 @@ class HostProcess:
         pending = replace(lease, tokens=(lease.tokens[0], uuid4()))
         lease_file.write_lease(self._paths, pending)
         sent = boottime()
-        if not table.renew(lease.host, lease.incarnation, pending.tokens, pending.tokens[1], self._seen):
+        if not table.renew(lease.host, lease.incarnation, pending.tokens, pending.tokens[1], self._seen.change):
             return self._begin_or_continue(table)
         renewed = replace(pending, sent_at=sent, tokens=pending.tokens[1:])
         lease_file.write_lease(self._paths, renewed)
@@ -161,10 +161,9 @@ class HostProcess:
 
     def _look(self, connection: ServerConnection) -> None:
         """Wake the supervisors if the board has changed."""
-        row = connection.fetch_one("SELECT change FROM crew WHERE id = %s", self._address.crew)
-        change = row[0] if row else 0
-        if change != self._seen:
-            self._seen = change
+        marks = read_marks(connection, self._address.crew)
+        if marks != self._seen:
+            self._seen = marks
             with suppress(OSError):  # A full disk: the supervisors look by themselves, only later.
                 file_growth.wake_watchers(self._paths, file_growth.BOARD)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Final
 
-from liza.board.archived_entries import ArchivedEntry, ArchiveFault, parse_entry
+from liza.board.archived_entries import HEAD, ArchivedEntry, ArchiveFault, parse_entry, split_text
 from liza.board.postgresql.entry_rows import encode_value
 from liza.board.postgresql.links import Links
 from liza.board.rules.archiving import ArchiveTotals
@@ -13,6 +13,8 @@ from liza.model.history_events import VERDICTS
 from liza.model.model import State, Task
 from liza.text.formats import count_noun
 
+MAX_FILE_SIZE: Final = 1 << 20
+"""Characters of an archive file of the history, to which entries are added; a longer month has more files."""
 _IDS: Final = "SELECT task FROM archived WHERE crew = %(crew)s ORDER BY change, ord"
 _ENTRIES: Final = """
 SELECT task, body FROM archived WHERE crew = %(crew)s AND task = ANY(%(ids)s) ORDER BY change, ord"""
@@ -29,6 +31,8 @@ SELECT event->>'event', count(*) FROM archived, jsonb_array_elements(value->'his
 WHERE crew = %(crew)s AND status <> '' AND task <> ALL(%(without)s) AND event->>'event' = ANY(%(verdicts)s)
 GROUP BY 1"""
 _COUNT: Final = "SELECT count(*) FROM archived WHERE crew = %(crew)s"
+_FILES: Final = """
+SELECT to_char(time AT TIME ZONE 'UTC', 'YYYY-MM'), body FROM archived WHERE crew = %(crew)s ORDER BY change, ord"""
 _AFTER_ALL: Final = (1 << 62, 0)
 
 
@@ -98,3 +102,32 @@ def find_faulty_entries(links: Links) -> Iterator[ArchiveFault]:
             yield ArchiveFault(
                 f"archive: {task_id}", f"faulty: {error}", "an entry of a closed task", command, "the entry"
             )
+
+
+def read_files(links: Links) -> dict[str, bytes]:
+    """Return the archive as files by name: one for each month in which tasks were archived, or several if it is long.
+
+    An entry that is added changes the last file only.
+    """
+    parts: dict[str, list[list[str]]] = {}
+    for month, text in links.ask(_FILES):
+        files = parts.setdefault(month, [[HEAD]])
+        if sum(map(len, files[-1])) > MAX_FILE_SIZE:
+            files.append([HEAD])
+        files[-1].append(text)
+    return {
+        f"{month}.yaml" if number == 1 else f"{month}.{number}.yaml": "".join(texts).encode()
+        for month, files in parts.items()
+        for number, texts in enumerate(files, 1)
+    }
+
+
+def find_lost(links: Links, recorded: Mapping[str, str], on_board: Container[str]) -> dict[str, dict[str, str]]:
+    """Return the entries of ``recorded``, files by name, that are neither archived nor on the board: id → text."""
+    present, lost = set(list_ids(links)), dict[str, dict[str, str]]()
+    for name, text in recorded.items():
+        entries = {key: piece for key, piece in split_text(text) if key not in present and key not in on_board}
+        if entries:
+            lost[name] = entries
+            present |= entries.keys()
+    return lost

@@ -62,6 +62,7 @@ class CrewLock:
         self._host = host
         self._measure = measure
         self.connection: ServerConnection | None = None
+        self.is_committed = False
         self._taken = 0.0  # of CLOCK_BOOTTIME
         self._is_late = False
 
@@ -118,6 +119,7 @@ class CrewLock:
             if self.connection is not None and not self.connection.is_closed:
                 raise
             self._repeat(partial(self._write_again, change))
+        self.is_committed = True
         crash_points.point("crew", "committed")
 
     def _write(self, change: CrewChange) -> None:

@@ -48,9 +48,14 @@ FROM unnest(%(sections)s::text[], %(names)s::text[], %(kinds)s::text[], %(orders
 ON CONFLICT (crew, section, name) DO UPDATE
 SET change = excluded.change, kind = excluded.kind, ord = excluded.ord, body = excluded.body, value = excluded.value"""
 _COUNT_WRITTEN: Final = """
-SELECT count(*) FROM unnest(%(sections)s::text[], %(names)s::text[], %(bodies)s::text[]) AS row (section, name, body)
-JOIN entry e ON e.crew = %(crew)s AND (e.section, e.name) = (row.section, row.name)
-  AND e.body IS NOT DISTINCT FROM row.body"""
+SELECT (
+  SELECT count(*) FROM unnest(%(sections)s::text[], %(names)s::text[], %(bodies)s::text[]) AS row (section, name, body)
+  JOIN entry e ON e.crew = %(crew)s AND (e.section, e.name) = (row.section, row.name)
+    AND e.body IS NOT DISTINCT FROM row.body
+) + (
+  SELECT count(*) FROM unnest(%(tasks)s::text[], %(moved)s::text[]) AS row (task, body)
+  JOIN archived a ON a.crew = %(crew)s AND (a.task, a.body) = (row.task, row.body)
+)"""
 _WRITE_JOURNAL: Final = """
 INSERT INTO journal (crew, revision, time, change_id, head, entries, text)
 VALUES (%(crew)s, %(revision)s, clock_timestamp(), %(id)s, %(head)s::jsonb, %(entries)s::jsonb, %(text)s)"""
@@ -64,7 +69,7 @@ SELECT %(crew)s, %(change)s, ord, task, body, value::jsonb, coalesce(value::json
 FROM unnest(%(tasks)s::text[], %(bodies)s::text[], %(values)s::text[]) WITH ORDINALITY AS row (task, body, value, ord)
 ON CONFLICT (crew, task) DO UPDATE
 SET change = excluded.change, ord = excluded.ord, body = excluded.body, value = excluded.value,
-    status = excluded.status, merge_commit = excluded.merge_commit"""
+    status = excluded.status, merge_commit = excluded.merge_commit, time = clock_timestamp()"""
 _INSERT_CREW: Final = """
 INSERT INTO crew (id, started) VALUES (%(crew)s, clock_timestamp()) ON CONFLICT DO NOTHING RETURNING id"""
 _SWEEP: Final = """
@@ -140,7 +145,7 @@ class CrewChange(msgspec.Struct, frozen=True):
 
     def list_statements(self) -> list[CrewStatement]:
         """Return the statements that write the change, without the commit."""
-        statements = [self._write_entries()]
+        statements = [self._write_entries()] if self.writes else []
         if self.moved:
             statements.append(self._write_archived())
         if self.line is not None:
@@ -155,9 +160,9 @@ class CrewChange(msgspec.Struct, frozen=True):
         """Return the query whose count tells whether the change was written, and the count if it was."""
         if self.line is not None:
             return CrewStatement(_FIND_CHANGE, {"crew": self.crew, "id": self.id}), 1
-        columns = self._columns()
-        values = {name: columns[name] for name in ("crew", "sections", "names", "bodies")}
-        return CrewStatement(_COUNT_WRITTEN, values), len(self.writes)
+        moved = {"tasks": list(self.moved), "moved": [body for body, _ in self.moved.values()]}
+        columns = {name: self._columns()[name] for name in ("crew", "sections", "names", "bodies")}
+        return CrewStatement(_COUNT_WRITTEN, columns | moved), len(self.writes) + len(self.moved)
 
     def _columns(self) -> dict[str, Any]:
         return {

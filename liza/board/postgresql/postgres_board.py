@@ -15,7 +15,6 @@ from liza.board import new_violations, revision_texts
 from liza.board.address import BoardAddress
 from liza.board.archived_entries import ArchivedEntry, ArchiveFault
 from liza.board.contract import Alert, Board, Restored, RestoredArchive, Transaction
-from liza.board.directory_watch import DirectoryWatch
 from liza.board.events import Watch
 from liza.board.last_copy import CopySaver
 from liza.board.postgresql import archived_rows, board_copy, crew_lock, entry_rows, journal_rows, signal_rows
@@ -34,7 +33,7 @@ from liza.board.text.values import check_revision
 from liza.model.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, Refused
 from liza.model.model import Clock, State, Task, Violation
 from liza.model.paths import Paths
-from liza.system import file_growth, files
+from liza.system import files
 from liza.text.formats import format_time
 
 _NO_REVISION: Final = -1
@@ -133,6 +132,7 @@ class PostgresBoard(Board):
             self._commit(lock, copy, changed, None)
 
     def create(self, text: str, above: int = 0) -> None:
+        self._make_directories()
         first = document.read_document(text)
         number = 1 + above
         check_revision(number)
@@ -186,11 +186,15 @@ class PostgresBoard(Board):
 
     def _keep_broken(self, text: str) -> Path:
         stamp = format_time(self._clock.now()).replace(":", "")
-        with files.convert_os_errors():
-            self.paths.tx.mkdir(parents=True, exist_ok=True)
+        self._make_directories()
         path = self.paths.tx / f"broken-{stamp}"
         files.write_synced(path, text.encode())
         return path
+
+    @files.convert_os_errors()
+    def _make_directories(self) -> None:
+        for directory in (self.paths.liza, self.paths.tx, self.paths.locks):
+            directory.mkdir(parents=True, exist_ok=True)
 
     # ── the commit ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -207,8 +211,6 @@ class PostgresBoard(Board):
         change = self._describe_change(copy, changed, line, full=full, moved=moved)
         lock.commit(change)
         self._remember(board_copy.written_copy(copy, change.after, change.writes, changed))
-        lock.release()
-        signal_rows.notify(self._links)
 
     def _describe_change(
         self,
@@ -242,6 +244,8 @@ class PostgresBoard(Board):
                     yield lock, copy
             finally:
                 lock.release()
+            if lock.is_committed:
+                signal_rows.notify(self._links)
 
     @contextmanager
     def _one_thread(self) -> Iterator[None]:
@@ -294,10 +298,16 @@ class PostgresBoard(Board):
         return archived_rows.find_faulty_entries(self._links)
 
     def read_archive(self) -> Mapping[str, bytes]:
-        return {}
+        return archived_rows.read_files(self._links)
 
     def restore_archive(self, actor: str, recorded: Mapping[str, str]) -> RestoredArchive:
-        raise Refused("the archived tasks are in PostgreSQL: there is no file to restore", "liza validate")
+        with self._hold_lock() as (lock, copy):
+            on_board = {task.id for task in copy.document.state.tasks}
+            lost = archived_rows.find_lost(self._links, recorded, on_board)
+            moved = {task_id: text for texts in lost.values() for task_id, text in texts.items()}
+            if moved:
+                self._commit(lock, copy, copy.document, None, moved=moved)
+        return RestoredArchive(tuple(lost), ids=frozenset(archived_rows.list_ids(self._links)))
 
     # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -318,8 +328,9 @@ class PostgresBoard(Board):
     # ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def watch(self, extra_dirs: Iterable[Path] = ()) -> Watch:
-        # The process of the host touches this file.
-        return DirectoryWatch(self.paths, extra_dirs, file_growth.wake_directory(self.paths) / file_growth.BOARD)
+        from liza.board.postgresql.server_watch import ServerWatch
+
+        return ServerWatch(self.paths, extra_dirs, lambda: connect(self.address), self._crew)
 
     def require_files(self, action: str) -> None:
         raise Refused(f"{action} needs a board in files; this one is at {self.address.server}", "liza edit")

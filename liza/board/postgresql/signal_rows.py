@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
 
 from liza.board.postgresql import crew_lock
+from liza.board.postgresql.connection import ServerConnection
 from liza.board.postgresql.crew_statements import BEGIN, COMMIT, CrewStatement
 from liza.board.postgresql.links import Links, repeat
 from liza.board.signals import SIGNALS, Signal, check_name, parse_signal
-from liza.model.errors import LockTimeout
+from liza.model.errors import LizaError, LockTimeout
 
 _READ: Final = "SELECT name, text, time FROM signal WHERE crew = %(crew)s"
 _RAISE: Final = """
 INSERT INTO signal (crew, name, text, time) VALUES (%(crew)s, %(name)s, %(text)s, clock_timestamp())
 ON CONFLICT (crew, name) DO UPDATE SET text = excluded.text, time = excluded.time"""
 _CLEAR: Final = "DELETE FROM signal WHERE crew = %(crew)s AND name = %(name)s RETURNING name"
+_MARKS: Final = """
+SELECT change, (SELECT string_agg(name || ' ' || time, ' ' ORDER BY name) FROM signal WHERE crew = id)
+FROM crew WHERE id = %s"""
 _SHORT_WAIT: Final = CrewStatement("SET LOCAL lock_timeout = '2s'")
 """The holder reads and writes a few rows."""
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('liza signals'), hashtext(%(crew)s))"
@@ -31,10 +35,24 @@ def channel(crew: str) -> str:
 def notify(links: Links) -> None:
     """Tell the watchers that the crew has changed. In a transaction, the one who ends it does this.
 
-    It is a statement of its own: in a transaction it takes a lock of the whole server until the commit.
+    A notification that is lost is made up for by the looks of the watchers: the change is made.
     """
     if not links.is_in_transaction:
-        links.use(lambda connection: connection.notify(channel(links.crew)))
+        with suppress(LizaError):
+            links.use(lambda connection: connection.notify(channel(links.crew)))
+
+
+class CrewMarks(NamedTuple):
+    """What differs after each change of a crew: the number of its newest change, and its signals with their times."""
+
+    change: int = 0
+    signals: str = ""
+
+
+def read_marks(connection: ServerConnection, crew: str) -> CrewMarks:
+    """Return the marks of a crew."""
+    change, signals = connection.fetch_one(_MARKS, crew) or (0, None)
+    return CrewMarks(change, signals or "")
 
 
 def read_signals(links: Links) -> Mapping[str, Signal]:

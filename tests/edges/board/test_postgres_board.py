@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -12,12 +13,15 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from liza.board import archived_entries
 from liza.board.address import BoardAddress
 from liza.board.contract import Transaction
+from liza.board.events import BoardChanged, SignalChanged, WatchEvent
 from liza.board.postgresql import connection
 from liza.board.postgresql.connection import ServerConnection
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
+from liza.board.rules import archiving
 from liza.model.errors import (
     BoardInconsistent,
     BoardUnreadable,
@@ -30,6 +34,7 @@ from liza.model.model import Handoff, HumanNote, State, Status
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.campaign.small_board import FIRST
+from tests.conftest import LONG
 from tests.postgresql import PostgreSQL
 
 replace = msgspec.structs.replace
@@ -355,3 +360,65 @@ def test_a_stop_is_set_although_the_lock_is_held(
     assert list(signals) == ["CHECKPOINT", "PAUSE"]
     assert (signals["PAUSE"].author, signals["PAUSE"].reason) == ("human", "why")
     assert (other.clear_signal("PAUSE"), other.clear_signal("PAUSE")) == (True, False)
+
+
+# ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_watch_reports_changes_of_others_also_after_its_connection_was_lost(
+    board: PostgresBoard, opened: Callable[[], PostgresBoard], sql: ServerConnection
+) -> None:
+    events: queue.Queue[WatchEvent] = queue.Queue()
+    listening = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%string_agg(%' AND pid <> pg_backend_pid()"
+    with opened().watch() as watch:
+        say(board, "before the subscription")
+        watch.subscribe(events)
+        assert events.get(timeout=LONG) == BoardChanged()
+        beat(board, 1)
+        assert events.get(timeout=LONG) == BoardChanged()
+        board.raise_signal("PAUSE", "why")
+        assert events.get(timeout=LONG) == SignalChanged()
+        sql.execute(f"SELECT pg_terminate_backend(pid) FROM ({listening}) AS sessions")
+        say(board, "while nothing listens")
+        assert events.get(timeout=LONG) == BoardChanged()
+        say(board, "and then")
+        assert events.get(timeout=LONG) == BoardChanged()
+    assert events.empty()
+
+
+# ── the archive ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def archive(board: PostgresBoard, task_id: str) -> None:
+    with board.transaction("human", "drop", task=task_id) as tx:
+        found = tx.state.task(task_id)
+        assert found is not None
+        tx.state = tx.state.with_task(replace(found, status=Status.ABANDONED))
+    with board.transaction("human", "archive") as tx:
+        tx.moved = archived_entries.movable_texts(tx.document, [task_id])
+        moved = [task for task in tx.state.tasks if task.id == task_id]
+        tx.state = archiving.move_to_archive(tx.state, moved, board.count_archived([task_id]))
+
+
+def test_archived_tasks_are_rows_and_files_of_the_history(
+    board: PostgresBoard, opened: Callable[[], PostgresBoard], sql: ServerConnection
+) -> None:
+    archive(board, "t2")
+    archive(board, "t1")
+    other = opened()
+    assert other.read().tasks == ()
+    assert (other.archived_ids(), [task.id for task in other.archived_tasks()]) == (["t2", "t1"], ["t1", "t2"])
+    assert other.count_archived(["t2"]).statuses == {"ABANDONED": 1}
+    assert next(record.archived for record in other.records()) == ("t1",)
+    [(name, data)] = other.read_archive().items()
+    assert name == f"{datetime.now(UTC):%Y-%m}.yaml"
+    assert [key for key, _ in archived_entries.split_text(data.decode())] == ["t2", "t1"]
+    assert "UNCLAIMED # a comment" not in data.decode()
+    assert other.find_archive_damage(other.read()) is None
+    sql.execute("DELETE FROM liza.archived WHERE task = 't1'")
+    assert other.find_archive_damage(other.read()) is not None
+    restored = other.restore_archive("human", {name: data.decode()})
+    assert (restored.names, restored.ids) == ((name,), {"t1", "t2"})
+    assert board.read_archive() == {name: data}
+    assert other.archived({"t1", "t3"})["t1"].task is not None
+    assert list(other.find_faulty_entries()) == []

@@ -21,6 +21,7 @@ REASONS = {
     "liza.commands.host": "an optional package",
     "liza.commands.serve": "a package of the server may be missing, which has a message of its own",
     "liza.board.file_store.file_board": "watchdog, 20 ms, which only processes that wait need",
+    "liza.board.postgresql.postgres_board": "watchdog, 20 ms, which only processes that wait need",
     "liza.box.support": "an optional package",
     "liza.commands.ui": "an optional package, and 0.2 s that the lists of all commands do not spend",
     "liza.board.opening": "an optional package",

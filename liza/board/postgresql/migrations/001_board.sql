@@ -57,6 +57,7 @@ CREATE TABLE archived (
   merge_commit text COLLATE "C",
   change bigint NOT NULL,
   ord bigint NOT NULL,                           -- place among those of the same change
+  time timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (crew, task)
 );
 CREATE INDEX archived_merge_commit ON archived (crew, merge_commit) WHERE merge_commit IS NOT NULL;
