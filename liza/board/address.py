@@ -116,7 +116,7 @@ def check_host_name(name: str) -> str:
     if not _HOST.fullmatch(name):
         raise UsageError(
             f"{name!r} is not the name of a host: lower case letters, digits and '-', at most 32",
-            "liza help init",
+            "liza help join",
         )
     return name
 
@@ -149,7 +149,7 @@ def _parse_location(hostname: str, query: dict[str, str]) -> str:
 
 
 def _refused(reason: str) -> UsageError:
-    return UsageError(f"the URL of the board is refused: {reason}; expected is {EXAMPLE}", "liza help init")
+    return UsageError(f"the URL of the board is refused: {reason}; expected is {EXAMPLE}", "liza help join")
 
 
 def format_file(address: BoardAddress) -> str:

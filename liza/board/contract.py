@@ -7,11 +7,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
+from uuid import UUID
 
 from liza.board.archived_entries import ArchivedEntry, ArchiveFault
 from liza.board.events import Watch
 from liza.board.revisions import RevisionLine, RevisionRecord
 from liza.board.rules.archiving import ArchiveTotals
+from liza.board.rules.host_leases import HostTable
 from liza.board.signals import Signal
 from liza.board.text.document import Document
 from liza.model.model import State, Task
@@ -215,6 +217,26 @@ class Board(ABC):
         """Watch the board, the signals and the files of ``extra_dirs``, which are created if missing.
 
         Returns when the watches are active.
+        """
+
+    # ── hosts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def hosts(self) -> HostTable | None:
+        """Return the hosts of the crew, with their agents and duties; None for a crew on one host.
+
+        Raises BoardUnavailable.
+        """
+
+    @abstractmethod
+    def acts_for(self, host: str, incarnation: UUID) -> None:
+        """Refuse later changes of this object with HostFenced, unless this incarnation of the host has its lease."""
+
+    @abstractmethod
+    def take_duty(self, name: str) -> int | None:
+        """Return the term in which the host of ``acts_for`` has a duty of the whole crew, such as ``merger``.
+
+        A new holder has a higher term. None if another host has it, or this one has no lease. 0 for a crew on one host.
         """
 
     # ── what only files have ─────────────────────────────────────────────────────────────────────────────────────

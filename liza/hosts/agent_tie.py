@@ -9,7 +9,6 @@ from uuid import UUID
 from liza.board.address import BoardAddress
 from liza.board.postgresql.connection import connect
 from liza.board.postgresql.hosts_table import HostsTable
-from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.board.rules.host_leases import HostLease
 from liza.crew.crew import Crew
 from liza.hosts import host_start, lease_file
@@ -64,9 +63,7 @@ class AgentTie:
 
 def tie_agent(crew: Crew, agent: str) -> AgentTie:
     """Return the tie of a supervisor of a crew whose board is in PostgreSQL. Raises UsageError."""
-    board = crew.board
-    assert isinstance(board, PostgresBoard)
-    return AgentTie(crew.paths, require_host_address(crew.paths), agent, board.acts_for)
+    return AgentTie(crew.paths, require_host_address(crew.paths), agent, crew.board.acts_for)
 
 
 @contextmanager

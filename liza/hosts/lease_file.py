@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from liza.board.rules.host_leases import HostLease, must_end_sessions
+from liza.crew.crew import Crew
 from liza.model.errors import HostFenced
 from liza.model.paths import Paths
 from liza.model.value_classes import decodable
@@ -28,6 +29,16 @@ def read_lease(paths: Paths) -> HostLease | None:
 def write_lease(paths: Paths, lease: HostLease) -> None:
     """Replace the file. Raises WriteFailed."""
     files.replace_unsynced(paths.host_lease, msgspec.json.encode(lease))
+
+
+def act_for_host(crew: Crew) -> None:
+    """Let the board refuse the changes of this process once this host has no lease; nothing for a crew on one host.
+
+    Raises HostFenced if it has none now.
+    """
+    if crew.paths.board_address.exists():
+        lease = require_lease(crew.paths)
+        crew.board.acts_for(lease.host, lease.incarnation)
 
 
 def require_lease(paths: Paths) -> HostLease:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 import msgspec
 
@@ -305,6 +306,17 @@ class FileBoard(Board):
         from liza.board.directory_watch import DirectoryWatch
 
         return DirectoryWatch(self.paths, extra_dirs)
+
+    # ── hosts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def hosts(self) -> None:
+        return None
+
+    def acts_for(self, host: str, incarnation: UUID) -> None:
+        """A board in files is on one host, which needs no lease."""
+
+    def take_duty(self, name: str) -> int | None:
+        return 0
 
     def require_files(self, action: str) -> None:
         """Return: the board is in files."""

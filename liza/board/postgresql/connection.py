@@ -33,7 +33,6 @@ except ImportError as error:  # psycopg without a libpq
 OLDEST_SERVER: Final = 15
 SCHEMA: Final = 1
 """Number of the newest migration that this Liza knows."""
-MIGRATE: Final = "liza doctor"
 _CONNECT_LIMIT: Final = 5  # seconds
 _ANSWER_LIMIT: Final = 20.0  # seconds: more than any limit of the server
 _SETTINGS: Final = {
@@ -253,7 +252,7 @@ def _to_error(error: psycopg.Error, address: BoardAddress, *, is_lost: bool) -> 
     if state[:2] == "23":
         return RowConflict(reason, error.diag.constraint_name or "")
     if state in ("42P01", "3F000", "42703"):
-        return BoardServerRefused(f"{at}: the database has not the tables of this Liza: {reason}", MIGRATE)
+        return BoardServerRefused(f"{at}: the database has not the tables of this Liza: {reason}", _migrate(address))
     if state == "42501":
         role = address.parameters.get("user", "of this user")
         return BoardServerRefused(
@@ -262,6 +261,10 @@ def _to_error(error: psycopg.Error, address: BoardAddress, *, is_lost: bool) -> 
     if state == "25006":
         return BoardServerRefused(f"{at} is a standby: it takes no changes", "liza doctor")
     return StatementFailed(f"{at}: {reason} ({state or type(error).__name__})")
+
+
+def _migrate(address: BoardAddress) -> str:
+    return f"liza board migrate '{address.full_url}'"
 
 
 def connect(address: BoardAddress, answer_limit: float = _ANSWER_LIMIT) -> ServerConnection:
@@ -362,7 +365,9 @@ def check_schema(connection: ServerConnection, address: BoardAddress) -> None:
     number, oldest_client = row or (None, None)
     at = f"PostgreSQL at {address.server}"
     if number is None or number < SCHEMA:
-        raise BoardServerRefused(f"{at}: its tables are of schema {number or 0}; this Liza needs {SCHEMA}", MIGRATE)
+        raise BoardServerRefused(
+            f"{at}: its tables are of schema {number or 0}; this Liza needs {SCHEMA}", _migrate(address)
+        )
     if oldest_client > SCHEMA:
         raise BoardServerRefused(
             f"{at}: its tables are of schema {number}; this Liza knows {SCHEMA}, and {oldest_client} is needed",

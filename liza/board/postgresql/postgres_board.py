@@ -22,10 +22,12 @@ from liza.board.postgresql.board_copy import BoardCopy, CrewRow
 from liza.board.postgresql.connection import connect
 from liza.board.postgresql.crew_lock import CrewLock
 from liza.board.postgresql.crew_statements import CrewChange
+from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.links import Links
 from liza.board.postgresql.server_time import ServerTime
 from liza.board.revisions import RevisionLine, RevisionRecord, sha, with_statuses
 from liza.board.rules.archiving import ArchiveTotals
+from liza.board.rules.host_leases import HostTable
 from liza.board.signals import Signal
 from liza.board.text import changes, document
 from liza.board.text.document import Document
@@ -63,10 +65,6 @@ class PostgresBoard(Board):
         self._thread_lock = threading.Lock()
         self._saver = CopySaver(paths)
         self._host: tuple[str, UUID] | None = None
-
-    def acts_for(self, host: str, incarnation: UUID) -> None:
-        """Refuse later changes unless the lease of this incarnation of the host is valid, by the server's clock."""
-        self._host = (host, incarnation)
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -331,6 +329,20 @@ class PostgresBoard(Board):
         from liza.board.postgresql.server_watch import ServerWatch
 
         return ServerWatch(self.paths, extra_dirs, lambda: connect(self.address), self._crew)
+
+    # ── hosts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def hosts(self) -> HostTable:
+        return self._links.use(lambda connection: HostsTable(connection, self._crew).read())
+
+    def acts_for(self, host: str, incarnation: UUID) -> None:
+        self._host = (host, incarnation)
+
+    def take_duty(self, name: str) -> int | None:
+        if self._host is None:
+            return None
+        host, incarnation = self._host
+        return self._links.use(lambda connection: HostsTable(connection, self._crew).take_duty(name, host, incarnation))
 
     def require_files(self, action: str) -> None:
         raise Refused(f"{action} needs a board in files; this one is at {self.address.server}", "liza edit")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from liza.board.postgresql.connection import connect
+from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.board.postgresql.signal_rows import channel
 from liza.hosts import lease_file
 from liza.hosts.agent_tie import AgentTie
@@ -18,7 +19,7 @@ from liza.model.errors import SupervisedElsewhere
 from liza.model.value_classes import replace
 from liza.programs.session import session_process
 from liza.system import file_growth
-from liza.system.clock import boottime
+from liza.system.clock import SystemClock, boottime
 from tests.conftest import until
 from tests.edges.hosts_rig import HostRig
 from tests.postgresql import PostgreSQL
@@ -166,3 +167,18 @@ def test_a_second_supervisor_of_an_agent_learns_where_the_first_is(make_host: Ma
     ties[0].release()
     ties[1].hold()
     assert acting == ["h1", "h2"]
+
+
+def test_a_board_lists_where_agents_and_duties_are(make_host: MakeHost) -> None:
+    hosts = (make_host("h1"), make_host("h2"))
+    boards = [PostgresBoard(host.paths, SystemClock(), host.address) for host in hosts]
+    for host, board in zip(hosts, boards, strict=True):
+        lease = host.start_and_wait()
+        board.acts_for(lease.host, lease.incarnation)
+    AgentTie(hosts[0].paths, hosts[0].address, "coder-1", boards[0].acts_for).hold()
+    assert boards[1].hosts().find_host_of("coder-1") == "h1"
+    assert boards[1].hosts().find_host_of("coder-2") is None
+    assert [board.take_duty("merger") for board in boards] == [1, None]
+    hosts[0].stop()
+    assert boards[1].hosts().find_host_of("coder-1") is None
+    assert boards[1].take_duty("merger") == 2
