@@ -22,6 +22,7 @@ from liza.config.rules import settings
 from liza.crew import deleted_parts
 from liza.git import slot_records, slots_directory
 from liza.git.git_config import git_dirs
+from liza.git.merge_term import HeldTerm, MergeTerm
 from liza.git.runner import Git
 from liza.git.survey import begin_command, survey
 from liza.git.worktrees import Worktrees
@@ -52,6 +53,10 @@ class Crew(Value, dict=True):
     """Set if the slots cannot be used: the repository was moved and a supervisor still runs at the former path."""
     remote_name: str = ""
     """The git remote through which the hosts of a crew share code; empty for a crew on one host."""
+    merge_term: MergeTerm | None = None
+    """The duty to merge of this host; None: the board says who has it."""
+    held_term: HeldTerm | None = None
+    """Set while a merger of a crew on several hosts works."""
     authenticated_run: str | None = None
     """The run that calls the verbs, proved by its token. None: the environment and the ancestors tell who calls."""
 
@@ -72,6 +77,18 @@ class Crew(Value, dict=True):
     def is_on_server(self) -> bool:
         """Whether the board is on a server: other clones and hosts may have the same crew."""
         return self.paths.board_address.exists()
+
+    def with_term(self, held: HeldTerm) -> Crew:
+        """Return this crew, with the same open board, for a merger with a term."""
+        crew = replace(self, held_term=held)
+        vars(crew)["board"] = self.board
+        return crew
+
+    def find_merge_term(self) -> MergeTerm:
+        """Return the duty to merge of this host. Raises Refused if another host has it."""
+        if self.merge_term is None:
+            raise Refused("no host has the duty to merge", "liza status")
+        return self.merge_term
 
     @cached_property
     def board(self) -> Board:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from enum import StrEnum
 
-from liza.git import branch_moves, git_refs
+from liza.git import branch_moves, git_refs, publication_log
 from liza.git.git_refs import HEADS
 from liza.git.runner import Git
 from liza.git.shared_remote import SharedRemote
@@ -27,7 +27,7 @@ def follow_target(git: Git, remote: SharedRemote, seen: SeenTip, last_ref: str) 
     ``last_ref`` then has the commit at which Liza left the branch, on any host. The branch stays if a worktree has it
     checked out, or if it has commits of its own. Raises GitFailed.
     """
-    last = remote.published_tip(seen.branch) or git.find_commit(last_ref) or seen.tip
+    last = publication_log.find_published_tip(git, seen.branch) or git.find_commit(last_ref) or seen.tip
     git.out("update-ref", last_ref, last)
     local = branch_moves.branch_tip(git, seen.branch)
     if local == seen.tip:

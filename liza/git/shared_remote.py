@@ -17,7 +17,7 @@ from liza.git import git_refs, git_remote
 from liza.git.git_refs import HEADS
 from liza.git.git_remote import FETCH_OPTIONS, PUSH_OPTIONS, GitRemote
 from liza.git.rules import push_address
-from liza.git.rules.publications import TERM_REF, Publication, parse_publication, search_pattern
+from liza.git.rules.publications import TERM_REF, Publication
 from liza.git.rules.push_address import PUSH_COMMAND, PushFailure
 from liza.git.runner import Git, GitResult
 from liza.model.errors import GitTimeout, LizaError, Refused, RemoteUnavailable
@@ -78,7 +78,7 @@ class SharedRemote(GitRemote, kw_only=True):
     def _fetch_refs(self, changed: Mapping[str, str], refs: Mapping[str, str]) -> None:
         wanted = [f"+{ref}:{local}" for ref, local in changed.items() if ref in refs]
         if wanted:
-            result = self.call("fetch", *FETCH_OPTIONS, patterns=wanted)
+            result = self.call("fetch", "--atomic", *FETCH_OPTIONS, patterns=wanted)
             if result.code != 0:
                 raise self.explain(result)
         gone = [local for ref, local in changed.items() if ref not in refs]
@@ -135,29 +135,14 @@ class SharedRemote(GitRemote, kw_only=True):
         self.mark_seen(branch, commit)
         return True
 
-    def last_publication(self) -> tuple[str | None, Publication | None]:
-        """Return the commit of the last publication that was fetched, and what it says. Raises GitFailed."""
-        commit = self.git.find_commit(TERM_REF)
-        if commit is None:
-            return None, None
-        return commit, parse_publication(self.git.out("log", "-1", "--format=%B", commit))
-
-    def published_tip(self, branch: str) -> str | None:
-        """Return the commit that Liza published last to a branch, as far as it was fetched. Raises GitFailed."""
-        if self.git.find_commit(TERM_REF) is None:
-            return None
-        words = ("--first-parent", "--fixed-strings", f"--grep={search_pattern(branch)}", "--format=%B%x00")
-        for message in self.git.out("log", "--max-count=20", *words, TERM_REF).split("\0"):
-            publication = parse_publication(message)
-            if publication is not None and publication.branch == branch:
-                return publication.commit
-        return None
-
     def take_term(self, publication: Publication, expected: str | None) -> str | None:
         """Begin a term at the remote, which still has ``expected``. Return its commit; None if another merger was
         faster. Raises Refused, RemoteUnavailable, Missing, GitFailed.
         """
-        return self._move_term(publication, expected, ())
+        commit = self._move_term(publication, expected, ())
+        if commit is not None:
+            self.git.out("update-ref", TERM_REF, commit)
+        return commit
 
     def publish(self, publication: Publication, expected: str, term: str) -> tuple[PublishOutcome, str]:
         """Publish a commit to its branch, which still has ``expected``, under the term commit ``term``. Return the
@@ -169,7 +154,9 @@ class SharedRemote(GitRemote, kw_only=True):
         ref = HEADS + publication.branch
         moved = self._move_term(publication, term, [(ref, publication.commit, expected)])
         if moved is not None:
-            self.mark_seen(publication.branch, publication.commit)
+            own = (FETCHED_PREFIX + publication.branch, SEEN_PREFIX + publication.branch)
+            lines = [f"update {TERM_REF} {moved}\n", *(f"update {name} {publication.commit}\n" for name in own)]
+            self.git.out("update-ref", "--stdin", stdin="".join(lines))
             return PublishOutcome.PUBLISHED, moved
         refs = self.list_refs(ref, TERM_REF)
         outcome = PublishOutcome.TERM_MOVED if refs.get(TERM_REF) != term else PublishOutcome.BRANCH_MOVED
@@ -196,7 +183,6 @@ class SharedRemote(GitRemote, kw_only=True):
                 if all(refs.get(ref, "") == old for ref, _, old in moves):
                     raise error
                 return None
-        self.git.out("update-ref", TERM_REF, commit)
         return commit
 
     def _write_term(self, publication: Publication, parent: str | None) -> str:

@@ -29,7 +29,7 @@ from liza.landing.rules.request_feedback import (
     RequestComment,
     RequestFeedback,
 )
-from liza.merging import drift, merge_outcomes, persons_candidate, proof_runner
+from liza.merging import drift, merge_outcomes, persons_candidate, proof_runner, publication
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.persons_candidate import PersonsCandidate
@@ -85,7 +85,8 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, u
     commit = branch_moves.branch_tip(crew.git, source)
     if commit is None:
         raise UnknownId(f"there is no branch {source!r}", git_refs.branch_command(crew.git, "liza sync", into))
-    with hold_merge_lock(crew) as locked:
+    with hold_merge_lock(crew) as merging_crew:
+        locked = publication.begin(merging_crew, accepts_rewritten=accept_moved)
         recover_dead_merger(locked, by)
         result = _merge_branch(locked, _SyncRequest(source, commit, into, accept_moved, untested, command), by)
     # The move of integration is accepted now: update the cache, so that `status` does not wait for a supervisor.
@@ -124,6 +125,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
         expected = moved.tip if moved else integration_tip.require_integration(crew.git, crew.board.read())
         if branch_moves.contains(crew.git, into, commit):
             integration_tip.record_last_tip(crew.git, expected)
+            publication.record_accepted(crew, into, expected)
             return _already_merged(crew, request, moved, by)
         landed = find_landed(crew.git, commit, expected)
         base = None if landed == commit else landed
@@ -142,7 +144,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             how = _test_candidate(crew, request, candidate_commit, expected, by)
             # Before the branch moves, also for an untested merge: who looks at the branch knows it as one of Liza.
             git_refs.write_tested_refs(crew.git, (_CANDIDATE_NAME,), candidate_commit)
-            advance = branch_moves.advance_branch(crew.git, into, candidate_commit, expected)
+            advance = publication.advance(crew, into, candidate_commit, expected)
             if advance.outcome is MoveOutcome.MOVED:
                 integration_tip.record_last_tip(crew.git, candidate_commit)
                 with suppress(*merge_outcomes.CAUGHT_ERRORS):

@@ -15,7 +15,7 @@ from liza.crew.crew import Crew
 from liza.git import branch_moves, candidates, checkout_files, git_refs
 from liza.git.checkout_moves import MoveOutcome
 from liza.merging import candidate_tests as candidate
-from liza.merging import gate_log, merge_outcomes
+from liza.merging import gate_log, merge_outcomes, publication
 from liza.merging.candidate_tests import CandidateResult, CandidateRun
 from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch, Member, PrefixResult, PublishPrefix, next_batch_step
@@ -31,6 +31,7 @@ from liza.model.value_classes import Value, replace
 from liza.project import commands, listeners
 from liza.project.rules.output_causes import BoxNeeds
 from liza.system import crash_points
+from liza.tasks import shared_code
 
 
 class BatchResult(Value):
@@ -48,6 +49,7 @@ def merge_batch(crew: Crew, by: str, tasks: Sequence[Task], *, untested: bool = 
     that are neither merged nor returned stay APPROVED. ``untested``: a person merges them even if the tests say nothing
     about the commit. Raises LizaError, OSError."""
     branch = targets.target_branch(crew.board.read(), tasks[0])
+    publication.fetch_for_merge(crew, branch, tasks)
     red_branch = retest_red_branch(crew, by, branch)
     if red_branch is not None:
         tasks = [_choose_task_for_red_branch(by, tasks, red_branch)]
@@ -161,7 +163,7 @@ def publish_batch(crew: Crew, by: str, batch: Batch) -> bool:
     if batch.members[0].merging.gates != gates.gates_digest(crew.board.read().config, batch.branch):
         _drop_candidates(crew, by, batch.ids)
         return False
-    advance = branch_moves.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
+    advance = publication.advance(crew, batch.branch, batch.tip, batch.expected, batch.ids)
     crash_points.point("merge", "advanced")
     if advance.outcome is MoveOutcome.MOVED:
         merge_outcomes.finish_batch(crew, by, batch)
@@ -414,6 +416,7 @@ class _Chain:
 def _add_or_return(crew: Crew, by: str, chain: _Chain, task: Task, onto: tuple[str, str]) -> None:
     """Add the candidate of a task, or handle its conflict. Raises LizaError, OSError."""
     try:
+        shared_code.require_submitted(crew, task)
         chain.add(task)
     except MergeConflict as conflict:
         _resolve_conflict(crew, by, task, conflict, onto, is_first=not chain.members)

@@ -11,9 +11,12 @@ from pathlib import Path
 
 from liza.board.contract import Board
 from liza.crew.crew import Crew
-from liza.git import branch_moves, git_refs, integration_tip
+from liza.git import branch_moves, git_refs, integration_tip, publication_log
 from liza.git.git_config import git_dirs
+from liza.git.git_refs import HEADS
 from liza.git.runner import Git
+from liza.git.shared_remote import FETCHED_PREFIX
+from liza.merging import publication
 from liza.merging.rules.repository_drift import IntegrationDrift, RepositoryDrift
 from liza.model import targets
 from liza.model.errors import Missing
@@ -36,17 +39,26 @@ def stamp_repository(paths: Paths, state: State) -> RepositoryStamp:
     plain_git = git if dot_git.is_file() else git.with_git_dir(paths.root, dot_git, dot_git)
     common = git_dirs(plain_git)[1]
     branch = state.config.integration_branch
-    names = ("packed-refs", f"refs/heads/{branch}", branch_moves.LAST_INTEGRATION_REF, "reftable/tables.list")
+    names = (
+        "packed-refs",
+        f"refs/heads/{branch}",
+        FETCHED_PREFIX + branch,
+        branch_moves.LAST_INTEGRATION_REF,
+        "reftable/tables.list",
+    )
     return [_stamp_file(common / name) for name in names]
 
 
 def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
     """Return how integration differs from the commit at which Liza left it, or None. Raises Missing if it is gone."""
     state = crew.board.read()
-    ref = f"refs/heads/{state.config.integration_branch}"
+    ref = _integration_ref(crew, state)
     integration, last = git_refs.find_commits(crew.git, ref, branch_moves.LAST_INTEGRATION_REF)
-    if integration is not None and integration == last:
-        return None
+    if integration == last and (integration is not None or crew.remote_name):
+        return None  # on a crew with several hosts, both are missing until the first fetch
+    if crew.remote_name:
+        published = publication_log.find_published_tip(crew.git, state.config.integration_branch)
+        return _find_drift_from(crew, published or last)
     while True:
         last_tip = integration_tip.read_last_tip(crew.git)
         drift = _find_drift_from(crew, last_tip)
@@ -55,13 +67,22 @@ def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
             return drift
 
 
+def _integration_ref(crew: Crew, state: State) -> str:
+    """Return the ref that has integration. On a crew with several hosts that is where the remote had it last: a branch
+    of this clone may be a person's, and is behind until it follows."""
+    branch = state.config.integration_branch
+    return FETCHED_PREFIX + branch if crew.remote_name else HEADS + branch
+
+
 def _find_drift_from(crew: Crew, last_tip: str | None) -> IntegrationDrift | None:
     """Return how integration differs from ``last_tip``, which was read before. Raises Missing if it is gone.
 
     A merger writes the tested refs, moves the branch, writes the board, and deletes the refs. They are read in that
     order: the candidate is in the refs, or on the board that is read after them.
     """
-    tip = integration_tip.require_integration(crew.git, crew.board.read())
+    state = crew.board.read()
+    fetched = crew.git.find_commit(_integration_ref(crew, state)) if crew.remote_name else None
+    tip = fetched or integration_tip.require_integration(crew.git, state)
     tested = frozenset(git_refs.list_tested(crew.git).values())
     state = crew.board.read()
     expected_tip = last_tip or integration_tip.find_newest_merge(crew.git, state)
@@ -139,6 +160,7 @@ def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str, tested: fro
         added,
         _lost_tasks(crew.board, state, removed),
         bool(liza_commits),
+        crew.remote_name,
     )
 
 
@@ -169,6 +191,8 @@ def _liza_commits(board: Board, state: State, added: Iterable[str], tested: Iter
 def _rewind_command(git: Git, drift: IntegrationDrift) -> str:
     """Return the command that restores removed commits and keeps what Liza has merged since."""
     branch, commit = shlex.quote(drift.branch), drift.last_tip[:12]
+    if drift.remote and not drift.has_merged_since:
+        return publication.restore_command(drift.remote, drift.branch, drift.last_tip, drift.tip)
     if drift.has_merged_since:
         before = shlex.quote(git_refs.find_free_name(f"{drift.branch}-before", git_refs.list_branches(git)))
         return f"git branch {before} {commit} && liza sync {before}"

@@ -16,7 +16,7 @@ from liza.crew.result import Result
 from liza.git import branch_moves, candidates, git_refs
 from liza.git.checkout_moves import MoveOutcome
 from liza.git.runner import Git
-from liza.merging import batches, merge_outcomes
+from liza.merging import batches, merge_outcomes, publication
 from liza.merging import candidate_tests as candidate
 from liza.merging.candidate_tests import CandidateRun
 from liza.merging.merge_lock import hold_merge_lock
@@ -188,7 +188,7 @@ def _test_and_publish(crew: Crew, by: str, job: EpicJob, batch: Batch, red_branc
     with crew.change(merge_outcomes.merge_actor(by), event) as tx:
         tx.state = epic_rules.record_tested(tx.state, job.epic, result.how.tested)
     crash_points.point("epic", "passed")
-    advance = branch_moves.advance_branch(crew.git, batch.branch, batch.tip, batch.expected)
+    advance = publication.advance(crew, batch.branch, batch.tip, batch.expected, (job.branch,))
     crash_points.point("epic", "advanced")
     if advance.outcome is MoveOutcome.WAITING:
         files, step = branch_moves.describe_blocking(advance, f"liza merge {targets.epic_branch(job.epic)}")

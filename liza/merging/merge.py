@@ -12,7 +12,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import branch_moves
 from liza.git.runner import Git
-from liza.merging import batches, epics, merge_lock, merge_outcomes, proof_runner, slot_limits
+from liza.merging import batches, epics, merge_lock, merge_outcomes, proof_runner, publication, slot_limits
 from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
@@ -79,7 +79,7 @@ def _merge_and_archive(
     crew: Crew, by: str, task_id: str | None, lock: AbstractContextManager[Crew], *, untested: bool = False
 ) -> Result:
     with lock as locked:
-        result = _merge(locked, by, task_id, untested=untested)
+        result = _merge(publication.begin(locked), by, task_id, untested=untested)
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
     archive.archive_if_due(crew, merge_outcomes.merge_actor(by))

@@ -15,6 +15,7 @@ from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.merging import drift
 from liza.merging.candidate_tests import CandidateResult
+from liza.merging.publication import MergerReplaced
 from liza.merging.rules import merge_alarms, merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
@@ -24,6 +25,7 @@ from liza.model.errors import (
     LockTimeout,
     Missing,
     Refused,
+    RemoteUnavailable,
     SharedPathBlocked,
     SystemRefused,
     TaskNotWritable,
@@ -40,7 +42,7 @@ from liza.system.files import to_write_failed
 from liza.tasks import draft_specs, task_branches
 
 CAUGHT_ERRORS = (LizaError, OSError)
-_OTHERS_ERRORS = (LockTimeout, SharedPathBlocked)
+_OTHERS_ERRORS = (LockTimeout, SharedPathBlocked, RemoteUnavailable, MergerReplaced)
 """Errors that another process or a path that every merge needs causes. They are reported elsewhere."""
 _BUG_LOG = "merge-bug.log"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from liza.crew.crew import Crew
 from liza.git import branch_moves, candidates, git_refs, integration_tip
 from liza.git.runner import Git
-from liza.merging import epics, merge_outcomes, undo_recovery
+from liza.merging import epics, merge_outcomes, publication, undo_recovery
 from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
@@ -49,9 +49,7 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
             _recover_batch(crew, by, batch)
         except Exception as error:
             # Nothing may be merged onto a candidate that no test has passed.
-            if _is_untested_published(crew.git, batch) or not merge_outcomes.record_errors(
-                crew, by, batch.tasks, error
-            ):
+            if _is_untested_published(crew, batch) or not merge_outcomes.record_errors(crew, by, batch.tasks, error):
                 raise
     if state.epics:
         epics.recover_epics(crew, by)
@@ -84,7 +82,7 @@ def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
     state = crew.board.read()
     is_waiting = any(member.merging.waiting for member in batch.members)
     is_genuine = _is_genuine(crew.git, state, batch)
-    if is_genuine and _is_recorded_tested(crew.git, batch):
+    if is_genuine and _is_recorded_tested(crew, batch):
         if _has_branch(crew.git, batch) and branch_moves.contains(crew.git, batch.branch, batch.tip):
             merge_outcomes.finish_batch(crew, by, batch)
         return
@@ -99,12 +97,12 @@ def _recover_batch(crew: Crew, by: str, batch: Batch) -> None:
         tx.state = merge_queue.drop_candidates(tx.state, batch.ids)
 
 
-def _is_untested_published(git: Git, batch: Batch) -> bool:
+def _is_untested_published(crew: Crew, batch: Batch) -> bool:
     """Return whether the branch has a candidate of a batch that is not recorded as tested."""
     return (
-        _has_branch(git, batch)
-        and not _is_recorded_tested(git, batch)
-        and branch_moves.contains(git, batch.branch, batch.members[0].merging.candidate)
+        _has_branch(crew.git, batch)
+        and not _is_recorded_tested(crew, batch)
+        and branch_moves.contains(crew.git, batch.branch, batch.members[0].merging.candidate)
     )
 
 
@@ -131,10 +129,16 @@ def _is_genuine_candidate(git: Git, state: State, task: Task, merging: MergeInPr
         return False
 
 
-def _is_recorded_tested(git: Git, batch: Batch) -> bool:
-    """Return whether the batch is recorded as tested. Board and refs must agree: agents can write each."""
-    refs = git_refs.list_tested(git)
-    return all(member.merging.tested is not None and refs.get(member.task.id) == batch.tip for member in batch.members)
+def _is_recorded_tested(crew: Crew, batch: Batch) -> bool:
+    """Return whether the batch is recorded as tested. Board and refs must agree: agents can write each.
+
+    The refs are of the host that tested it. For other hosts the publication counts, which no agent can write.
+    """
+    if any(member.merging.tested is None for member in batch.members):
+        return False
+    refs = git_refs.list_tested(crew.git)
+    is_here = all(refs.get(task_id) == batch.tip for task_id in batch.ids)
+    return is_here or publication.is_published(crew, batch.branch, batch.tip)
 
 
 def _delete_unused_candidates(crew: Crew, by: str) -> None:

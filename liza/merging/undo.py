@@ -16,7 +16,15 @@ from liza.crew.result import Result, make_result
 from liza.git import branch_moves, candidates, git_refs, integration_tip
 from liza.git.checkout_moves import MoveOutcome
 from liza.git.runner import Git
-from liza.merging import batches, drift, merge_outcomes, persons_candidate, proof_runner, undo_recovery
+from liza.merging import (
+    batches,
+    drift,
+    merge_outcomes,
+    persons_candidate,
+    proof_runner,
+    publication,
+    undo_recovery,
+)
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.persons_candidate import PersonsCandidate
@@ -71,7 +79,8 @@ def undo(crew: Crew, task_id: str, because: str = "", *, untested: bool = False)
     state, task = _read_task(crew, task_id)
     if task.undo is None:
         undo_rules.require_merged(task)
-    with hold_merge_lock(crew) as locked:
+    with hold_merge_lock(crew) as merging_crew:
+        locked = publication.begin(merging_crew)
         recover_dead_merger(locked, by)
         state, task = _read_task(locked, task_id)
         if undo_rules.is_undone(task):
@@ -222,7 +231,7 @@ def _publish(crew: Crew, request: _Request, record: Undo, expected: str) -> tupl
         tx.state = undo_rules.begin_undo(archiving.take_back(tx.state, request.task), request.task, record)
     crash_points.point("undo", "passed")
     try:
-        advance = branch_moves.advance_branch(crew.git, branch, record.commit, expected)
+        advance = publication.advance(crew, branch, record.commit, expected, (task.id,))
         crash_points.point("undo", "advanced")
         if advance.outcome is MoveOutcome.MOVED:
             return undo_recovery.finish_undo(crew, request.by, task)

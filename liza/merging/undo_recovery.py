@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from liza.crew.crew import Crew
 from liza.git import branch_moves, candidates, git_refs, integration_tip
-from liza.git.runner import Git
-from liza.merging import merge_outcomes
+from liza.merging import merge_outcomes, publication
 from liza.merging.rules import undo_rules
 from liza.model import targets
 from liza.model.errors import GitFailed
@@ -49,7 +48,7 @@ def recover_undos(crew: Crew, by: str) -> None:
     """
     state = crew.board.read()
     for task in undo_rules.find_unfinished(state):
-        if _is_published(crew.git, state, task):
+        if _is_published(crew, state, task):
             finish_undo(crew, by, task)
             continue
         with crew.change(merge_outcomes.merge_actor(by), "undo dropped", task.id) as tx:
@@ -57,11 +56,12 @@ def recover_undos(crew: Crew, by: str) -> None:
         candidates.delete_candidate(crew.git, candidate_name(task.id))
 
 
-def _is_published(git: Git, state: State, task: Task) -> bool:
+def _is_published(crew: Crew, state: State, task: Task) -> bool:
     """Return whether the branch has the tested revert of the task. Board and ref must agree: agents can write each."""
     assert task.undo is not None
-    commit, branch = task.undo.commit, targets.work_branch(state, task)
-    is_recorded = git_refs.list_tested(git).get(candidate_name(task.id)) == commit
+    git, commit, branch = crew.git, task.undo.commit, targets.work_branch(state, task)
+    is_tested_here = git_refs.list_tested(git).get(candidate_name(task.id)) == commit
+    is_recorded = is_tested_here or publication.is_published(crew, branch, commit)
     if not is_recorded or branch_moves.branch_tip(git, branch) is None:
         return False
     try:

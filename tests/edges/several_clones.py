@@ -7,9 +7,12 @@ from contextlib import chdir
 from pathlib import Path
 
 from liza.crew.crew import Crew, find_crew
+from liza.git.rules.publications import TERM_REF, Publication, parse_publication
 from liza.landing.remotes import accept_origin
+from liza.merging.merge import merge
+from liza.model.errors import LizaError
 from liza.model.model import Task
-from liza.model.value_classes import replace
+from liza.model.value_classes import Value, replace
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.submit import submit
@@ -18,15 +21,27 @@ from liza.tasks.verdict import verdict
 from tests.conftest import git
 
 
+class Term(Value):
+    """The duty to merge of a host, as a board would say it."""
+
+    host: str
+    number: int
+    held: bool = True
+
+    def is_held(self) -> bool:
+        return self.held
+
+
 class Host:
     """A clone of the project with its own slots; its crew has the board of the clone ``board``."""
 
     def __init__(self, root: Path, board: Path) -> None:
         self.root, self._board = root, board
+        self.term: Term | None = None
 
     @property
     def crew(self) -> Crew:
-        crew = replace(find_crew(self.root), remote_name="origin")
+        crew = replace(find_crew(self.root), remote_name="origin", merge_term=self.term)
         vars(crew)["board"] = find_crew(self._board).board
         return crew
 
@@ -60,6 +75,26 @@ class Host:
         with chdir(there):
             submit(self.crew)
 
+    def approved(self, *tasks: str) -> None:
+        """Tasks with their own files, submitted and approved on this host."""
+        self.add(*tasks)
+        for number, task in enumerate(tasks):
+            self.submit(self.work(task, f"coder-{number + 1}"))
+        self.approve(*tasks)
+
+    def leads(self, number: int) -> Host:
+        """Give this host the duty to merge, with a number."""
+        self.term = Term(self.root.name, number)
+        return self
+
+    def merge(self, task: str | None = None) -> str:
+        """``liza merge``; what it failed with, or nothing."""
+        try:
+            merge(self.crew, task)
+        except LizaError as error:
+            return error.message
+        return ""
+
     def reject(self, task: str) -> None:
         verdict(self.crew, "reject", "not yet", task_id=task)
 
@@ -84,6 +119,40 @@ class Hosts:
             shutil.copytree(made, host.root, symlinks=True)
             git(host.root, "remote", "add", "origin", str(self.remote))
             accept_origin(host.crew, str(self.remote))
+        self.check = tmp_path / "check"
+        self.tests("exit 0")
+        self.configure(integration_command=f"sh {self.check}", restart_after_crash=30.0)
+
+    def tests(self, script: str) -> None:
+        """What the tests of the project do from now on."""
+        self.check.write_text(f"{script}\n")
+
+    def configure(self, **settings: object) -> None:
+        with find_crew(self.a.root).change("human:test", "edit") as tx:
+            tx.state = replace(tx.state, config=replace(tx.state.config, **settings))  # type: ignore[arg-type]
+
+    def publications(self) -> list[Publication]:
+        """What the remote says that mergers published, the oldest first."""
+        if not self.tip(TERM_REF):
+            return []
+        messages = git(self.remote, "log", "--reverse", "--first-parent", "--format=%B%x00", TERM_REF).split("\0")
+        return [each for each in map(parse_publication, messages) if each is not None]
+
+    def check_remote(self) -> None:
+        """The remote has exactly the approved and tested commits, in the order of the journal."""
+        crew = find_crew(self.a.root)
+        tasks = {task.id: task for task in crew.board.read().tasks if task.merge_commit is not None}
+        published = [each for each in self.publications() if each.commit]
+        assert [record.task for record in reversed(list(crew.board.records())) if record.event == "merge"] == [
+            each.tasks[0] for each in published
+        ]
+        chain = git(self.remote, "log", "--reverse", "--first-parent", "--format=%H", "main..integration").split()
+        assert [tasks[name].merge_commit for each in published for name in each.tasks] == chain
+        assert sorted(tasks) == sorted(name for each in published for name in each.tasks)
+        assert [each.commit for each in published] == [tasks[each.tasks[-1]].merge_commit for each in published]
+        for task in tasks.values():
+            assert task.tested is not None
+            assert git(self.remote, "rev-parse", f"{task.merge_commit}^2") == task.review_commit
 
     def tip(self, name: str) -> str:
         """The commit of a branch, or of a ref with its full name, of the remote; empty without it."""

@@ -51,6 +51,11 @@ def parse_publication(message: str) -> Publication | None:
     )
 
 
-def search_pattern(branch: str) -> str:
+def branch_line(branch: str) -> str:
     """Return the line of a message that published something to ``branch``."""
     return f"Branch: {branch}"
+
+
+def commit_line(commit: str) -> str:
+    """Return the line of a message that published ``commit``."""
+    return f"Commit: {commit}"

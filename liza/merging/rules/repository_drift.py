@@ -36,6 +36,8 @@ class IntegrationDrift(Value):
     added: dict[str, str]
     lost_tasks: tuple[str, ...]
     has_merged_since: bool
+    remote: str = ""
+    """The remote that has the branch, for a crew on several hosts."""
 
     @property
     def summary(self) -> str:
@@ -57,7 +59,8 @@ class IntegrationDrift(Value):
     @property
     def message(self) -> str:
         """A sentence for people."""
-        return f"{self.branch} was moved outside of liza, {self.summary}"
+        where = f" of {self.remote}" if self.remote else ""
+        return f"{self.branch}{where} was moved outside of liza, {self.summary}"
 
 
 def _format_count(number: int, noun: str) -> str:
