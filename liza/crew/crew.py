@@ -84,12 +84,6 @@ class Crew(Value, dict=True):
         vars(crew)["board"] = self.board
         return crew
 
-    def find_merge_term(self) -> MergeTerm:
-        """Return the duty to merge of this host. Raises Refused if another host has it."""
-        if self.merge_term is None:
-            raise Refused("no host has the duty to merge", "liza status")
-        return self.merge_term
-
     @cached_property
     def board(self) -> Board:
         return open_board(

@@ -10,8 +10,11 @@ from liza.model.value_classes import Mutable
 class MergeTerm(Protocol):
     """The duty to merge, as the board has it: one host has it at a time, and each holder has a greater number."""
 
-    host: str
-    number: int
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def number(self) -> int: ...
 
     def is_held(self) -> bool:
         """Return whether this host still has the duty."""

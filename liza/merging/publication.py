@@ -18,6 +18,7 @@ from liza.git.git_refs import HEADS
 from liza.git.merge_term import HeldTerm
 from liza.git.rules.publications import Publication
 from liza.git.shared_remote import PublishOutcome, SharedRemote
+from liza.merging import board_term
 from liza.model.errors import LizaError, Refused
 from liza.model.model import Task
 from liza.model.paths import branch_of
@@ -51,7 +52,7 @@ def begin(crew: Crew, *, accepts_rewritten: bool = False) -> Crew:
 
 def _take_term(crew: Crew, remote: SharedRemote) -> HeldTerm:
     """Move the term at the remote to that of this host, unless it is there already."""
-    term = crew.find_merge_term()
+    term = board_term.take_term(crew)
     remote.fetch()
     commit, last = publication_log.read_last(crew.git)
     if last is not None and (last.term > term.number or (last.term == term.number and last.host != term.host)):

@@ -17,7 +17,7 @@ from liza.briefs.rules.message_rules import DeliveryChannels
 from liza.config.rules import test_proof
 from liza.crew.crew import Crew
 from liza.git.branch_moves import find_blocking
-from liza.merging import merge_lock
+from liza.merging import board_term, merge_lock
 from liza.merging.rules import epic_rules
 from liza.model import spending, targets
 from liza.model.configuration import Budget
@@ -219,7 +219,8 @@ def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
     if not is_possible or merge_lock.is_merger_running(crew.paths):
         return False
     subject = epic_rules.next_subject(state, crew.clock.now())
-    return subject is not None and not memory.merges.was_tried(state.revision, subject)
+    is_due = subject is not None and not memory.merges.was_tried(state.revision, subject)
+    return is_due and not board_term.merges_elsewhere(crew)
 
 
 def _may_prove(crew: Crew, state: State, memory: Memory) -> bool:
@@ -228,7 +229,7 @@ def _may_prove(crew: Crew, state: State, memory: Memory) -> bool:
         return False
     if state.config.proof.changed == memory.proof_tried_after or merge_lock.is_merger_running(crew.paths):
         return False
-    return epic_rules.next_subject(state, crew.clock.now()) is None
+    return epic_rules.next_subject(state, crew.clock.now()) is None and not board_term.merges_elsewhere(crew)
 
 
 def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | None:

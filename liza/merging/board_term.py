@@ -1,0 +1,55 @@
+"""Which host merges for a crew on several hosts: a duty on the board, with a term that grows with each new holder."""
+
+from __future__ import annotations
+
+from liza.board.contract import Board
+from liza.crew.crew import Crew
+from liza.git.merge_term import MergeTerm
+from liza.hosts import host_start
+from liza.model.errors import Refused
+from liza.model.value_classes import Value
+
+DUTY = "merger"
+
+
+class BoardTerm(Value):
+    """The term of this host, as its board has it."""
+
+    board: Board
+    host: str
+    number: int
+
+    def is_held(self) -> bool:
+        """Return whether this host still has the duty in this term. Raises BoardUnavailable."""
+        return self.board.take_duty(DUTY) == self.number
+
+
+def take_term(crew: Crew) -> MergeTerm:
+    """Return the term of this host. A host takes the duty if no other host has it, and keeps it as long as its lease.
+
+    From then on the board refuses changes of this process if the host has no lease. Raises Refused if another host
+    merges, HostFenced, BoardUnavailable, UsageError in a clone that is no host.
+    """
+    if crew.merge_term is not None:
+        return crew.merge_term
+    lease = host_start.require_host(crew.paths)
+    crew.board.acts_for(lease.host, lease.incarnation)
+    number = crew.board.take_duty(DUTY)
+    if number is None:
+        other = find_merger(crew)
+        where = "another host" if other is None else f"the host {other}"
+        raise Refused(f"{where} merges for this crew: this host merges nothing", "liza host list")
+    return BoardTerm(crew.board, lease.host, number)
+
+
+def find_merger(crew: Crew) -> str | None:
+    """Return the host that has the duty to merge; None if no host has it, and on one host. Raises BoardUnavailable."""
+    hosts = crew.board.hosts() if crew.remote_name else None
+    duties = () if hosts is None else [duty for duty in hosts.duties if duty.name == DUTY and hosts.is_held(duty)]
+    return next((duty.host for duty in duties), None)
+
+
+def merges_elsewhere(crew: Crew) -> bool:
+    """Return whether another host has the duty to merge. Raises BoardUnavailable, UsageError."""
+    merger = find_merger(crew)
+    return merger is not None and merger != host_start.require_host_address(crew.paths).host
