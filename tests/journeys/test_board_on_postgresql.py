@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from liza.crew.crew import Crew as LizaCrew
+from liza.crew.crew import find_crew
 from tests.conftest import git
-from tests.journeys.crews import Crew
+from tests.journeys.crews import BIN, Crew
 from tests.postgresql import PostgreSQL
 
 GOAL = "Customers can pay by invoice"
@@ -30,6 +34,10 @@ class Clone(Crew):
         """What a command answers with --json."""
         answer: dict[str, Any] = json.loads(self.liza(*words, "--json"))
         return answer
+
+    def opened(self) -> LizaCrew:
+        """The crew as this process opens it."""
+        return find_crew(self.root)
 
     def refuse(self, *words: str | Path, code: int = 1) -> str:
         """What a command that is refused prints."""
@@ -339,3 +347,29 @@ def test_without_the_server_the_last_copy_is_shown_with_its_age(
     assert json.loads(answer.stderr)["error"]["code"] == "board-unavailable"
     postgresql.start()
     assert bob.tell("status")["board"]["age"] is None
+
+
+def test_a_change_waits_for_the_server_and_then_says_so(
+    ann: Clone, postgresql: PostgreSQL, stopped: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("liza.board.postgresql.links.RETURN_LIMIT", 0.5)
+    stopped()
+    refused = ann.prepare("note", "hello", code=75)
+    assert re.search(r"no PostgreSQL has the socket|nothing listens at", refused)
+    assert "next: " in refused
+    postgresql.start()
+    ann.liza("note", "hello")
+    assert [note.message for note in ann.opened().board.read().human_notes] == ["hello"]
+
+
+def test_a_follower_hears_of_another_clone(ann: Clone, bob: Clone) -> None:
+    with subprocess.Popen(
+        [str(BIN / "liza"), "history", "--follow", "--json"], cwd=bob.root, stdout=subprocess.PIPE, text=True
+    ) as follower:
+        assert follower.stdout is not None
+        try:
+            assert json.loads(follower.stdout.readline())["revision"] == 1
+            ann.liza("note", "hello")
+            assert json.loads(follower.stdout.readline())["subject"] == f"note (human:{getpass.getuser()})"
+        finally:
+            follower.kill()

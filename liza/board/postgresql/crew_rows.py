@@ -21,7 +21,7 @@ from liza.model.errors import NoCrew
 from liza.model.value_classes import decodable
 from liza.text.formats import format_time
 
-_TABLES: Final = (
+TABLES: Final = (
     "entry", "archived", "journal", "signal", "host", "lease", "duty", "run_fact", "message", "ledger", "gate",
 )  # fmt: skip
 """Tables with rows of a crew, beside its own row."""
@@ -163,7 +163,7 @@ def rename_crew(connection: ServerConnection, crew: str, name: str) -> str:
     """Rename a crew, so that no host finds it any more, to a free name that begins with ``name``. Return that."""
     aside = _find_free_name(connection, name)
     connection.execute("UPDATE crew SET id = %s WHERE id = %s", aside, crew)
-    for table in _TABLES:
+    for table in TABLES:
         connection.execute(f"UPDATE {table} SET crew = %s WHERE crew = %s", aside, crew)
     return aside
 

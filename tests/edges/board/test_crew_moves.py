@@ -12,6 +12,7 @@ from liza.board import crew_moves
 from liza.board.address import BoardAddress
 from liza.board.crew_copy import CrewCopy, find_difference
 from liza.board.file_store.file_board import FileBoard
+from liza.board.postgresql import crew_rows
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.model.errors import BoardInconsistent, NoCrew, Refused
@@ -154,3 +155,11 @@ def test_a_failed_write_leaves_the_crew_where_it_is(address: BoardAddress, copy:
     with pytest.raises(BoardInconsistent, match="the disk is full"):
         crew_moves.take_crew(address, fail)
     assert find_difference(copy, crew_moves.export_crew(address)) is None
+
+
+def test_a_crew_is_renamed_in_each_table(postgresql: PostgreSQL, database: str) -> None:
+    connection = postgresql.connect(database)
+    query = "SELECT table_name FROM information_schema.columns WHERE table_schema = 'liza' AND column_name = 'crew'"
+    tables = {name for (name,) in connection.fetch_all(query)}
+    connection.close()
+    assert tables == set(crew_rows.TABLES)
