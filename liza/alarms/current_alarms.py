@@ -194,7 +194,7 @@ def _check_worktrees(crew: Crew, state: State) -> Iterator[Alarm]:
 
 def _is_worktree_missing(crew: Crew, task: Task) -> bool:
     """Return whether the worktree of a claimed task is missing and its agent has no supervisor that repairs it."""
-    if task.reservation is not None or task.worktree is None:
+    if task.reservation is not None or task.worktree is None or not crew.is_here(task):
         return False
     return not crew.paths.slot(task.worktree).is_dir() and not crew.is_supervised(str(task.assigned_to))
 
@@ -272,6 +272,8 @@ def find_missing_login(crew: Crew, agents: Iterable[str]) -> str:
 
 
 def read_supervisor_exit(crew: Crew, agent: str) -> SupervisorExit | None:
+    if crew.find_holder(agent):
+        return None  # a note of the time when it was on this host
     try:
         return run_directory.read_supervisor_exit(crew.paths, agent)
     except LizaError as error:

@@ -142,7 +142,7 @@ def read_port(path: Path) -> int | None:
 def has_supervisor(crew: Crew) -> bool:
     """Whether a supervisor of the crew runs."""
     names = (path.name for path in crew.paths.locks.glob("supervisor-*.lock"))
-    return any(crew.is_supervised(name.removeprefix("supervisor-").removesuffix(".lock")) for name in names)
+    return any(crew.is_supervised_here(name.removeprefix("supervisor-").removesuffix(".lock")) for name in names)
 
 
 def find_fault(paths: Paths, pid: int | None) -> tuple[str, str] | None:

@@ -239,6 +239,13 @@ class Board(ABC):
         A new holder has a higher term. None if another host has it, or this one has no lease. 0 for a crew on one host.
         """
 
+    @abstractmethod
+    def held_agents(self) -> Mapping[str, str]:
+        """Return the agents that hosts hold, with the host: a supervisor or a session of theirs may run there.
+
+        Empty for a board in files, which has one host.
+        """
+
     # ── what only files have ─────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod

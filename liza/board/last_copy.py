@@ -99,6 +99,10 @@ class CopyBoard(Board):
             raise self._reason from None
         return {name: parse_signal(name, text, None) for name, text, _ in rows}
 
+    def held_agents(self) -> Mapping[str, str]:
+        """Return where the agents of the copy worked last: only the server knows whether they still do."""
+        return {name: agent.host for name, agent in self.read().agents.items() if agent.host}
+
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self._reason
 

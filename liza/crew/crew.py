@@ -30,7 +30,7 @@ from liza.model.configuration import Confinement
 from liza.model.derived import restart_planning_rounds, update_derived_fields
 from liza.model.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
 from liza.model.model import Clock, Task
-from liza.model.paths import HISTORY_REF, Paths, is_person
+from liza.model.paths import HISTORY_REF, Paths, host_of_slot, is_person, split_run
 from liza.model.value_classes import Value, replace
 from liza.programs import liveness
 from liza.programs.session import log_file
@@ -51,6 +51,8 @@ class Crew(Value, dict=True):
     lock_descriptors: tuple[int, ...] = ()
     moved_reason: str | None = None
     """Set if the slots cannot be used: the repository was moved and a supervisor still runs at the former path."""
+    host: str = ""
+    """The name of this host in the crew; empty for a crew on one host, and in a clone that runs no agents."""
     remote_name: str = ""
     """The git remote through which the hosts of a crew share code; empty for a crew on one host."""
     merge_term: MergeTerm | None = None
@@ -182,11 +184,36 @@ class Crew(Value, dict=True):
         """Path of a task's worktree. Raises NoCrew if it has none."""
         if task.worktree is None:
             raise NoCrew(f"{task.id} has no worktree", f"liza task show {task.id}")
+        self.require_here(task)
         return self.paths.slot(task.worktree)
 
-    def is_supervised(self, agent: str) -> bool:
-        """Whether a supervisor of ``agent`` runs: its lock is held."""
+    def is_here(self, task: Task) -> bool:
+        """Return whether the worktree of a task belongs to this host, or the task has none."""
+        return task.worktree is None or host_of_slot(task.worktree) == self.host
+
+    def require_here(self, task: Task) -> None:
+        """Raise Refused if the worktree of a task belongs to another host."""
+        if not self.is_here(task):
+            message = f"the worktree of {task.id} is on the host {host_of_slot(str(task.worktree))}"
+            raise Refused(message, f"liza task show {task.id}")
+
+    def find_holder(self, agent: str) -> str:
+        """Return the other host that holds an agent: its supervisor runs there. Empty if no other host does."""
+        host = self.board.held_agents().get(agent, "")
+        return "" if host == self.host else host
+
+    def is_supervised_here(self, agent: str) -> bool:
+        """Whether a supervisor of ``agent`` runs on this host: its lock is held."""
         return liveness.is_supervised(self.paths, agent)
+
+    def is_supervised(self, agent: str) -> bool:
+        """Whether a supervisor of ``agent`` runs, on this host or on another one."""
+        return self.is_supervised_here(agent) or self.find_holder(agent) != ""
+
+    def is_run_over(self, run: str) -> bool:
+        """Whether the session of a run is proved over. It is not while another host holds its agent."""
+        agent, _ = split_run(run)
+        return not self.find_holder(agent) and liveness.is_proved_over(self.run_dir(run))
 
 
 def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
@@ -326,5 +353,5 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
         current, moved_reason = deleted_parts.repair_location(paths, record)
     program_path.remove_unsafe_entries(current.slots)
     address = read_address(paths.board_address)
-    remote = "" if address is None else address.remote
-    return Crew(current, clock or SystemClock(), moved_reason=moved_reason, remote_name=remote)
+    host, remote = ("", "") if address is None else (address.host, address.remote)
+    return Crew(current, clock or SystemClock(), moved_reason=moved_reason, host=host, remote_name=remote)

@@ -26,7 +26,7 @@ def start_keeper(crew: Crew) -> None:
 
     It ends if another process holds the lock. Raises OSError, LizaError.
     """
-    agents = [agent for agent in crew.board.read().agents if crew.is_supervised(agent)]
+    agents = [agent for agent in crew.board.read().agents if crew.is_supervised_here(agent)]
     crew.paths.keeper_mark.touch(0o600)
     with log_file.open_for_append(crew.paths.logs / LOG_NAME) as log:
         subprocess.Popen(

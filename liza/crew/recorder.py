@@ -271,7 +271,7 @@ def record_if_unsupervised(crew: Crew) -> None:
         record_history(crew)
         return
     locks = crew.paths.locks.glob("supervisor-*.lock")
-    if not any(crew.is_supervised(lock.name.removeprefix("supervisor-").removesuffix(".lock")) for lock in locks):
+    if not any(crew.is_supervised_here(lock.name.removeprefix("supervisor-").removesuffix(".lock")) for lock in locks):
         record_history(crew)
 
 

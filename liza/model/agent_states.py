@@ -64,7 +64,8 @@ class Session(Value):
 class AgentFacts(Value):
     """Facts about an agent. ``halt``: why nothing is started now, as a signal or a rest. ``question``: what its session
     asks a person. ``no_progress``: why its session makes none. ``blocked``: the tasks for which it has asked for help.
-    ``is_starting_up``: a supervisor runs, and has not finished its recovery.
+    ``is_starting_up``: a supervisor runs, and has not finished its recovery. ``host``: the other host that has the
+    supervisor, and the files of its sessions; empty for this host.
     """
 
     agent: str
@@ -76,6 +77,7 @@ class AgentFacts(Value):
     no_progress: str | None = None
     blocked: tuple[Work, ...] = ()
     is_starting_up: bool = False
+    host: str = ""
 
 
 class StateReport(Value):
@@ -88,6 +90,8 @@ class StateReport(Value):
 
 def derive_state(facts: AgentFacts) -> StateReport:
     """Return the state of an agent."""
+    if facts.host:
+        return _on_other_host(facts)
     if facts.work is None:
         return _without_work(facts)
     if not facts.session.is_of_work or facts.session.phase is SessionPhase.NONE:
@@ -106,6 +110,15 @@ def derive_state(facts: AgentFacts) -> StateReport:
             return StateReport(AgentState.STARTING, f"{session.run} has not read its brief yet", session.since)
         case _:
             return StateReport(AgentState.WORKING, f"{session.run} works on {facts.work.name}", session.since)
+
+
+def _on_other_host(facts: AgentFacts) -> StateReport:
+    """Return what the board says of an agent whose session this host cannot see."""
+    if facts.work is not None:
+        return StateReport(AgentState.WORKING, f"it holds {facts.work.name} on the host {facts.host}", facts.work.since)
+    if facts.blocked:
+        return _without_work(facts)
+    return StateReport(AgentState.IDLE, f"it holds no work; its supervisor is on the host {facts.host}")
 
 
 def _without_work(facts: AgentFacts) -> StateReport:

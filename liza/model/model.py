@@ -246,7 +246,8 @@ class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are derived, for display only.
 
     ``program``, ``model`` and ``tmux``: what its last supervisor was started with. ``model`` is None if the program's
-    own configuration chooses it. ``tmux``: its sessions have a terminal in tmux.
+    own configuration chooses it. ``tmux``: its sessions have a terminal in tmux. ``host``: where that supervisor is, or
+    where a person works by hand as this agent; empty on a crew without hosts.
     """
 
     role: str
@@ -259,6 +260,7 @@ class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     program: str | None = None
     model: str | None = None
     tmux: bool = False
+    host: str = ""
     iterations_total: int = 0
     context_percent: int = 0
 

@@ -13,6 +13,7 @@ from liza.text.formats import to_ascii
 ROLES = ("planner", "coder", "code-reviewer")
 _AGENT = re.compile(r"(planner|coder|code-reviewer)-([0-9]{1,9})")
 _TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TASK_SLOT = re.compile(r"(?:(?P<host>[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?)-)?s[0-9]+")
 _RUN = re.compile(r"((?:planner|coder|code-reviewer)-[0-9]{1,9})\.([0-9]{1,9})")
 
 PERSON_PREFIX = "human:"
@@ -120,6 +121,22 @@ def run_number(run: str, agent: str) -> int | None:
 def branch_of(task: str) -> str:
     """Return the name of a task's branch."""
     return f"task/{task}"
+
+
+def task_slot(host: str, number: int) -> str:
+    """Return the name of a slot for tasks: ``s3``, and ``h1-s3`` on a crew with hosts, of which each has its own."""
+    return f"{host}-s{number}" if host else f"s{number}"
+
+
+def host_of_slot(slot: str) -> str:
+    """Return the host whose slot it is; empty for a slot of a crew without hosts, or that is not for tasks."""
+    match = _TASK_SLOT.fullmatch(slot)
+    return match["host"] or "" if match else ""
+
+
+def is_task_slot(slot: str) -> bool:
+    """Return whether a slot is for tasks, and not an agent's or the merger's."""
+    return _TASK_SLOT.fullmatch(slot) is not None
 
 
 class BoxPaths(Value):

@@ -87,7 +87,7 @@ def find_garbage(crew: Crew) -> tuple[Garbage, ...]:
     runs = [
         Garbage(GarbageKind.RUN, crew.paths.run(run), _tree_size(crew.paths.run(run)))
         for agent in state.agents
-        if not crew.is_supervised(agent)
+        if not crew.is_supervised_here(agent)
         for run in run_cleanup.find_old_runs(crew, agent)
     ]
     return (*runs, *_find_logs(crew.paths, state), *_find_temporary_files(crew.paths))

@@ -68,7 +68,7 @@ def _import_left_commits(crew: Crew, by: str) -> None:
     crew.worktrees.remove_incoming()
     for slot in crew.worktrees.recorded_slots():
         run = crew.worktrees.run_of_git(slot)
-        if run is not None and (agent_of(run) == by or not crew.is_supervised(agent_of(run))):
+        if run is not None and (agent_of(run) == by or not crew.is_supervised_here(agent_of(run))):
             task_branches.try_import(crew, slot, run)
 
 
@@ -101,10 +101,12 @@ def claims_without_worktree(crew: Crew, by: str) -> list[Task]:
 
 def reviews_without_worktree(crew: Crew, by: str) -> list[Task]:
     """Return reviews whose commit is not checked out in the reviewer's worktree. Raises LizaError."""
-    tasks = []
-    for task in crew.board.read().tasks:
+    tasks, state = [], crew.board.read()
+    for task in state.tasks:
         reviewer, run = task.reviewing_by, task.review_run
         if reviewer is None or run is None or reviewer == by or crew.is_supervised(reviewer):
+            continue
+        if reviewer in state.agents and state.agents[reviewer].host != crew.host:
             continue
         if task.review_commit and not crew.worktrees.is_finished(reviewer, reviewer, run):
             tasks.append(task)
@@ -117,6 +119,8 @@ def _find_claims_to_repair(crew: Crew, by: str) -> list[Task]:
 
 def _needs_worktree(crew: Crew, task: Task, by: str) -> bool:
     if task.status is not Status.CLAIMED or task.reservation is not None or not task.worktree or not task.run:
+        return False
+    if not crew.is_here(task):
         return False
     is_supervised = task.assigned_to not in (None, by) and crew.is_supervised(str(task.assigned_to))
     return not is_supervised and not _has_worktree(crew, task)
@@ -163,7 +167,7 @@ def _remove_leftovers(crew: Crew) -> list[Repair]:
 def _archive_runs(crew: Crew, by: str) -> Iterator[Repair]:
     """Archive old run directories of this agent and of agents without a supervisor."""
     for agent in crew.board.read().agents:
-        if agent != by and crew.is_supervised(agent):
+        if agent != by and crew.is_supervised_here(agent):
             continue
         # A full disk or a foreign file must not stop the recovery.
         with suppress(LizaError, OSError):

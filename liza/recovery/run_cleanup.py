@@ -74,7 +74,7 @@ def end_orphan_sessions(crew: Crew, state: State, taker: str) -> tuple[str, ...]
 
 def record_left_usage(crew: Crew, by: str) -> tuple[str, ...]:
     """Record the usage of ended sessions whose supervisors have died. Return their runs. Raises LizaError."""
-    agents = [agent for agent in crew.board.read().agents if agent != by and not crew.is_supervised(agent)]
+    agents = [agent for agent in crew.board.read().agents if agent != by and not crew.is_supervised_here(agent)]
     runs = [runs[-1] for agent in agents if (runs := run_directory.list_runs(crew.paths, agent))]
     return tuple(run for run in runs if record_unconcluded_usage(crew, run))
 

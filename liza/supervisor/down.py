@@ -96,7 +96,9 @@ def stop_agents(crew: Crew, agents: Sequence[str], *, now: bool = False) -> Resu
     for agent in names:
         if agent not in state.agents and not crew.is_supervised(agent):
             raise UnknownId(f"no agent {agent}{did_you_mean(agent, state.agents)}", "liza agents")
-    stopped = [agent for agent in names if crew.is_supervised(agent)]
+        if host := crew.find_holder(agent):
+            raise Refused(f"the supervisor of {agent} is on the host {host}: stop it there", "liza host list")
+    stopped = [agent for agent in names if crew.is_supervised_here(agent)]
     for agent in stopped:
         _stop(crew.paths, agent, now=now)
     ended = [run for agent in names for run in run_directory.list_runs(crew.paths, agent) if _end_session(crew, run)]
@@ -134,7 +136,7 @@ def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:
     try:
         for path in sorted(crew.paths.locks.glob("supervisor-*.lock")):
             agent = path.name.removeprefix("supervisor-").removesuffix(".lock")
-            if crew.is_supervised(agent):
+            if crew.is_supervised_here(agent):
                 _stop(crew.paths, agent, now=now)
                 stopped.append(agent)
     finally:
@@ -182,7 +184,7 @@ def end_unsupervised_sessions(crew: Crew) -> list[str]:
     ended = []
     agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
     for agent in agents:
-        if not crew.is_supervised(agent):
+        if not crew.is_supervised_here(agent):
             ended += [run for run in run_directory.list_runs(crew.paths, agent) if _end_session(crew, run)]
     _kill_orphan_tests(crew)
     return ended

@@ -141,7 +141,7 @@ def describe_stop(crew: Crew, options: UpOptions, codes: Sequence[int], *, needs
     if any(codes) and layout.is_deleted(crew.paths):
         error = layout.deleted_error(crew.paths)
         return f"all stopped; {error.message}. Go on: {error.hint}"
-    others = [agent for agent in options.agents() if crew.is_supervised(agent)]
+    others = [agent for agent in options.agents() if crew.is_supervised_here(agent)]
     if others:
         # Another person's `liza up` may have started them: they are not stopped here.
         return f"stopped, but {', '.join(others)} goes on: another command started it: liza down"

@@ -217,7 +217,7 @@ class ExitWatch:
         if is_under_way(self._crew.paths):
             self._is_stopped = True
         elif self._is_stopped:
-            self._is_stopped = not any(self._crew.is_supervised(agent) for agent in self._agents)
+            self._is_stopped = not any(self._crew.is_supervised_here(agent) for agent in self._agents)
         return self._is_stopped
 
     def _is_deleted(self) -> bool:

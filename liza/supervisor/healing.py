@@ -85,6 +85,8 @@ class Healer:
                 # First: of most agents a supervisor runs, and no more needs to be read.
                 if agent in starting or self._crew.is_supervised(agent) or is_under_way(self._crew.paths):
                     continue
+                if state.agents[agent].host != self._crew.host:
+                    continue
                 decisions[agent] = self._heal_agent(state, agent, is_kept=agent in kept)
                 self._errors.pop(agent, None)
             except (LizaError, OSError) as error:
@@ -226,7 +228,7 @@ class Keeper:
         return False
 
     def _find_running(self, state: State) -> set[str]:
-        return {agent for agent in state.agents if self._crew.is_supervised(agent)}
+        return {agent for agent in state.agents if self._crew.is_supervised_here(agent)}
 
     def _last_down(self) -> float | None:
         """Time of the last `liza down`: it writes its lock file. After it no supervisor is to be started again."""

@@ -324,6 +324,7 @@ class Launcher:
                 worktrees.detach_once(agent, task.review_commit, work.run)
             return agent
         assert task.worktree is not None
+        self.crew.require_here(task)
         try:
             if not self.crew.paths.slot(task.worktree).is_dir():
                 raise NotOwner(f"{task.worktree} is gone", "liza doctor --fix")

@@ -39,7 +39,7 @@ from liza.supervisor.rules.actions import Exit
 from liza.system import crash_points, file_growth
 from liza.system.locks import Lock
 from liza.system.processes import Repeats
-from liza.tasks.rules import claims
+from liza.tasks.rules.planning import move_agent
 from liza.tasks.rules.up_command import another_model_command
 from liza.text.redaction import redact
 
@@ -227,8 +227,8 @@ def _tie_to_host(supervisor: Supervisor, lock: Lock) -> AgentTie | None:
 def _set_status(crew: Crew, agent: str, status: AgentStatus, program: ProgramChoice, *, tmux: bool) -> None:
     """Write the agent's status (STARTING or OFFLINE) to the board."""
     with crew.change(agent, "start" if status == AgentStatus.STARTING else "leave") as tx:
-        state = claims.ensure_agent(tx.state, agent)
         now = crew.clock.now()
+        state = move_agent(tx.state, agent, crew.host, now)
         until = setting_limits.lease_expiry(state.config, now) if status != AgentStatus.OFFLINE else now
         after = replace(
             state.agents[agent],

@@ -61,7 +61,7 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
     choices = check_programs(crew, options)
     wanted = [agent for agent in options.agents() if not crew.is_supervised(agent)]
     if not wanted:
-        raise Refused(f"already running: {', '.join(options.agents())}", "liza status")
+        raise Refused(f"already running: {', '.join(_with_hosts(crew, options.agents()))}", "liza status")
     if options.exit_when_done and options.detached:
         raise UsageError(
             "--exit-when-done needs a crew in this terminal; it cannot be used with -d", "liza up --exit-when-done"
@@ -86,6 +86,11 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
         return foreground.run_foreground(crew, wanted, options, programs, feed)
     finally:
         feed.close(PRINT_LIMIT)
+
+
+def _with_hosts(crew: Crew, agents: Iterable[str]) -> list[str]:
+    """Return the agents, each with its host if that is another one."""
+    return [f"{agent} on {host}" if (host := crew.find_holder(agent)) else agent for agent in agents]
 
 
 def _start_server(crew: Crew, say: PrintLine, *, verbose: bool) -> None:
@@ -258,7 +263,7 @@ class _StartingSupervisor(Value):
         """Whether the supervisor is ready, and a description; None while that is not known yet, unless ``late``."""
         if self.child.poll() is not None:
             return False, f"exited at once: {self._last_output()}"
-        if self._is_at_work() or (late and self.crew.is_supervised(self.agent)):
+        if self._is_at_work() or (late and self.crew.is_supervised_here(self.agent)):
             return True, f"started; liza logs {self.agent} -f"
         return (False, f"not ready after {START_LIMIT:g} s; less {self.log}") if late else None
 
@@ -267,7 +272,7 @@ class _StartingSupervisor(Value):
 
         It writes the file after its recovery at the start, and again after it has released its lock at exit.
         """
-        return file_growth.last_wake(self.crew.paths, self.agent) != self.last_wake_up and self.crew.is_supervised(
+        return file_growth.last_wake(self.crew.paths, self.agent) != self.last_wake_up and self.crew.is_supervised_here(
             self.agent
         )
 

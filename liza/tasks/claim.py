@@ -5,7 +5,6 @@ Claims of dead processes are undone: reservations, slots and links that no task 
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from liza.model.derived import held_tasks
 from liza.model.errors import GitFailed, LizaError, LockTimeout, Refused, TakenMeanwhile, UsageError
 from liza.model.model import Clock, ProcessIdentity, Reservation, State, Status, Task
 from liza.model.paths import check_task_id as checked_task_id
-from liza.model.paths import parse_agent_id, role_of
+from liza.model.paths import host_of_slot, is_task_slot, parse_agent_id, role_of
 from liza.model.value_classes import Value, WorkerRequest, replace
 from liza.system import crash_points, processes
 from liza.system.locks import Lock, last_holder_pid
@@ -56,6 +55,7 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     """Claim a task for an agent on behalf of a person or a script; register an unknown agent. Raises Refused."""
     require_person(crew, planner=False)
     agent = parse_agent_id(agent)
+    _refuse_elsewhere(crew, agent)
     if role_of(agent) == "code-reviewer":
         return claim_review(crew, agent, task_id)
     claimed = claim_task(crew, agent, task_id, give_back=True)
@@ -73,6 +73,14 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     message += f"\n{unfinished}" if unfinished else ""
     message += f"\nthe lease lasts until {until}; liza heartbeat renews it; liza submit when it is committed"
     return Result("changed", claimed.task, "CLAIMED", step, details, message)
+
+
+def _refuse_elsewhere(crew: Crew, agent: str) -> None:
+    """Raise Refused for an agent of another host, and in a clone that is no host: its worktrees have no name."""
+    if host := crew.find_holder(agent):
+        raise Refused(f"{agent} works on the host {host}", "liza host list")
+    if crew.remote_name and not crew.host:
+        raise Refused("this clone runs no agents: .liza/board.toml has no host", "liza help join")
 
 
 def _first_commands(crew: Crew, done: TaskClaim) -> tuple[str, ...]:
@@ -134,11 +142,11 @@ def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> t
     chosen = task_id or _pick(before, agent, now, evidence)
     last_slots = crew.worktrees.slots_of(agent)
     with crew.change(agent, "reserve", chosen) as tx:
-        state = claims.ensure_agent(tx.state, agent)
+        state = claims.ensure_agent(tx.state, agent, crew.host)
         if or_next:
             tx.task = chosen = _claimable_now(state, chosen, agent, now, evidence)
         task = claims.get_task(state, chosen)
-        slot = picking.free_slot(state, task, last_slots)
+        slot = picking.free_slot(state, task, last_slots, crew.host)
         claimant = claims.Claimant(agent, processes.identify_self())
         tx.state, run = claims.reserve(state, chosen, claimant, slot, now, evidence)
     return TaskClaim(chosen, run, slot, None, claims.takeover_reason(tx.state, task, agent, evidence)), evidence
@@ -212,7 +220,7 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
         chosen, or_next = pick.task.id, True
     shared_code.fetch_reviewed(crew, claims.get_task(before, chosen))
     with crew.change(agent, "claim review", chosen) as tx:
-        state = claims.ensure_agent(tx.state, agent)
+        state = claims.ensure_agent(tx.state, agent, crew.host)
         if or_next:
             tx.task = chosen = _reviewable_now(state, chosen, agent, evidence)
         tx.state, run = reviews.claim_review(state, chosen, agent, now, evidence)
@@ -264,7 +272,6 @@ def _extend(crew: Crew, extension: leases.Extension) -> Result:
 
 
 LOCK_TIMEOUT = 60.0  # seconds
-_TASK_SLOT = re.compile(r"s[0-9]+")
 
 
 class Repair(Value):
@@ -289,7 +296,8 @@ def undo_dead_reservations(crew: Crew, patience: float = LOCK_TIMEOUT) -> list[R
             leftovers.remove_locks(locked_crew.paths, locked_crew.git)
             with locked_crew.change(reservation.agent, "undo", task.id) as tx:
                 tx.state = claims.undo_reservation(tx.state, task.id, reservation.run)
-            locked_crew.worktrees.undo(reservation.slot, task.id, reservation.run)
+            if host_of_slot(reservation.slot) == crew.host:
+                locked_crew.worktrees.undo(reservation.slot, task.id, reservation.run)
         repairs.append(Repair(f"{task.id}: the reservation of {reservation.run} was left by a dead claim; undone"))
     return repairs
 
@@ -368,7 +376,7 @@ def remove_orphan_links(crew: Crew) -> tuple[Path, ...]:
 
 
 def _find_owner(worktrees: Worktrees, slot: str) -> tuple[str, str] | None:
-    if not _TASK_SLOT.fullmatch(slot):
+    if not is_task_slot(slot):
         return None
     try:
         return worktrees.owner(slot)

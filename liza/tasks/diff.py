@@ -45,13 +45,14 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> TaskDiff:
     state = archive.with_archived(crew.board, crew.board.read(), check_task_id(task_id))
     task = claims.get_task(state, task_id)
     options = ("--stat",) if stat else ()
-    if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
+    is_at_work = task.status is Status.CLAIMED
+    if is_at_work and task.worktree and crew.is_here(task) and crew.paths.slot(task.worktree).is_dir():
         return _diff_worktree(crew, task, _find_target_tip(crew.git, state, task), options)
     shared_code.fetch_shown(crew, task)
     if task.merge_commit:
         old, new = f"{task.merge_commit}^1", task.merge_commit
     else:
-        new = _commit_to_show(crew.git, task)
+        new = _commit_to_show(crew, task)
         old = _merge_base(crew.git, _find_target_tip(crew.git, state, task), new)
     text = crew.git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, old, new, "--")
     return TaskDiff(task.id, task.status.value, old, new, None, (), _comments(task), text)
@@ -87,9 +88,10 @@ def _merge_base(git: Git, onto: str, commit: str) -> str:
     return base
 
 
-def _commit_to_show(git: Git, task: Task) -> str:
-    commit = task.review_commit or branch_moves.branch_tip(git, branch_of(task.id))
+def _commit_to_show(crew: Crew, task: Task) -> str:
+    commit = task.review_commit or branch_moves.branch_tip(crew.git, branch_of(task.id))
     if commit is None:
+        crew.require_here(task)
         raise Refused(f"{describe_task(task.id, task.status)}: it has no commit yet", f"liza task show {task.id}")
     return commit
 
@@ -98,6 +100,7 @@ def find_worktree(crew: Crew, task_id: str) -> str:
     """Return the path of the link to a task's worktree. Raises UnknownId, Refused if the task has no worktree."""
     state = archive.with_archived(crew.board, crew.board.read(), check_task_id(task_id))
     task, link = claims.get_task(state, task_id), crew.paths.task_link(task_id)
+    crew.require_here(task)
     if link.is_dir():
         return str(link)
     if task.worktree is None:

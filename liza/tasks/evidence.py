@@ -14,7 +14,6 @@ from liza.model.errors import LizaError
 from liza.model.model import State, Status, Task
 from liza.model.paths import agent_of
 from liza.model.value_classes import replace
-from liza.programs import liveness
 from liza.tasks.rules import work_record
 from liza.tasks.rules.picking import Evidence
 from liza.tasks.rules.work_record import TaskRecord
@@ -45,10 +44,8 @@ def gather_evidence(crew: Crew, state: State) -> Evidence:
     lapsed = {run for run, expires in leases.items() if run is not None and expires is not None and expires <= now}
     return Evidence(
         offline=LazySet({task.assigned_to for task in tasks}, lambda agent: not crew.is_supervised(agent)),
-        dead=LazySet({task.run for task in tasks}, lambda run: liveness.is_proved_over(crew.run_dir(run))),
-        abandoned=LazySet(
-            lapsed, lambda run: not crew.is_supervised(agent_of(run)) and liveness.is_proved_over(crew.run_dir(run))
-        ),
+        dead=LazySet({task.run for task in tasks}, crew.is_run_over),
+        abandoned=LazySet(lapsed, lambda run: not crew.is_supervised(agent_of(run)) and crew.is_run_over(run)),
         online=LazySet(state.agents, crew.is_supervised),
         records=LazyRecords(crew, state) if state.config.routing == "record" else {},
     )

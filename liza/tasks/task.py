@@ -266,7 +266,7 @@ def end_task_work(crew: Crew, before: State, task_id: str) -> None:
         return
     for run in filter(None, (task.run, task.review_run)):
         _end_session(crew, run)
-    if task.worktree and crew.paths.slot(task.worktree).is_dir():
+    if task.worktree and crew.is_here(task) and crew.paths.slot(task.worktree).is_dir():
         kept_in = (f"refs/heads/{before.config.integration_branch}",)
         crew.worktrees.salvage(task.worktree, task_id, task.run, kept_in)
 

@@ -192,7 +192,7 @@ def _find_work(state: State, offer: Offer) -> tuple[Task | None, str | None]:
 
 def _describe_work(crew: Crew, state: State, task: Task) -> Iterator[str]:
     target = f"refs/heads/{target_branch(state, task)}"
-    if task.worktree and crew.paths.slot(task.worktree).is_dir():
+    if task.worktree and crew.is_here(task) and crew.paths.slot(task.worktree).is_dir():
         git = crew.worktrees.open_git(task.worktree)
         yield from _describe_uncommitted(git)
         head = git.out("rev-parse", "HEAD")

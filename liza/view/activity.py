@@ -111,6 +111,7 @@ def gather_facts(crew: Crew, state: State, agent: str, signals: tuple[str, ...])
             if task.assigned_to == agent
         ),
         is_starting_up=is_supervised and state.agents[agent].status == AgentStatus.STARTING,
+        host=crew.find_holder(agent),
     )
 
 
@@ -155,8 +156,10 @@ def _closing_time(directory: RunDir) -> datetime | None:
 
 
 def _is_by_hand(crew: Crew, state: State, held: CurrentWork) -> bool:
-    is_supervised = crew.is_supervised(agent_of(held.run))
-    return held.kind is WorkKind.WORK and not is_supervised and not is_given_back(state, held)
+    agent = agent_of(held.run)
+    if crew.is_supervised(agent) or (agent in state.agents and state.agents[agent].host != crew.host):
+        return False
+    return held.kind is WorkKind.WORK and not is_given_back(state, held)
 
 
 def is_given_back(state: State, held: CurrentWork) -> bool:

@@ -135,6 +135,8 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
     why: str | None
     if exit_note is not None or not crew.is_supervised(name):
         shown, why = _why_offline(crew, state, name, exit_note)
+    elif host := crew.find_holder(name):
+        why = f"on the host {host}"
     elif (stopped := _stopped_reason(crew.paths, name)) is not None:
         why = stopped
     elif holds:
@@ -302,6 +304,8 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
         return AgentStatus.OFFLINE, f"its supervisor left: {exit_note.reason}"
     if holds is None:
         return AgentStatus.OFFLINE, "no supervisor runs"
+    if (host := state.agents[name].host) != crew.host:
+        return AgentStatus.OFFLINE, f"it holds {holds} on the host {host}, where no supervisor of it runs"
     if work is not None and not crew.run_dir(work.run).exists() and not activity.is_given_back(state, work):
         return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
     has_others = any(map(crew.is_supervised, state.agents))

@@ -121,7 +121,7 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
     return {
         **fields_of(task),
         "branch": branch_of(task.id),
-        "directory": str(link) if link.is_symlink() else None,
+        "directory": str(link) if link.is_symlink() and crew.is_here(task) else None,
         "missing": draft_specs.find_missing_parts(crew, state, task, find_existing_specs(crew, [task.spec_ref])).missing
         if is_draft
         else (),

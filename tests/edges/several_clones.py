@@ -41,7 +41,7 @@ class Host:
 
     @property
     def crew(self) -> Crew:
-        crew = replace(find_crew(self.root), remote_name="origin", merge_term=self.term)
+        crew = replace(find_crew(self.root), host=self.root.name, remote_name="origin", merge_term=self.term)
         vars(crew)["board"] = find_crew(self._board).board
         return crew
 

@@ -318,6 +318,9 @@ class FileBoard(Board):
     def take_duty(self, name: str) -> int | None:
         return 0
 
+    def held_agents(self) -> Mapping[str, str]:
+        return {}
+
     def require_files(self, action: str) -> None:
         """Return: the board is in files."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -42,6 +43,11 @@ _NO_REVISION: Final = -1
 """As ``CrewRow.journaled``: the next line of the journal has the whole text."""
 
 
+_HELD_SECONDS: Final = 1.0
+"""Seconds for which the agents of hosts are remembered: a look at all agents asks for each of them, and a host is given
+up after a minute."""
+
+
 class PostgresBoard(Board):
     """The board of one crew in PostgreSQL. Only one thread at a time is in a transaction; the others wait."""
 
@@ -65,6 +71,7 @@ class PostgresBoard(Board):
         self._thread_lock = threading.Lock()
         self._saver = CopySaver(paths)
         self._host: tuple[str, UUID] | None = None
+        self._held: tuple[float, Mapping[str, str]] | None = None
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -343,6 +350,13 @@ class PostgresBoard(Board):
             return None
         host, incarnation = self._host
         return self._links.use(lambda connection: HostsTable(connection, self._crew).take_duty(name, host, incarnation))
+
+    def held_agents(self) -> Mapping[str, str]:
+        now = time.monotonic()
+        if self._held is None or now - self._held[0] > _HELD_SECONDS:
+            table = self.hosts()
+            self._held = now, {row.agent: row.host for row in table.agents if table.is_held(row)}
+        return self._held[1]
 
     def require_files(self, action: str) -> None:
         raise Refused(f"{action} needs a board in files; this one is at {self.address.server}", "liza edit")

@@ -11,7 +11,9 @@ from liza.model.value_classes import Value
 
 FIRST_PORT, PORTS_PER_SLOT = 21000, 20
 """Ports of slots: 20 for each, from 21000 to below 32768, where Linux begins to give out ports by itself."""
-_SLOT_NAME = re.compile(r"(?P<kind>s|code-reviewer|planner|merge|proof|coder)-?(?P<number>[0-9]*)")
+_SLOT_NAME = re.compile(
+    r"(?:[a-z0-9-]+-(?=s[0-9]))?(?P<kind>s|code-reviewer|planner|merge|proof|coder)-?(?P<number>[0-9]*)"
+)
 _FIRST_NUMBERS = {"s": 0, "coder": 200, "code-reviewer": 300, "planner": 400, "merge": 450, "proof": 499}
 _NUMBERS = 500
 COPY_VARIABLES = {

@@ -59,11 +59,11 @@ def get_owned_task(state: State, task_id: str, run: str) -> Task:
     return task
 
 
-def ensure_agent(state: State, agent: str) -> State:
-    """Return the board with ``agent`` on it; unchanged if it is there already."""
-    if agent in state.agents:
-        return state
-    return state.with_agent(agent, Agent(role=role_of(agent), status=AgentStatus.OFFLINE.value))
+def ensure_agent(state: State, agent: str, host: str | None = None) -> State:
+    """Return the board with ``agent`` on it; unchanged if it is there already. ``host``: where it works from now on."""
+    record = state.agents.get(agent, Agent(role=role_of(agent), status=AgentStatus.OFFLINE.value))
+    record = record if host is None or record.host == host else replace(record, host=host)
+    return state if state.agents.get(agent) is record else state.with_agent(agent, record)
 
 
 def allocate_run(state: State, agent: str) -> tuple[State, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +9,7 @@ from liza.model import invariants, setting_limits, targets
 from liza.model.derived import held_tasks, is_incomplete, tasks_with
 from liza.model.history_events import HistoryEvent, first_line, last_failure
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.paths import role_of, split_run
+from liza.model.paths import host_of_slot, is_task_slot, role_of, split_run, task_slot
 from liza.model.statuses import AgentStatus, GoalStatus, goal_word, task_word
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
@@ -34,7 +33,6 @@ _CRASH_ROW_ENDS = frozenset(
     }
 )
 """Events that show a session which did not crash, or a person's decision to try again."""
-_TASK_SLOT = re.compile(r"s[1-9][0-9]*")
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for a time that the board does not have."""
 
@@ -380,14 +378,15 @@ def _why_it_came_back(task: Task) -> str:
     return f"; it {'was rejected' if rejected else 'does not merge'}: {why}" if why else ""
 
 
-def free_slot(state: State, task: Task, preferred: Sequence[str] = ()) -> str:
-    """Return the task's own slot; otherwise one that no task and no reservation uses: the first of ``preferred``, or
-    of s1, s2, …"""
-    if task.worktree:
+def free_slot(state: State, task: Task, preferred: Sequence[str] = (), host: str = "") -> str:
+    """Return the task's own slot if it is on this host; otherwise one that no task and no reservation uses: the first
+    of ``preferred``, or of s1, s2, …"""
+    if task.worktree and host_of_slot(task.worktree) == host:
         return task.worktree
     used = used_slots(state)
-    own = next((name for name in preferred if _TASK_SLOT.fullmatch(name) and name not in used), None)
-    return own or next(name for name in (f"s{number}" for number in range(1, len(state.tasks) + 2)) if name not in used)
+    own = (name for name in preferred if is_task_slot(name) and host_of_slot(name) == host)
+    numbered = (task_slot(host, number) for number in range(1, len(state.tasks) + 2))
+    return next(name for name in (*own, *numbered) if name not in used)
 
 
 def used_slots(state: State, but: str = "") -> frozenset[str]:

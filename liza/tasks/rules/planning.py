@@ -478,6 +478,21 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in counts.items() if number)
 
 
+def move_agent(state: State, agent: str, host: str, now: datetime) -> State:
+    """Return the board with the supervisor of ``agent`` on ``host``.
+
+    What the agent holds on another host is free again: its worktree is there, and no session of it lives any more.
+    """
+    former = state.agents[agent].host if agent in state.agents else host
+    state = claims.ensure_agent(state, agent, host)
+    work = find_current_work(state, agent) if former != host else None
+    if work is None:
+        return state
+    if work.kind == WorkKind.WORK and work.task is not None:
+        return claims.release(state, work.task, work.run, now, agent, f"{agent} is on another host now: {host}")
+    return give_back_work(state, agent, now)
+
+
 def give_back_work(state: State, agent: str, now: datetime) -> State:
     """Give back what ``agent`` holds. A claim is stopped and stays with its coder; a review or planning is free again.
 

@@ -164,6 +164,10 @@ def test_a_second_supervisor_of_an_agent_learns_where_the_first_is(make_host: Ma
     assert acting == ["h1"]
     with pytest.raises(SupervisedElsewhere, match="coder-1 has a supervisor already, on the host h1 since"):
         ties[1].hold()
+    boards = [PostgresBoard(each.paths, SystemClock(), each.address) for each in (host, other)]
+    assert [dict(board.held_agents()) for board in boards] == [{"coder-1": "h1"}] * 2
+    for board in boards:
+        board.close()
     ties[0].release()
     ties[1].hold()
     assert acting == ["h1", "h2"]

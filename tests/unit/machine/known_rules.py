@@ -19,6 +19,7 @@ NOT_PLAYED = {
     "archiving.with_outcomes": "a part of backlog.add, edit and supersede",
     "claims.allocate_run": "a part of each claim",
     "claims.ensure_agent": "a part of each claim",
+    "planning.move_agent": "gives work back, on a crew with hosts: test_work_elsewhere",
     "coding.note_failed_check": "changes only the note for the next session: test_claiming",
     "derived.restart_planning_rounds": "sets a number back to 0: test_planning_triggers",
     "derived.update_derived_fields": "follows each change, as in a transaction",

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from liza.model.errors import NotOwner, Refused, UsageError
 from liza.model.model import Event, FailedCheck, Handoff, PlanningClaim, Status, Task
-from liza.model.paths import check_task_id, parse_agent_id
+from liza.model.paths import check_task_id, host_of_slot, parse_agent_id
 from liza.model.session_ends import SessionOutcome
 from liza.model.transitions import Invocation
 from liza.tasks.rules import backlog, claims, coding, leases, picking, reviews
@@ -330,6 +330,16 @@ def test_a_free_slot_is_the_tasks_own_or_unnamed() -> None:
     assert picking.free_slot(state, state.tasks[1]) == "s2"
     reserved, _ = claims.reserve(state, "task-2", claims.Claimant("coder-2", HERE), "s2", NOW, NONE)
     assert picking.free_slot(reserved, reserved.tasks[2]) == "s3"
+
+
+def test_a_free_slot_of_a_host_has_its_name() -> None:
+    state, _ = claimed(board(task(), task("task-2")))
+    assert picking.free_slot(state, state.tasks[0], ("h2-s4", "s2", "h1-s7"), "h1") == "h1-s7"
+    assert picking.free_slot(state, state.tasks[0], ("coder-1",), "h1") == "h1-s1"
+    of_host = state.with_task(replace(state.tasks[0], worktree="h1-s1"))
+    assert picking.free_slot(of_host, of_host.tasks[0], (), "h1") == "h1-s1"
+    assert picking.free_slot(of_host, of_host.tasks[0], (), "h2") == "h2-s1"
+    assert [host_of_slot(name) for name in ("s3", "h1-s3", "a-b-s3", "coder-1", "merge-2")] == ["", "h1", "a-b", "", ""]
 
 
 def test_release_fences_first_and_frees_afterwards() -> None:

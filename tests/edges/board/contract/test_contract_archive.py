@@ -98,6 +98,10 @@ def test_the_history_gives_back_lost_entries(archive: Board, other: Board, store
     assert other.restore_archive("human", recorded).names == ()
 
 
+def test_no_host_holds_agents_of_a_new_board(board: Board) -> None:
+    assert dict(board.held_agents()) == {}
+
+
 def test_a_verb_of_files_is_refused_elsewhere_by_name(board: Board, store: Store) -> None:
     if "require_files" in store.refused:
         with pytest.raises(LizaError, match=store.refused["require_files"]):
