@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from liza.git.rules.publications import TERM_REF
 from liza.landing.sync import sync
 from liza.merging import drift
 from liza.merging.merge import merge
@@ -46,13 +45,11 @@ def test_a_batch_is_published_at_once(hosts: Hosts) -> None:
 
 
 def test_a_clone_without_the_duty_merges_nothing(hosts: Hosts) -> None:
-    hosts.a.approved("t1")
-    assert "duty to merge" in hosts.a.merge("t1")
-    assert hosts.tip(TERM_REF) == ""
-    hosts.b.leads(2)
-    hosts.b.merge("t1")
+    hosts.a.approved("t1", "t2")
+    assert hosts.b.leads(2).merge("t1") == ""
     hosts.a.leads(1)
-    assert "another host: b has the term 2" in hosts.a.merge("t1")
+    assert "another host: b has the term 2" in hosts.a.merge("t2")
+    assert hosts.a.task("t2").status == "APPROVED"
 
 
 def test_commits_that_a_person_pushed_are_built_upon(hosts: Hosts, tmp_path: Path) -> None:

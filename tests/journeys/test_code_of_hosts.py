@@ -1,0 +1,143 @@
+"""Two hosts of a crew with real agents: one writes, the other reviews, and the code goes through the bare remote."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.git.rules.publications import TERM_REF, Publication, parse_publication
+from liza.system.locks import find_holder
+from tests.conftest import git, until
+from tests.journeys.crews import APPROVE, QUICK, WORK, Crew
+from tests.postgresql import PostgreSQL
+
+
+class Clone(Crew):
+    """A clone of the project that is a host of the crew."""
+
+    def tell(self, *words: str | Path) -> Any:
+        """What a command answers with --json."""
+        return json.loads(self.liza(*words, "--json"))
+
+    def statuses(self) -> dict[str, str]:
+        return {task["id"]: task["status"] for task in self.tell("status")["tasks"]}
+
+    def up(self, *agents: str, **programs: str) -> None:
+        """Start agents, each role with a script."""
+        words = [f"--program={role.replace('_', '-')}={self.script(role, text)}" for role, text in programs.items()]
+        self.liza("up", *agents, *words, "--detach")
+
+
+class Hosts:
+    """Two hosts, ``h1`` and ``h2``, and their remote."""
+
+    def __init__(self, base: Path, postgresql: PostgreSQL, database: str) -> None:
+        self.postgresql, self.database, url = postgresql, database, postgresql.url(database)
+        self.remote = base / "shop.git"
+        project = base / "project"
+        git(base, "init", "-q", "--bare", "-b", "main", str(self.remote))
+        git(base, "clone", "-q", str(self.remote), str(project))
+        (project / "README.md").write_text("# Shop\n")
+        git(project, "add", "-A")
+        git(project, "commit", "-q", "-m", "A shop")
+        git(project, "push", "-q", "origin", "HEAD:main")
+        self.h1, self.h2 = self.clone(base / "h1"), self.clone(base / "h2")
+        self.h1.liza("init", "A shop", "--board", url, "--host", "h1", "--no-test", "--confinement", "off")
+        for name, value in QUICK.items():
+            self.h1.liza("config", "set", name, str(value))
+        self.h2.liza("join", url, "--host", "h2")
+
+    def lose(self, name: str) -> None:
+        """A host is not heard for so long that a person gives it up."""
+        host = getattr(self, name)
+        os.kill(find_holder(host.paths.host_lock) or 0, signal.SIGKILL)
+        sql = f"UPDATE host SET seen = seen - interval '1 hour' WHERE name = '{name}'"
+        self.postgresql.run_sql(sql, database=self.database)
+        other = self.h2 if name == "h1" else self.h1
+        other.liza("host", "forget", name)
+
+    def clone(self, base: Path) -> Clone:
+        (base / "notes").mkdir(parents=True)
+        git(base, "clone", "-q", str(self.remote), str(base / "shop"))
+        return Clone(base / "shop", base / "notes")
+
+    def publications(self) -> list[Publication]:
+        messages = git(self.remote, "log", "--reverse", "--first-parent", "--format=%B%x00", TERM_REF).split("\0")
+        return [each for each in map(parse_publication, messages) if each is not None]
+
+    def check_remote(self, *tasks: str) -> None:
+        """The remote has exactly these tasks, each as its approved and tested commit, in the order of the journal."""
+        shown = {name: self.h1.tell("task", "show", name) for name in tasks}
+        chain = git(self.remote, "log", "--reverse", "--first-parent", "--format=%H", "main..integration").split()
+        published = [name for each in self.publications() for name in each.tasks]
+        assert sorted(published) == sorted(tasks)
+        assert [shown[name]["merge_commit"] for name in published] == chain
+        for name in tasks:
+            assert shown[name]["tested"] is not None
+            assert git(self.remote, "rev-parse", f"{shown[name]['merge_commit']}^2") == shown[name]["review_commit"]
+            assert git(self.remote, "rev-parse", f"task/{name}") == shown[name]["review_commit"]
+
+
+@pytest.fixture
+def hosts(postgresql: PostgreSQL, database: str, tmp_path: Path) -> Iterator[Hosts]:
+    hosts = Hosts(tmp_path, postgresql, database)
+    yield hosts
+    for host in (hosts.h1, hosts.h2):
+        host.clean()
+
+
+def test_a_task_passes_from_host_to_host_until_it_is_merged(hosts: Hosts) -> None:
+    hosts.h1.add("first", "second")
+    hosts.h2.up("coder-1", coder=WORK)
+    hosts.h1.up("code-reviewer-1", code_reviewer=APPROVE)
+    until(lambda: set(hosts.h2.statuses().values()) == {"MERGED"}, "both tasks are merged")
+    hosts.check_remote("first", "second")
+    assert {each.host for each in hosts.publications()} <= {"h1", "h2"}
+    for host in (hosts.h1, hosts.h2):
+        assert {alert["kind"] for alert in host.tell("status")["alerts"]} == {"untested_merges"}
+        assert git(host.root, "status", "--porcelain") == ""
+        assert git(host.root, "symbolic-ref", "HEAD") == "refs/heads/main"
+
+
+@pytest.mark.parametrize("point", ["merge.tested", "publish.push#2", "publish.pushed#2"])
+def test_the_remote_has_only_what_was_approved_and_tested(hosts: Hosts, point: str) -> None:
+    for task in ("first", "second"):
+        there = hosts.h1.work_by_hand(task)
+        hosts.h1.liza("submit", cwd=there)
+        hosts.h2.liza("verdict", "approve", "read it", "--task", task)
+    with stopped_merger(hosts.h1, "first", point) as merger:
+        hosts.lose("h1")
+        hosts.h2.liza("merge", "second")
+        os.kill(merger.pid, signal.SIGCONT)
+        assert merger.wait(60) != 0
+        assert hosts.publications()[-1].host == "h2"
+    if hosts.h2.statuses()["first"] != "MERGED":
+        hosts.h2.liza("merge", "first")
+    assert hosts.h1.statuses() == {"first": "MERGED", "second": "MERGED"}
+    hosts.check_remote("first", "second")
+    assert [each.term for each in hosts.publications()] == sorted(each.term for each in hosts.publications())
+
+
+@contextmanager
+def stopped_merger(host: Clone, task: str, point: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A merger that is stopped at a point. It is killed in the end, if it still is there."""
+    env = {**os.environ, "LIZA_FAULT": f"{point}:stop"}
+    merger = subprocess.Popen(
+        [sys.executable, "-P", "-m", "liza", "merge", task], cwd=host.root, env=env, start_new_session=True
+    )
+    try:
+        stat = Path(f"/proc/{merger.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", f"it is stopped at {point}")
+        yield merger
+    finally:
+        merger.kill()
+        merger.wait()
