@@ -16,7 +16,7 @@ from liza.board.rules.archiving import ArchiveTotals
 from liza.board.rules.host_leases import HostTable
 from liza.board.signals import Signal
 from liza.board.text.document import Document
-from liza.model.model import State, Task
+from liza.model.model import Clock, State, Task
 from liza.model.value_classes import Mutable, Value
 
 
@@ -245,6 +245,10 @@ class Board(ABC):
 
         Empty for a board in files, which has one host.
         """
+
+    def clock(self, system: Clock) -> Clock:
+        """Return the clock of the crew: that of the server which has the board, else ``system``."""
+        return system
 
     # ── what only files have ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -354,4 +354,9 @@ def open_crew(root: Path, clock: Clock | None = None) -> Crew:
     program_path.remove_unsafe_entries(current.slots)
     address = read_address(paths.board_address)
     host, remote = ("", "") if address is None else (address.host, address.remote)
-    return Crew(current, clock or SystemClock(), moved_reason=moved_reason, host=host, remote_name=remote)
+    crew = Crew(current, clock or SystemClock(), moved_reason=moved_reason, host=host, remote_name=remote)
+    if address is None or clock is not None:
+        return crew
+    timed = replace(crew, clock=crew.board.clock(crew.clock))
+    vars(timed)["board"] = crew.board
+    return timed

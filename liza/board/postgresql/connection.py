@@ -131,6 +131,7 @@ class ServerConnection:
     def __init__(self, session: _LimitedSession, address: BoardAddress) -> None:
         self._session = session
         self._cursor = session.cursor()
+        self._composer = psycopg.ClientCursor(session)
         self._address = address
 
     @property
@@ -190,11 +191,18 @@ class ServerConnection:
         return self._session.pgconn.transaction_status in (status.INTRANS, status.INERROR)
 
     def run_together(self, statements: Sequence[tuple[str, StatementValues]]) -> list[list[tuple[Any, ...]]]:
-        """Run statements in one round trip, each when the one before has ended; return the rows of each."""
+        """Run statements in one round trip, each when the one before has ended; return the rows of each.
+
+        They are one message with the values in it. In psycopg's pipelines, PostgreSQL 15 did not end a client that
+        stopped in a transaction: `idle_in_transaction_session_timeout` passed without effect.
+        """
         with self._errors():
-            with self._session.pipeline():
-                cursors = [self._session.execute(sql.encode(), values or None) for sql, values in statements]
-            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+            composed = "; ".join(self._composer.mogrify(sql.encode(), values or None) for sql, values in statements)
+            cursor = self._session.execute(composed.encode())
+            results = [cursor.fetchall() if cursor.description else []]
+            while cursor.nextset():
+                results.append(cursor.fetchall() if cursor.description else [])
+            return results
 
     def roll_back(self) -> None:
         """Undo the open transaction. A connection that is lost has none."""

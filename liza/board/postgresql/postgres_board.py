@@ -20,12 +20,12 @@ from liza.board.events import Watch
 from liza.board.last_copy import CopySaver
 from liza.board.postgresql import archived_rows, board_copy, crew_lock, entry_rows, journal_rows, signal_rows
 from liza.board.postgresql.board_copy import BoardCopy, CrewRow
-from liza.board.postgresql.connection import connect
+from liza.board.postgresql.connection import ServerConnection, connect, connect_with_facts
 from liza.board.postgresql.crew_lock import CrewLock
 from liza.board.postgresql.crew_statements import CrewChange
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.links import Links
-from liza.board.postgresql.server_time import ServerTime
+from liza.board.postgresql.server_time import ServerClock, ServerTime
 from liza.board.revisions import RevisionLine, RevisionRecord, sha, with_statuses
 from liza.board.rules.archiving import ArchiveTotals
 from liza.board.rules.host_leases import HostTable
@@ -64,8 +64,8 @@ class PostgresBoard(Board):
         self._crew = address.crew
         self._clock = clock
         self._with_effective_settings = trusted
-        self._links = Links(lambda: connect(address), address.crew)
-        self.server_time = ServerTime()
+        self._links = Links(self._connect, address.crew)
+        self._server_time = ServerTime()
         self._copy: BoardCopy | None = None
         self._owner: int | None = None
         self._thread_lock = threading.Lock()
@@ -73,9 +73,21 @@ class PostgresBoard(Board):
         self._host: tuple[str, UUID] | None = None
         self._held: tuple[float, Mapping[str, str]] | None = None
 
+    def clock(self, system: Clock) -> Clock:
+        return ServerClock(self._server_time, lambda: self._links.use(self._ask_time), system)
+
     def close(self) -> None:
         """Close the connections that are not in use."""
         self._links.close()
+
+    def _connect(self) -> ServerConnection:
+        connection, facts = connect_with_facts(self.address)
+        self._server_time.measure(facts.time, facts.measured)
+        return connection
+
+    def _ask_time(self, connection: ServerConnection) -> None:
+        [(time,)] = connection.fetch_all("SELECT clock_timestamp()")
+        self._server_time.measure(time)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -96,7 +108,7 @@ class PostgresBoard(Board):
 
     def _read_copy(self) -> BoardCopy:
         copy, time = self._links.use(lambda connection: crew_lock.catch_up(connection, self._crew, self._copy))
-        self.server_time.measure(time)
+        self._server_time.measure(time)
         self._saver.save_text(copy.text)
         return self._remember(copy)
 
@@ -242,7 +254,7 @@ class PostgresBoard(Board):
     @contextmanager
     def _hold_lock(self) -> Iterator[tuple[CrewLock, BoardCopy]]:
         with self._one_thread():
-            lock = CrewLock(self._links, self._host, self.server_time.measure)
+            lock = CrewLock(self._links, self._host, self._server_time.measure)
             try:
                 copy = self._remember(lock.take(self._copy))
                 with lock.serve():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from liza.model.errors import LizaError
 from liza.model.model import Clock
 from liza.system.clock import boottime
 
@@ -15,9 +17,9 @@ class ServerTime:
     def __init__(self) -> None:
         self._measured: tuple[datetime, float] | None = None
 
-    def measure(self, time: datetime) -> None:
-        """Remember the time that an answer of the server had when it came."""
-        self._measured = (time, boottime())
+    def measure(self, time: datetime, moment: float | None = None) -> None:
+        """Remember the server's time at ``moment`` of CLOCK_BOOTTIME; None: now, when its answer came."""
+        self._measured = (time, boottime() if moment is None else moment)
 
     def now(self) -> datetime | None:
         """Return the time of the server; None if it never answered."""
@@ -28,21 +30,21 @@ class ServerTime:
 
 
 class ServerClock:
-    """The server's time as the clock of a crew. ``ask`` asks the server for it, if nothing did so yet."""
+    """The server's time as the clock of a crew. Without an answer of the server it is the time of this machine."""
 
     def __init__(self, time: ServerTime, ask: Callable[[], object], system: Clock) -> None:
+        """``ask`` asks the server for its time, if no answer of it was measured yet."""
         self._time = time
         self._ask = ask
         self._system = system
 
     def now(self) -> datetime:
-        """Return the time in whole seconds, UTC. Raises BoardUnavailable, BoardServerRefused."""
+        """Return the time in whole seconds, UTC."""
+        if self._time.now() is None:
+            with suppress(LizaError):
+                self._ask()
         now = self._time.now()
-        if now is None:
-            self._ask()
-            now = self._time.now()
-        assert now is not None
-        return now.replace(microsecond=0)
+        return self._system.now() if now is None else now.replace(microsecond=0)
 
     def monotonic(self) -> float:
         """Return seconds of this machine that do not advance while it sleeps."""

@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -34,7 +34,7 @@ from liza.model.model import Handoff, HumanNote, State, Status
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.campaign.small_board import FIRST
-from tests.conftest import LONG
+from tests.conftest import LONG, FakeClock
 from tests.postgresql import PostgreSQL
 
 replace = msgspec.structs.replace
@@ -422,3 +422,16 @@ def test_archived_tasks_are_rows_and_files_of_the_history(
     assert board.read_archive() == {name: data}
     assert other.archived({"t1", "t3"})["t1"].task is not None
     assert list(other.find_faulty_entries()) == []
+
+
+# ── the clock ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_clock_is_that_of_the_server(board: PostgresBoard, opened: Callable[[], PostgresBoard]) -> None:
+    wrong = FakeClock()
+    for asked in (board, opened()):
+        now = asked.clock(wrong).now()
+        assert abs(now - datetime.now(UTC)) < timedelta(seconds=5)
+        assert now.microsecond == 0
+    gone = PostgresBoard(board.paths, wrong, replace(board.address, url="postgresql://nobody@/none?host=/nowhere"))
+    assert gone.clock(wrong).now() == NOW
