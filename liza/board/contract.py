@@ -250,6 +250,10 @@ class Board(ABC):
         """Return the clock of the crew: that of the server which has the board, else ``system``."""
         return system
 
+    @abstractmethod
+    def forget_host(self, name: str, incarnation: UUID) -> None:
+        """Remove a host that a person knows to be dead: its agents and duties are free at once."""
+
     # ── what only files have ─────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod

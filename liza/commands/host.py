@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import find_crew
+from liza.hosts import host_list
+from liza.hosts.host_list import HostLine
 from liza.printing import printing
 from liza.printing.columns import align_columns, paint
 from liza.text.formats import format_duration, format_time
-
-if TYPE_CHECKING:
-    from liza.hosts.host_list import HostLine
 
 app = create_app("List, run and forget the hosts of a crew.")
 _COLOURS = {"alive": "green", "silent": "yellow", "lost": "red"}
@@ -22,8 +21,6 @@ _COLOURS = {"alive": "green", "silent": "yellow", "lost": "red"}
 @declare_command(app, "list", "liza host list", position=Position(Heading.BOARD, 30))
 def list_command(as_json: JsonOption = False) -> None:
     """List the hosts: whether each is heard, the agents and duties that it has, and when others take them over."""
-    from liza.hosts import host_list
-
     hosts = host_list.list_hosts(find_crew())
     printing.print_json({"hosts": hosts}) if as_json else printing.print_wrapped(format_hosts(hosts))
 
@@ -42,8 +39,6 @@ def forget(
     name: Annotated[str, typer.Argument(metavar="HOST", help="The name of the host.")], as_json: JsonOption = False
 ) -> None:
     """Say that a host is dead, so that other hosts take over its agents and duties at once."""
-    from liza.hosts import host_list
-
     printing.print_result(host_list.forget_host(find_crew(), name), as_json)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from liza.board.address import BoardAddress, read_address
+from liza.board.address import read_address
 from liza.board.rules.host_leases import (
     DutyRow,
     HostCondition,
@@ -17,7 +17,6 @@ from liza.board.rules.host_leases import (
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.hosts.agent_tie import open_table
 from liza.model.errors import Refused, UnknownId, UsageError
 from liza.model.value_classes import Value
 from liza.text.formats import did_you_mean, format_time
@@ -43,19 +42,12 @@ class HostLine(Value):
     next: str
 
 
-def read_address_of_crew(crew: Crew) -> BoardAddress:
-    """Return the address of the board. Raises UsageError if it is in files."""
-    address = read_address(crew.paths.board_address)
-    if address is None:
-        raise UsageError("this crew has its board in files: it has one host", "liza status")
-    return address
-
-
 def list_hosts(crew: Crew) -> tuple[HostLine, ...]:
     """Return all hosts of the crew, with what each holds. Raises UsageError, BoardUnavailable."""
-    address = read_address_of_crew(crew)
-    with open_table(address) as open_hosts:
-        table = open_hosts.read()
+    table = crew.board.hosts()
+    address = read_address(crew.paths.board_address)
+    if table is None or address is None:
+        raise UsageError("this crew has its board in files: it has one host", "liza status")
     return tuple(_describe(table, row, address.host) for row in table.hosts)
 
 
@@ -91,19 +83,19 @@ def forget_host(crew: Crew, name: str) -> Result:
     Raises Refused, UnknownId, UsageError.
     """
     require_person(crew, planner=False)
-    with open_table(read_address_of_crew(crew)) as open_hosts:
-        table = open_hosts.read()
-        row = next((host for host in table.hosts if host.name == name), None)
-        if row is None:
-            names = [host.name for host in table.hosts]
-            raise UnknownId(f"no host {name}{did_you_mean(name, names)}", "liza host list")
-        if table.now < sessions_end(row):
-            raise Refused(
-                f"{name} was heard at {format_time(row.seen)}: its sessions may go on until "
-                f"{format_time(sessions_end(row))}",
-                "liza host list",
-            )
-        open_hosts.forget(name)
-        agents = tuple(held.agent for held in table.agents if (held.host, held.incarnation) == (name, row.incarnation))
+    table = crew.board.hosts()
+    if table is None:
+        raise UsageError("this crew has its board in files: it has one host", "liza status")
+    row = next((host for host in table.hosts if host.name == name), None)
+    if row is None:
+        raise UnknownId(f"no host {name}{did_you_mean(name, [host.name for host in table.hosts])}", "liza host list")
+    if table.now < sessions_end(row):
+        raise Refused(
+            f"{name} was heard at {format_time(row.seen)}: its sessions may go on until "
+            f"{format_time(sessions_end(row))}",
+            "liza host list",
+        )
+    crew.board.forget_host(name, row.incarnation)
+    agents = tuple(held.agent for held in table.agents if (held.host, held.incarnation) == (name, row.incarnation))
     message = f"{name} is forgotten" + (f"; {', '.join(agents)} may start on other hosts" if agents else "")
     return Result("changed", None, None, "liza host list", {"agents": agents}, message)

@@ -28,7 +28,7 @@ from liza.hosts import lease_file
 from liza.hosts.host_start import require_host_address
 from liza.hosts.local_sessions import end_sessions, has_sessions, has_supervisors
 from liza.model.backoff import backoff
-from liza.model.errors import BoardUnavailable, HostFenced, LizaError, Refused, format_error
+from liza.model.errors import BoardUnavailable, HostFenced, LizaError, LockTimeout, Refused, WriteFailed, format_error
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
 from liza.system import file_growth
@@ -98,7 +98,7 @@ class HostProcess:
                 self._serve(connection)
             finally:
                 connection.close()
-        except BoardUnavailable as error:
+        except (BoardUnavailable, LockTimeout, WriteFailed) as error:
             self._failures += 1
             if self._failures == 1:
                 self._say(error.message)
@@ -132,7 +132,8 @@ class HostProcess:
                 decision = decide_start(lease, row, boot, now, started)
                 if isinstance(decision, Continue):
                     assert lease is not None
-                    return lease
+                    assert row is not None
+                    return replace(lease, tokens=(row.token,))
                 if isinstance(decision, NameTaken):
                     raise name_taken(decision)
                 if not has_sessions(self._paths):
@@ -205,8 +206,8 @@ def run_host(crew: Crew, say: Callable[[str], None]) -> Result:
     return Result("changed", None, None, "liza host list", {}, "the host process has ended")
 
 
-def main(root: str) -> int:
-    """Run the host process of a crew until no supervisor is left; return its exit status."""
+def main(root: str, *, until_idle: bool = True) -> int:
+    """Run the host process of a crew, by default until no supervisor is left; return its exit status."""
     paths = Paths(Path(root))
 
     def say(line: str) -> None:
@@ -214,7 +215,7 @@ def main(root: str) -> int:
             print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     try:
-        HostProcess(paths, require_host_address(paths), say, until_idle=True).run()
+        HostProcess(paths, require_host_address(paths), say, until_idle=until_idle).run()
     except LizaError as error:
         say(format_error("liza host", error.message, error.hint))
         return error.exit_code

@@ -23,6 +23,7 @@ from liza.system.locks import find_holder, is_flock_held, wait_for_release
 
 LOG_NAME: Final = "host.log"
 _START_LIMIT: Final = 30.0  # seconds for the first lease
+_RETRY: Final = 5.0  # seconds between two starts
 _END_LIMIT: Final = 15.0  # seconds
 _LOOK: Final = 0.05  # seconds between two looks at the file
 
@@ -58,8 +59,14 @@ def require_host(paths: Paths) -> HostLease:
 
 
 def start_if_absent(paths: Paths) -> None:
-    """Start the host process unless it runs. Raises LizaError, OSError."""
-    if not is_flock_held(paths.host_lock):
+    """Start the host process unless it runs, or printed a line just now: then it may have ended at once.
+
+    Raises LizaError, OSError.
+    """
+    if is_flock_held(paths.host_lock):
+        return
+    log = paths.logs / LOG_NAME
+    if not log.exists() or not 0 <= time.time() - log.stat().st_mtime < _RETRY:
         _start(paths)
 
 

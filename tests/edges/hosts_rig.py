@@ -19,6 +19,12 @@ from liza.programs.liveness import RunningSession
 from liza.programs.session import session_process
 from tests.conftest import until
 
+RUN = """\
+import sys
+from liza.hosts.host_process import main
+sys.exit(main(sys.argv[1], until_idle=False))
+"""
+
 
 class HostRig:
     """A directory that is a host, and its process."""
@@ -34,11 +40,9 @@ class HostRig:
         write_address(self.paths.board_address, self.address)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start the host process, as `liza up` does."""
+        """Start the host process, as `liza host run` does: without supervisors, that of `liza up` would end."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "liza.hosts.host_process", str(self.paths.root)], stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen([sys.executable, "-c", RUN, str(self.paths.root)], stdout=log, stderr=log)
         return self.process
 
     def start_and_wait(self) -> HostLease:

@@ -315,6 +315,9 @@ class FileBoard(Board):
     def acts_for(self, host: str, incarnation: UUID) -> None:
         """A board in files is on one host, which needs no lease."""
 
+    def forget_host(self, name: str, incarnation: UUID) -> None:
+        """No other host works on a board in files."""
+
     def take_duty(self, name: str) -> int | None:
         return 0
 

@@ -94,14 +94,10 @@ class HostsTable:
         return self._connection.execute(_RENEW, *row) == 1
 
     def leave(self, name: str, incarnation: UUID) -> None:
-        """Remove a host whose sessions have ended: what it held is free at once."""
+        """Remove a host in this incarnation: what it held is free at once."""
         self._connection.execute(
             "DELETE FROM host WHERE crew = %s AND name = %s AND incarnation = %s", self._crew, name, incarnation
         )
-
-    def forget(self, name: str) -> bool:
-        """Remove a host that a person knows to be dead; False if there is none."""
-        return self._connection.execute("DELETE FROM host WHERE crew = %s AND name = %s", self._crew, name) == 1
 
     def read(self) -> HostTable:
         """Return all hosts, agents and duties."""

@@ -370,6 +370,10 @@ class PostgresBoard(Board):
             self._held = now, {row.agent: row.host for row in table.agents if table.is_held(row)}
         return self._held[1]
 
+    def forget_host(self, name: str, incarnation: UUID) -> None:
+        self._links.use(lambda connection: HostsTable(connection, self._crew).leave(name, incarnation))
+        signal_rows.notify(self._links)
+
     def require_files(self, action: str) -> None:
         raise Refused(f"{action} needs a board in files; this one is at {self.address.server}", "liza edit")
 

@@ -107,13 +107,12 @@ def test_a_duty_has_one_holder_and_a_growing_term(crew: Crew) -> None:
     ]
 
 
-def test_a_host_that_left_or_was_forgotten_holds_nothing(crew: Crew) -> None:
+def test_a_host_that_left_holds_nothing(crew: Crew) -> None:
     first, second = crew.begin("h1")[0], crew.begin("h2")[0]
     assert crew.table.take_agent("coder-1", "h1", first)
     table = crew.table.read()
     assert table.is_held(table.agents[0])
-    assert crew.table.forget("h1")
-    assert not crew.table.forget("h1")
+    crew.table.leave("h1", first)
     table = crew.table.read()
     assert not table.is_held(table.agents[0])
     assert crew.table.take_agent("coder-1", "h2", second)

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -60,6 +61,15 @@ def test_a_killed_host_process_goes_on_as_the_same_host(make_host: MakeHost) -> 
     host = make_host("h1")
     before = host.start_and_wait()
     host.stop(signal.SIGKILL)
+    assert host.start_and_wait().incarnation == before.incarnation
+
+
+def test_a_renewal_whose_answer_was_lost_is_its_own(make_host: MakeHost) -> None:
+    host = make_host("h1")
+    before = host.start_and_wait()
+    host.stop(signal.SIGKILL)
+    pending = replace(before, tokens=(uuid4(), before.tokens[-1]))
+    lease_file.write_lease(host.paths, pending)
     assert host.start_and_wait().incarnation == before.incarnation
 
 
