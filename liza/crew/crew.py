@@ -195,7 +195,7 @@ class Crew(Value, dict=True):
         """Raise Refused if the worktree of a task belongs to another host."""
         if not self.is_here(task):
             message = f"the worktree of {task.id} is on the host {host_of_slot(str(task.worktree))}"
-            raise Refused(message, f"liza task show {task.id}")
+            raise Refused(message, "liza host list")
 
     def find_holder(self, agent: str) -> str:
         """Return the other host that holds an agent: its supervisor runs there. Empty if no other host does."""

@@ -229,8 +229,9 @@ def _unbind_briefs(crew: Crew) -> tuple[str, ...]:
 
 
 def _programs_of_agents(crew: Crew, state: State) -> dict[str, tuple[str, bool]]:
-    """Program of each agent that ever had a supervisor, and whether a supervisor runs now."""
-    return {name: (agent.program, crew.is_supervised(name)) for name, agent in state.agents.items() if agent.program}
+    """Program of each agent that ever had a supervisor on this host, and whether a supervisor runs now."""
+    agents = {name: agent for name, agent in state.agents.items() if agent.host in ("", crew.host)}
+    return {name: (agent.program, crew.is_supervised(name)) for name, agent in agents.items() if agent.program}
 
 
 def _programs(

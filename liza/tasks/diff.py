@@ -105,6 +105,4 @@ def find_worktree(crew: Crew, task_id: str) -> str:
         return str(link)
     if task.worktree is None:
         raise Refused(f"{describe_task(task_id, task.status)}: it has no worktree", f"liza task show {task_id}")
-    if crew.is_on_server:
-        raise Refused(f"the worktree of {task_id} is on another host", f"liza diff {task_id}")
     raise Refused(f"the worktree of {task_id} is not complete", "liza doctor --fix")

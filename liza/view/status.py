@@ -162,6 +162,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         lease_expires=agent.lease_expires,
         program=agent.program,
         model=agent.model,
+        host=agent.host or None,
         why=why,
         **_state_row(crew, state, name, signal_names),
         doing=None if current is None else current.label,
@@ -304,7 +305,7 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
         return AgentStatus.OFFLINE, f"its supervisor left: {exit_note.reason}"
     if holds is None:
         return AgentStatus.OFFLINE, "no supervisor runs"
-    if (host := state.agents[name].host) != crew.host:
+    if (host := state.agents[name].host) not in ("", crew.host):
         return AgentStatus.OFFLINE, f"it holds {holds} on the host {host}, where no supervisor of it runs"
     if work is not None and not crew.run_dir(work.run).exists() and not activity.is_given_back(state, work):
         return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"

@@ -21,7 +21,8 @@ class AgentRow(Value, kw_only=True):
     """An agent as `status --json` prints it. ``why``: why it does not work, or what it needs; None for neither.
 
     ``context``: percentage of its session's context window that is used; None without a session, or if the program
-    does not report it. ``until``: when it goes on, while it waits for a time.
+    does not report it. ``until``: when it goes on, while it waits for a time. ``host``: where it works; None on a crew
+    without hosts.
     """
 
     id: str
@@ -32,6 +33,7 @@ class AgentRow(Value, kw_only=True):
     lease_expires: datetime | None = None
     program: str | None = None
     model: str | None = None
+    host: str | None = None
     why: str | None = None
     state: str | None = None
     evidence: str | None = None

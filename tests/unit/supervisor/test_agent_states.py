@@ -47,6 +47,13 @@ CASES = [
         START,
     ),
     (AgentFacts("coder-1", True, WORK, READY), AgentState.WORKING, "coder-1.3 works on t1", START),
+    (AgentFacts("coder-1", True, WORK, host="h2"), AgentState.WORKING, "it holds t1 on the host h2", CLAIMED),
+    (
+        AgentFacts("coder-1", True, host="h2"),
+        AgentState.IDLE,
+        "it holds no work; its supervisor is on the host h2",
+        None,
+    ),
     (AgentFacts("coder-1", False, WORK, READY), AgentState.WORKING, "coder-1.3 works on t1", START),
     (
         AgentFacts("coder-1", False, WORK, session(SessionPhase.BY_HAND)),
