@@ -210,6 +210,16 @@ class Board(ABC):
         a crew from being stopped. Otherwise raises LockTimeout.
         """
 
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def pages(self) -> Mapping[str, str]:
+        """Return the documents below `.liza/specs` that hosts share, by file name; none if the board is in files."""
+
+    @abstractmethod
+    def write_page(self, name: str, text: str) -> None:
+        """Save a document for other hosts, in the open transaction if there is one. Nothing to do for files."""
+
     # ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod

@@ -12,13 +12,14 @@ from liza.text.formats import count_noun
 
 class CrewCopy(Value):
     """The text of the board, the committed revisions of its journal, oldest first, the archived entries by task, in
-    the order in which they left the board, and the texts of the signals by name.
+    the order in which they left the board, the texts of the signals by name, and the documents of goals and tasks.
     """
 
     text: str
     lines: tuple[RevisionLine, ...]
     archived: Mapping[str, str]
     signals: Mapping[str, str]
+    pages: Mapping[str, str]
 
     def describe(self) -> str:
         """Return what it has, in numbers."""
@@ -40,6 +41,7 @@ def find_difference(expected: CrewCopy, actual: CrewCopy) -> Difference | None:
         ("the board", [expected.text], [actual.text]),
         ("the journal", map(_format_line, expected.lines), map(_format_line, actual.lines)),
         ("the archive", sorted(_list_entries(expected.archived)), sorted(_list_entries(actual.archived))),
+        ("the documents", sorted(_list_entries(expected.pages)), sorted(_list_entries(actual.pages))),
         ("the signals", sorted(_list_entries(expected.signals)), sorted(_list_entries(actual.signals))),
     ):
         texts = _describe(wanted), _describe(present)

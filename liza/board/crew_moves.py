@@ -5,7 +5,7 @@ Each move is one transaction. Only this module knows both stores, but for `openi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
@@ -73,15 +73,16 @@ def migrate(address: BoardAddress) -> Migrated:
         return migrations.migrate(address)
 
 
-def read_files(paths: Paths) -> CrewCopy:
-    """Return all that the files of a board have. The caller holds the lock of the board, and has repaired it."""
-    return file_copy.read_copy(paths)
+def read_files(paths: Paths, pages: Mapping[str, str]) -> CrewCopy:
+    """Return all that the files of a board have, with the documents ``pages``. The caller holds the lock of the board,
+    and has repaired it."""
+    return file_copy.read_copy(paths, pages)
 
 
 def write_files(paths: Paths, copy: CrewCopy) -> None:
     """Write the files of a board, and compare them with ``copy``. Raises BoardInconsistent, WriteFailed, OSError."""
     file_copy.write_copy(paths, copy)
-    refuse_difference(copy, file_copy.read_copy(paths))
+    refuse_difference(copy, file_copy.read_copy(paths, copy.pages))
 
 
 def existing_error(address: BoardAddress) -> Refused:

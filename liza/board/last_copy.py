@@ -109,7 +109,8 @@ class CopyBoard(Board):
     records = texts = last_good_text = archived = archived_ids = archived_tasks = find_merged = _refuse
     count_archived = find_archive_damage = find_faulty_entries = transaction = heartbeat = create = _refuse
     replace_text = transform_text = restore = raise_signal = clear_signal = lock_signals = _refuse
-    read_archive = restore_archive = watch = require_files = acts_for = take_duty = forget_host = _refuse
+    read_archive = restore_archive = watch = pages = write_page = require_files = _refuse
+    acts_for = take_duty = forget_host = _refuse
 
 
 def find_age(board: Board) -> float | None:

@@ -19,7 +19,7 @@ from liza.box.run_mounts import Surroundings
 from liza.box.surroundings import read_surroundings
 from liza.config import confirmed_settings
 from liza.config.rules import settings
-from liza.crew import deleted_parts
+from liza.crew import deleted_parts, shared_pages
 from liza.git import slot_records, slots_directory
 from liza.git.git_config import git_dirs
 from liza.git.merge_term import HeldTerm, MergeTerm
@@ -157,11 +157,21 @@ class Crew(Value, dict=True):
             if tx.state is not tx.before:
                 changed = tx.state if is_person(actor) else redact_changes(tx.before, tx.state)
                 tx.state = update_derived_fields(changed)
+            if self.is_on_server and tx.state is not tx.before:
+                shared_pages.share_pages(self.paths, self.board, tx.before, tx.state)
         if is_person(actor):
             confirmed_settings.confirm_settings(
                 self.paths, settings.changed_settings(tx.before.config, tx.state.config), tx.before.config
             )
         self.log_board_alerts()
+
+    def update_pages(self) -> None:
+        """Bring the documents below `.liza/specs` up to date that hosts share; nothing for a board in files.
+
+        Raises BoardUnavailable, WriteFailed, OSError.
+        """
+        if self.is_on_server and (lines := shared_pages.update_pages(self.paths, self.board)):
+            self.append_alert_log(lines)
 
     def log_board_alerts(self) -> tuple[str, ...]:
         """Append the alerts about repairs of the board to the alert log, and return them: no other command reports

@@ -210,6 +210,11 @@ class Paths(Value):
         return self.runs / "board-copy.yaml"
 
     @property
+    def pages_record(self) -> Path:
+        """Digests of the documents below ``specs`` as this clone read or saved them last on a server."""
+        return self.runs / "pages.json"
+
+    @property
     def signals_copy(self) -> Path:
         """The signals that were read last of a board on a server."""
         return self.runs / "signals-copy.json"

@@ -13,6 +13,7 @@ from liza.board.revisions import RevisionLine, sha
 from liza.board.signals import SIGNALS
 from liza.config import confirmed_settings
 from liza.config.rules import settings
+from liza.crew import shared_pages
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
@@ -108,14 +109,14 @@ def _push_code(crew: Crew, state: State) -> None:
 
 def _read_files(crew: Crew, by: str) -> CrewCopy:
     """Return the files, read under the lock. Raises BoardInconsistent."""
-    copy = crew_moves.read_files(crew.paths)
+    copy = crew_moves.read_files(crew.paths, dict(shared_pages.list_pages(crew.paths)))
     if copy.lines:
         return copy
     # Without a journal the history would have no text that later revisions are built on.
     state = crew.board.read_as_written()
     time, digest = format_time(crew.clock.now()), sha(copy.text.encode())
     line = RevisionLine(state.revision, time=time, actor=by, event="board import", sha256=digest, text=copy.text)
-    return CrewCopy(copy.text, (line,), copy.archived, copy.signals)
+    return replace(copy, lines=(line,))
 
 
 def _refuse_violations(crew: Crew, state: State) -> None:
@@ -200,6 +201,7 @@ def _move_back(crew: Crew, address: BoardAddress) -> Result:
     paths, aside = crew.paths, ""
     try:
         _refuse_at_work(crew, crew.board.read_as_written())
+        crew.update_pages()
         aside = crew_moves.take_crew(address, lambda copy: crew_moves.write_files(paths, copy))
     except NoCrew:
         if not paths.state.exists():

@@ -14,7 +14,7 @@ from liza.board.opening import open_server_board
 from liza.board.presence import has_board_or_intent
 from liza.config import confirmed_settings
 from liza.config.rules import settings
-from liza.crew import layout
+from liza.crew import layout, shared_pages
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -122,9 +122,10 @@ def _join(crew: Crew, address: BoardAddress, surveyed: Survey, say: ReportFact, 
         origin = record_origin(crew, surveyed.branch)
         if origin is not None:
             say(*origin)
-        layout.restore_goal_file(crew, state.goal.description)
         write_address(crew.paths.board_address, address)
         joined = replace(crew, remote_name=address.remote)
+        shared_pages.update_pages(joined.paths, joined.board)
+        layout.restore_goal_file(joined, state.goal.description)
         branch = state.config.integration_branch
         created = _take_integration(joined, branch, say)
         tip = joined.git.find_commit(HEADS + branch)

@@ -7,6 +7,7 @@ import shlex
 from liza.board import crew_moves
 from liza.board.address import write_address
 from liza.board.opening import open_server_board
+from liza.crew import shared_pages
 from liza.crew.crew import Crew
 from liza.git.git_refs import HEADS
 from liza.git.git_remote import GitRemote, read_urls
@@ -48,7 +49,10 @@ def create_crew(new: NewServerCrew, crew: Crew, text: str, above: int) -> Crew:
     Raises BoardInconsistent, Refused, RemoteUnavailable, BoardServerRefused, BoardUnavailable.
     """
     push_integration(open_remote(crew.git, new.address.remote, crew.paths), new.branch, new.tip)
-    open_server_board(new.address, crew.paths, crew.clock).create(text, above)
+    board = open_server_board(new.address, crew.paths, crew.clock)
+    board.create(text, above)
+    for name, page in shared_pages.list_pages(crew.paths):
+        board.write_page(name, page)
     crew_moves.note_repository(new.address, new.repository)
     write_address(crew.paths.board_address, new.address)
     return Crew(crew.paths, crew.clock, remote_name=new.address.remote)

@@ -307,6 +307,7 @@ class Launcher:
 
     def _prepare_worktree(self, state: State, work: CurrentWork) -> str:
         """Return the slot of the work, checked out at the commit where the run starts. Raises Missing, GitFailed."""
+        self.crew.update_pages()
         worktrees = self.crew.worktrees
         agent = agent_of(work.run)
         if work.kind == WorkKind.PLANNING:

@@ -128,6 +128,7 @@ def _goal(crew: Crew, by: str) -> Result:
         raise Refused(
             f"the goal is {spec}, a file of the repository: edit it and commit it", f"git add {spec} && git commit"
         )
+    crew.update_pages()
     path = crew.paths.root / spec
     before = path.read_bytes() if path.exists() else b""
     _open_editor(path, "liza edit goal")

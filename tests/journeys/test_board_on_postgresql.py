@@ -349,7 +349,7 @@ def test_without_the_server_the_last_copy_is_shown_with_its_age(
     assert bob.tell("status")["board"]["age"] is None
 
 
-def test_a_change_waits_for_the_server_and_then_says_so(
+def test_a_change_waits_for_the_server_and_then_gives_up(
     ann: Clone, postgresql: PostgreSQL, stopped: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("liza.board.postgresql.links.RETURN_LIMIT", 0.5)

@@ -300,6 +300,14 @@ class FileBoard(Board):
     def lock_signals(self, *, is_stop: bool = False) -> AbstractContextManager[bool]:
         return signal_files.lock_signals(self.paths, is_stop=is_stop)
 
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def pages(self) -> Mapping[str, str]:
+        return {}
+
+    def write_page(self, name: str, text: str) -> None:
+        """Return: the file is all there is."""
+
     # ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def watch(self, extra_dirs: Iterable[Path] = ()) -> Watch:

@@ -13,7 +13,7 @@ from liza.board.revisions import format_record, sha
 from liza.board.text.document import load_state
 from liza.model.model import State
 from liza.model.paths import Paths
-from liza.system import files
+from liza.system import atomic, files
 
 _NO_MONTH: Final = "1970-01"
 """Month of an archived task without a history: a person deleted it."""
@@ -21,8 +21,10 @@ _ALL_ENTRIES: Final = (("", ""),)
 """In a write intent: the next revision has the whole text, because heartbeats may have changed any entry."""
 
 
-def read_copy(paths: Paths) -> CrewCopy:
-    """Return all that the files have. The caller holds the lock of the board, and has repaired it.
+def read_copy(paths: Paths, pages: Mapping[str, str]) -> CrewCopy:
+    """Return all that the files have, with the documents ``pages``.
+
+    The caller holds the lock of the board, and has repaired it.
 
     Raises BoardInconsistent, WriteFailed, OSError, NeedsSlowPath.
     """
@@ -33,7 +35,7 @@ def read_copy(paths: Paths) -> CrewCopy:
             archived.pop(task_id, None)
             archived[task_id] = piece if piece.endswith("\n") else piece + "\n"
     signals = {name: signal.text for name, signal in signal_files.read_signals(paths).items()}
-    return CrewCopy(paths.state.read_bytes().decode(), lines, archived, signals)
+    return CrewCopy(paths.state.read_bytes().decode(), lines, archived, signals, pages)
 
 
 def write_copy(paths: Paths, copy: CrewCopy) -> None:
@@ -47,6 +49,9 @@ def write_copy(paths: Paths, copy: CrewCopy) -> None:
         archive_files.write_file(paths, name, text)
     *former, last = copy.lines
     files.write_synced(paths.journal, b"".join(map(format_record, former)))
+    paths.specs.mkdir(exist_ok=True)
+    for name, text in copy.pages.items():
+        atomic.write(paths.specs / name, text.encode())
     for name, text in copy.signals.items():
         signal_files.raise_signal(paths, name, text)
     data = copy.text.encode()

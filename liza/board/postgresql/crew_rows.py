@@ -22,7 +22,7 @@ from liza.model.value_classes import decodable
 from liza.text.formats import format_time
 
 TABLES: Final = (
-    "entry", "archived", "journal", "signal", "host", "lease", "duty", "run_fact", "message", "ledger", "gate",
+    "entry", "archived", "journal", "signal", "page", "host", "lease", "duty", "run_fact", "message", "ledger", "gate",
 )  # fmt: skip
 """Tables with rows of a crew, beside its own row."""
 _INSERT_ENTRY: Final = (
@@ -84,6 +84,8 @@ def write_copy(connection: ServerConnection, crew: str, copy: CrewCopy, reposito
     archived = enumerate(copy.archived.items())
     connection.execute_many(_INSERT_ARCHIVED, [_archived_row(crew, number, *entry) for number, entry in archived])
     connection.execute_many(_INSERT_LINE, [_line_row(crew, line) for line in copy.lines])
+    pages = [(crew, name, text) for name, text in copy.pages.items()]
+    connection.execute_many("INSERT INTO page (crew, name, text) VALUES (%s, %s, %s)", pages)
     signals = [(crew, name, text) for name, text in copy.signals.items()]
     connection.execute_many("INSERT INTO signal (crew, name, text) VALUES (%s, %s, %s)", signals)
 
@@ -124,8 +126,9 @@ def read_copy(connection: ServerConnection, crew: str) -> CrewCopy:
     )
     archived = connection.fetch_all("SELECT task, body FROM archived WHERE crew = %s ORDER BY change, ord", crew)
     signals = connection.fetch_all("SELECT name, text FROM signal WHERE crew = %s ORDER BY name", crew)
+    pages = connection.fetch_all("SELECT name, text FROM page WHERE crew = %s ORDER BY name", crew)
     text = "".join(body for (body,) in bodies)
-    return CrewCopy(text, tuple(map(_build_line, lines)), dict(archived), dict(signals))
+    return CrewCopy(text, tuple(map(_build_line, lines)), dict(archived), dict(signals), dict(pages))
 
 
 def _build_line(row: tuple[Any, ...]) -> RevisionLine:

@@ -39,6 +39,9 @@ from liza.model.paths import Paths
 from liza.system import files
 from liza.text.formats import format_time
 
+_WRITE_PAGE: Final = """
+INSERT INTO page (crew, name, text, time) VALUES (%(crew)s, %(name)s, %(text)s, clock_timestamp())
+ON CONFLICT (crew, name) DO UPDATE SET text = excluded.text, time = excluded.time RETURNING name"""
 _NO_REVISION: Final = -1
 """As ``CrewRow.journaled``: the next line of the journal has the whole text."""
 
@@ -341,6 +344,14 @@ class PostgresBoard(Board):
 
     def lock_signals(self, *, is_stop: bool = False) -> AbstractContextManager[bool]:
         return signal_rows.lock_signals(self._links, is_stop=is_stop)
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def pages(self) -> Mapping[str, str]:
+        return dict(self._links.ask("SELECT name, text FROM page WHERE crew = %(crew)s"))
+
+    def write_page(self, name: str, text: str) -> None:
+        self._links.ask(_WRITE_PAGE, name=name, text=text)
 
     # ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -48,7 +48,7 @@ def copy(paths: Paths) -> CrewCopy:
         renewed = replace(agent, lease_expires=datetime(2027, 1, 1, tzinfo=UTC))
         tx.state = replace(tx.state, agents={**tx.state.agents, name: renewed})
     files.raise_signal("PAUSE", "2026-01-01T12:00:00Z human:ann\nmoving\n")
-    return crew_moves.read_files(paths)
+    return crew_moves.read_files(paths, {"goal.md": "# The goal\n"})
 
 
 def add_note(board: FileBoard | PostgresBoard, message: str) -> None:
@@ -70,6 +70,7 @@ def test_a_crew_comes_back_as_it_went(address: BoardAddress, copy: CrewCopy, tmp
     crew_moves.write_files(target, back)
     assert "own_key: [1,  2]   # mine" in target.state.read_text()
     assert FileBoard(target, SystemClock()).read_text() == copy.text
+    assert (target.specs / "goal.md").read_text() == "# The goal\n"
 
 
 def test_an_edit_keeps_comments_and_unknown_keys(address: BoardAddress, copy: CrewCopy, tmp_path: Path) -> None:

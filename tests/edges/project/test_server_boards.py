@@ -18,6 +18,7 @@ from liza.model.errors import BoardServerRefused, LizaError, UsageError
 from liza.model.model import Agent
 from liza.model.paths import Paths
 from liza.model.statuses import AgentStatus
+from liza.model.value_classes import replace
 from liza.project import board_moves, shared_board
 from liza.project.baseline import InitOptions, ReportFact
 from liza.project.init import init as init_verb
@@ -27,6 +28,7 @@ from liza.system.locks import Lock
 from liza.tasks import pause
 from tests.conftest import git
 from tests.postgresql import PostgreSQL
+from tests.unit.boards import task
 
 
 @pytest.fixture
@@ -169,6 +171,55 @@ def test_a_remote_that_is_gone_is_reported_by_join(clone: Path, url: str) -> Non
     facts: dict[str, str] = {}
     join(other, url, "h2", facts.__setitem__)
     assert "git ls-remote origin" in facts["branch"]
+
+
+# ── documents ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def hosts(clone: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Crew, Crew]:
+    """One crew, as two clones have it."""
+    init(clone, options(url))
+    other = clone.parent / "other"
+    git(clone.parent, "clone", "-q", str(clone.parent / "shop.git"), str(other))
+    join(other, url, "h2")
+    return find_crew(clone), find_crew(other)
+
+
+def goal_page(crew: Crew) -> Path:
+    return crew.paths.specs / "goal.md"
+
+
+def test_documents_of_the_crew_come_to_each_host(hosts: tuple[Crew, Crew]) -> None:
+    first, second = hosts
+    assert goal_page(second).read_text() == goal_page(first).read_text()
+    (first.paths.specs / "mail.md").write_text("Send it at once.\n")
+    with first.change("human:ann", "add") as tx:
+        tx.state = replace(tx.state, tasks=(task("mail", spec_ref=".liza/specs/mail.md#when"),))
+    second.update_pages()
+    assert (second.paths.specs / "mail.md").read_text() == "Send it at once.\n"
+
+
+def test_a_document_changed_by_hand_is_shared(hosts: tuple[Crew, Crew]) -> None:
+    first, second = hosts
+    first.update_pages()
+    goal_page(first).write_text("# More\n")
+    first.update_pages()
+    second.update_pages()
+    assert goal_page(second).read_text() == "# More\n"
+
+
+def test_of_two_versions_of_a_document_both_are_kept(hosts: tuple[Crew, Crew]) -> None:
+    first, second = hosts
+    first.update_pages()
+    goal_page(second).write_text("# Of the second\n")
+    second.update_pages()
+    goal_page(first).write_text("# Of the first\n")
+    first.update_pages()
+    assert goal_page(first).read_text() == "# Of the second\n"
+    (kept,) = first.paths.specs.glob("goal.*.mine")
+    assert kept.read_text() == "# Of the first\n"
+    assert str(kept) in first.paths.alerts.read_text()
 
 
 # ── import ───────────────────────────────────────────────────────────────────────────────────────────────────────

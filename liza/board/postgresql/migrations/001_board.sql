@@ -83,6 +83,15 @@ CREATE TABLE signal (
   PRIMARY KEY (crew, name)
 );
 
+-- Documents of goals and tasks that are not committed: files below .liza/specs, which each host needs.
+CREATE TABLE page (
+  crew text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  text text NOT NULL,
+  time timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (crew, name)
+);
+
 -- A host that works on a crew. A new incarnation begins when the sessions of the last one have ended. Each renewal has
 -- another `token`: a copy of the host's disk knows only those until it was made.
 CREATE TABLE host (
