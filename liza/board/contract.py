@@ -14,6 +14,7 @@ from liza.board.events import Watch
 from liza.board.revisions import RevisionLine, RevisionRecord
 from liza.board.rules.archiving import ArchiveTotals
 from liza.board.rules.host_leases import HostTable
+from liza.board.shared_records import SharedRecords
 from liza.board.signals import Signal
 from liza.board.text.document import Document
 from liza.model.model import Clock, State, Task
@@ -263,6 +264,13 @@ class Board(ABC):
     @abstractmethod
     def forget_host(self, name: str, incarnation: UUID) -> None:
         """Remove a host that a person knows to be dead: its agents and duties are free at once."""
+
+    # ── beside the board ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def shared(self) -> SharedRecords | None:
+        """What the hosts share beside the board; None for a board in files: the crew has one host."""
+        return None
 
     # ── what only files have ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -28,9 +28,9 @@ def list_command(as_json: JsonOption = False) -> None:
 @declare_command(app, "run", "liza host run", process=Process.DIRECT, position=Position(Heading.BOARD, 31))
 def run(as_json: JsonOption = False) -> None:
     """Renew the lease of this host until it is stopped. `liza up` starts this by itself; systemd may do it instead."""
-    from liza.hosts import host_process
+    from liza.supervisor import host_work
 
-    result = host_process.run_host(find_crew(), lambda line: None if as_json else printing.print_now(f"{line}\n"))
+    result = host_work.run_host(find_crew(), lambda line: None if as_json else printing.print_now(f"{line}\n"))
     printing.print_result(result, as_json)
 
 

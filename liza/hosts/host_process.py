@@ -1,7 +1,7 @@
 """The process of a host: renew its lease, and wake the supervisors of this host when the board has changed.
 
-It holds the only connection of this host that listens. ``python -m liza.hosts.host_process ROOT`` is what `liza up`
-starts: it ends when no supervisor is left. `liza host run` goes on until it is stopped.
+It holds the only connection of this host that listens. That of a `liza up` ends when no supervisor is left. `liza host
+run` goes on until it is stopped. `liza/supervisor/host_work.py` starts both, with what they do beside the lease.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from uuid import uuid4
 
 from liza.board.address import BoardAddress
@@ -21,14 +19,10 @@ from liza.board.postgresql.connection import ServerConnection, connect
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.signal_rows import CrewMarks, channel, read_marks
 from liza.board.rules.host_leases import RENEWAL, Begin, Continue, HostLease, NameTaken, decide_start
-from liza.crew.caller import require_person
-from liza.crew.crew import Crew
-from liza.crew.result import Result
 from liza.hosts import lease_file
-from liza.hosts.host_start import require_host_address
 from liza.hosts.local_sessions import end_sessions, has_sessions, has_supervisors
 from liza.model.backoff import backoff
-from liza.model.errors import BoardUnavailable, HostFenced, LizaError, LockTimeout, Refused, WriteFailed, format_error
+from liza.model.errors import BoardUnavailable, HostFenced, LockTimeout, Refused, WriteFailed
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
 from liza.system import file_growth
@@ -46,16 +40,36 @@ ANSWER_LIMIT: Final = 5.0
 FIRST_RETRY, MAX_RETRY = 0.5, 5.0  # seconds between two tries to connect
 
 
+class HostWork(Protocol):
+    """What the process of a host does beside the lease, in a thread of its own: no work holds a renewal up."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def look(self) -> None:
+        """Look for news soon."""
+
+    def stop(self) -> None:
+        """Do what is left, in a short time, and end."""
+
+
 class HostProcess:
     """Renews the lease of a host until it is stopped.
 
-    ``say`` prints a line. ``until_idle``: end when no supervisor of this host is left.
+    ``say`` prints a line. ``work``: what it does beside. ``until_idle``: end when no supervisor of this host is left.
     """
 
     def __init__(
-        self, paths: Paths, address: BoardAddress, say: Callable[[str], None], *, until_idle: bool = False
+        self,
+        paths: Paths,
+        address: BoardAddress,
+        say: Callable[[str], None],
+        work: HostWork | None = None,
+        *,
+        until_idle: bool = False,
     ) -> None:
         self._paths, self._address, self._say, self._until_idle = paths, address, say, until_idle
+        self._work = work
         self._is_stopped = False
         self._wakeup, self._wakeup_end = os.pipe()
         os.set_blocking(self._wakeup_end, False)
@@ -111,16 +125,22 @@ class HostProcess:
         if self._failures:
             self._say(f"PostgreSQL at {self._address.server} answers again")
         self._failures = 0
+        if self._work is not None:
+            self._work.start()
         renew_at = look_at = 0.0
         while not self._is_stopped:
             if boottime() >= renew_at:
                 lease, renew_at = self._renew(table, lease), boottime() + RENEWAL.total_seconds()
             if boottime() >= look_at or connection.take_notifications():
                 self._look(connection)
+                if self._work is not None:
+                    self._work.look()
                 look_at = boottime() + LOOK_SECONDS
                 if self._is_idle():
                     break
             self._wait(min(renew_at, look_at) - boottime(), connection)
+        if self._work is not None:
+            self._work.stop()
         self._leave(table, lease)
 
     def _begin_or_continue(self, table: HostsTable) -> HostLease:
@@ -197,30 +217,3 @@ def name_taken(taken: NameTaken) -> HostFenced:
         f"{format_time(row.seen)}; each host needs a name of its own",
         "liza host list",
     )
-
-
-def run_host(crew: Crew, say: Callable[[str], None]) -> Result:
-    """Run the host process of a crew until it is stopped. Raises Refused, UsageError, BoardServerRefused."""
-    require_person(crew, planner=False)
-    HostProcess(crew.paths, require_host_address(crew.paths), say).run()
-    return Result("changed", None, None, "liza host list", {}, "the host process has ended")
-
-
-def main(root: str, *, until_idle: bool = True) -> int:
-    """Run the host process of a crew, by default until no supervisor is left; return its exit status."""
-    paths = Paths(Path(root))
-
-    def say(line: str) -> None:
-        with suppress(OSError):
-            print(line, file=sys.stderr, flush=True)  # noqa: T201
-
-    try:
-        HostProcess(paths, require_host_address(paths), say, until_idle=until_idle).run()
-    except LizaError as error:
-        say(format_error("liza host", error.message, error.hint))
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -73,7 +73,7 @@ def start_if_absent(paths: Paths) -> None:
 def _start(paths: Paths) -> subprocess.Popen[bytes]:
     with log_file.open_for_append(paths.logs / LOG_NAME) as log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "liza.hosts.host_process", str(paths.root)],
+            [sys.executable, "-P", "-m", "liza.supervisor.host_work", str(paths.root)],
             # Not in the repository: agents can write modules there.
             cwd=Path("/"),
             stdin=subprocess.DEVNULL,

@@ -366,7 +366,7 @@ def _push(
 
 
 def _gather_facts(crew: Crew, landing: Landing) -> RequestFacts:
-    runs: tuple[GateRun, ...] = last_gate_runs(gate_log.read_runs(crew.paths), landing.tip)
+    runs: tuple[GateRun, ...] = last_gate_runs(gate_log.refresh_runs(crew), landing.tip)
     goal = crew.board.read().goal.description
     return RequestFacts(goal, landing.tip, tuple(landed_tasks(crew, landing)), runs)
 

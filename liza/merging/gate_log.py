@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from liza.board.shared_records import SharedLog
+from liza.crew import shared_logs
 from liza.crew.crew import Crew
 from liza.model import gates
 from liza.model.errors import LizaError
@@ -21,7 +23,8 @@ REMAINING_LINES = 2000
 
 
 def read_runs(paths: Paths) -> tuple[GateRun, ...]:
-    """Return the recorded runs, oldest first. An incomplete last line was cut by a crash and is skipped.
+    """Return the recorded runs, also those of other hosts, oldest first. An incomplete last line was cut by a crash and
+    is skipped.
 
     Raises LizaError if a line cannot be read, NotRegularFile if the path is not a regular file.
     """
@@ -35,7 +38,14 @@ def read_runs(paths: Paths) -> tuple[GateRun, ...]:
             raise LizaError(
                 f"{paths.gates}:{number} cannot be read: {reason}", f"sed -i {number}d {paths.gates}"
             ) from error
-    return tuple(runs)
+    shared = shared_logs.read_shared(paths, SharedLog.GATES, GateRun)
+    return tuple(sorted({*shared, *runs}, key=lambda run: run.time)) if shared else tuple(runs)
+
+
+def refresh_runs(crew: Crew) -> tuple[GateRun, ...]:
+    """As ``read_runs``, with what other hosts have recorded until now. Raises LizaError, OSError."""
+    shared_logs.refresh(crew, SharedLog.GATES)
+    return read_runs(crew.paths)
 
 
 def append_runs(paths: Paths, runs: Iterable[GateRun]) -> None:
@@ -57,7 +67,7 @@ def read_or_report(crew: Crew) -> tuple[GateRun, ...]:
     read. The caller holds the merge lock."""
     try:
         _repair(crew.paths)
-        return read_runs(crew.paths)
+        return refresh_runs(crew)
     except (LizaError, OSError) as error:
         _report(crew, error)
         return ()

@@ -80,7 +80,7 @@ MAX_EXITS = 10
 
 def show_queue(crew: Crew) -> QueueReport:
     """Return the merge queue as it is now. Raises LizaError if a file cannot be read."""
-    state, runs = crew.board.read(), gate_log.read_runs(crew.paths)
+    state, runs = crew.board.read(), gate_log.refresh_runs(crew)
     is_merging, now = merge_lock.is_merger_running(crew.paths), crew.clock.now()
     return QueueReport(
         _queue_rows(crew, state, runs),

@@ -353,6 +353,10 @@ class Paths(Value):
     def usage(self) -> Path:
         return self.liza / "usage.jsonl"
 
+    def shared_log(self, name: str) -> Path:
+        """Copy of the lines that all hosts of a crew have added to a log. A crew with one host has none."""
+        return self.liza / "hosts" / f"{name}.jsonl"
+
     @property
     def down_lock(self) -> Path:
         """Held while `down` stops the supervisors."""

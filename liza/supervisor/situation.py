@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 
+from liza.board.shared_records import SharedLog
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
 from liza.briefs import inbox
 from liza.briefs.rules import message_rules
@@ -165,9 +166,9 @@ def compute_budget_state(paths: Paths, state: State, agent: str, memory: Memory,
 
 
 def _read_ledger(paths: Paths, memory: Memory) -> tuple[spending.LedgerEntry, ...]:
-    """Return the ledger's entries, read again only if the file changed."""
-    stat = paths.usage.stat() if paths.usage.exists() else None
-    stamp = stat and (stat.st_mtime_ns, stat.st_size)
+    """Return the ledger's entries, read again only if a file of it changed."""
+    files = [path.stat() for path in (paths.usage, paths.shared_log(SharedLog.USAGE)) if path.exists()]
+    stamp = [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in files]
     if memory.ledger[0] != stamp:
         memory.ledger = (stamp, ledger.read_entries(paths))
     return memory.ledger[1]

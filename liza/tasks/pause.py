@@ -8,9 +8,11 @@ import msgspec
 
 from liza.board import signals
 from liza.board.contract import Board
+from liza.board.shared_records import SharedLog
 from liza.breaker import breaker
 from liza.breaker.rules import breaker_trips
 from liza.breaker.rules.breaker_trips import BREAKER_AUTHOR
+from liza.crew import shared_logs
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
@@ -95,6 +97,7 @@ def resume(crew: Crew, root_cause: str | None = None) -> Result:
     """
     by = require_person(crew, planner=False)
     state = crew.board.read()
+    shared_logs.refresh(crew, SharedLog.USAGE)
     reason = costs.crew_over_budget_reason(crew.paths, state) if crew.board.signals() else None
     if reason is not None:
         step = costs.raise_budget_command(crew.paths, state)

@@ -78,7 +78,7 @@ def _read_task(crew: Crew, task_id: str) -> TaskPage:
 
 def _read_tests(crew: Crew, task_id: str) -> tuple[GateRun, ...]:
     """Return the runs of gates on candidates of a task; the start of a run only while it runs."""
-    runs = [run for run in gate_log.read_runs(crew.paths) if run.subject == task_id]
+    runs = [run for run in gate_log.refresh_runs(crew) if run.subject == task_id]
     newest = {(run.candidate, run.gate): run for run in runs}
     return tuple(run for run in runs if run.outcome != GateOutcome.RUNNING or run in newest.values())
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
+from liza.board.shared_records import SharedLog
+from liza.crew import shared_logs
 from liza.crew.crew import Crew
 from liza.model import spending
 from liza.model.configuration import Budget
@@ -34,7 +36,8 @@ def sprint_cost(crew: Crew, state: State) -> Costs:
     """Return usage and budget of the sprint. Of a ledger that cannot be read, ``unreadable`` is the reason."""
     unreadable, total, living = None, UsageTotal(), _living_entries(crew, state)
     try:
-        entries = _add_living(ledger.read_entries(crew.paths) if crew.paths.usage.exists() else (), living)
+        has_entries = crew.is_on_server or crew.paths.usage.exists()
+        entries = _add_living(_read_entries(crew) if has_entries else (), living)
         total = spending.sum_usage(entry for entry in entries if entry.sprint == state.sprint.id)
     except LizaError as error:
         unreadable = f"{error.message} (next: {error.hint})"
@@ -62,7 +65,7 @@ def _cost_text(total: UsageTotal, budget: Budget) -> str:
 
 def task_cost_text(crew: Crew, state: State, task: str) -> str:
     """Format the cost of a task so far. Raises LizaError if a line of the ledger cannot be read."""
-    entries = _add_living(ledger.read_entries(crew.paths), _living_entries(crew, state))
+    entries = _add_living(_read_entries(crew), _living_entries(crew, state))
     return spending.format_total(spending.sum_usage(entry for entry in entries if entry.task == task))
 
 
@@ -104,7 +107,7 @@ def unpriced_budget_reason(crew: Crew, state: State) -> str | None:
     if not {state.config.budget.money_per_task, state.config.budget.money_per_sprint} - {None}:
         return None
     with suppress(LizaError):
-        entries = _add_living(ledger.read_entries(crew.paths), _living_entries(crew, state))
+        entries = _add_living(_read_entries(crew), _living_entries(crew, state))
         in_sprint = [entry for entry in entries if entry.sprint == state.sprint.id]
         return spending.unpriced_reason(state.config.budget, in_sprint)
     return None
@@ -132,6 +135,12 @@ def _living_entries(crew: Crew, state: State) -> tuple[LedgerEntry, ...]:
         )
         entries.append(entry)
     return tuple(entries)
+
+
+def _read_entries(crew: Crew) -> tuple[LedgerEntry, ...]:
+    """Return the ledger of all hosts. Raises LizaError."""
+    shared_logs.refresh(crew, SharedLog.USAGE)
+    return ledger.read_entries(crew.paths)
 
 
 def _add_living(entries: Iterable[LedgerEntry], living: Iterable[LedgerEntry]) -> list[LedgerEntry]:
@@ -176,7 +185,7 @@ def read_usage(crew: Crew, state: State) -> list[LedgerEntry]:
     Raises LizaError if a line of the ledger cannot be read.
     """
     living = (_with_telemetry(crew.paths, entry) for entry in _living_entries(crew, state))
-    return _add_living(ledger.read_entries(crew.paths), living)
+    return _add_living(_read_entries(crew), living)
 
 
 def _with_telemetry(paths: Paths, entry: LedgerEntry) -> LedgerEntry:

@@ -1,4 +1,5 @@
-"""``.liza/usage.jsonl``: one line per session, with its usage and its outcome."""
+"""``.liza/usage.jsonl``: one line per session, with its usage and its outcome. Sessions of other hosts are in
+`crew/shared_logs.py`."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from typing import IO
 
 import msgspec
 
+from liza.board.shared_records import SharedLog
+from liza.crew import shared_logs
 from liza.model.errors import LizaError
 from liza.model.paths import Paths
 from liza.model.spending import LedgerEntry, TokenUsage
@@ -19,7 +22,7 @@ _BLOCK_SIZE = 1 << 16  # bytes that are read at a time, from the end
 
 
 def read_entries(paths: Paths) -> tuple[LedgerEntry, ...]:
-    """Return one entry per run; of several entries of one run, the last.
+    """Return one entry per run, also those of other hosts; of several entries of one run, the last.
 
     An incomplete last line was cut by a crash and is skipped; its session is recorded again.
 
@@ -27,7 +30,7 @@ def read_entries(paths: Paths) -> tuple[LedgerEntry, ...]:
     """
     path = paths.usage
     data = untrusted_files.read_if_exists(path) or b""
-    entries: dict[str, LedgerEntry] = {}
+    entries = {entry.run: entry for entry in shared_logs.read_shared(paths, SharedLog.USAGE, LedgerEntry)}
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
             entry = msgspec.json.decode(line, type=decodable(LedgerEntry))

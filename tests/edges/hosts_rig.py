@@ -21,8 +21,9 @@ from tests.conftest import until
 
 RUN = """\
 import sys
-from liza.hosts.host_process import main
-sys.exit(main(sys.argv[1], until_idle=False))
+from pathlib import Path
+from liza.supervisor.host_work import main
+sys.exit(main(Path(sys.argv[1]), until_idle=False))
 """
 
 
@@ -37,6 +38,7 @@ class HostRig:
         self.process: subprocess.Popen[bytes] | None = None
         for directory in (self.paths.locks, self.paths.runs, self.paths.logs):
             directory.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["git", "init", "-q", str(root)], check=True)
         write_address(self.paths.board_address, self.address)
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -26,6 +26,8 @@ from liza.board.postgresql.crew_statements import CrewChange
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.links import Links
 from liza.board.postgresql.server_time import ServerClock, ServerTime
+from liza.board.postgresql.server_time import ServerTime
+from liza.board.postgresql.shared_rows import SharedRows
 from liza.board.revisions import RevisionLine, RevisionRecord, sha, with_statuses
 from liza.board.rules.archiving import ArchiveTotals
 from liza.board.rules.host_leases import HostTable
@@ -384,6 +386,10 @@ class PostgresBoard(Board):
     def forget_host(self, name: str, incarnation: UUID) -> None:
         self._links.use(lambda connection: HostsTable(connection, self._crew).leave(name, incarnation))
         signal_rows.notify(self._links)
+
+    @property
+    def shared(self) -> SharedRows:
+        return SharedRows(self._links)
 
     def require_files(self, action: str) -> None:
         raise Refused(f"{action} needs a board in files; this one is at {self.address.server}", "liza edit")

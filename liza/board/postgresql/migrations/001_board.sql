@@ -149,21 +149,14 @@ CREATE TABLE message (
 );
 CREATE INDEX message_agent ON message (crew, agent, time);
 
-CREATE TABLE ledger (
+-- Lines of the logs that each host has in files: usage of sessions, runs of gates. Whoever adds lines holds a lock, so
+-- a reader who has seen a number misses no smaller one.
+CREATE TABLE log_line (
   crew text COLLATE "C" NOT NULL,
+  log text COLLATE "C" NOT NULL,
   number bigint GENERATED ALWAYS AS IDENTITY,
-  run text COLLATE "C" NOT NULL,
-  line jsonb NOT NULL,
-  time timestamptz NOT NULL DEFAULT clock_timestamp(),
-  PRIMARY KEY (crew, number)
-);
-
-CREATE TABLE gate (
-  crew text COLLATE "C" NOT NULL,
-  number bigint GENERATED ALWAYS AS IDENTITY,
-  candidate text COLLATE "C" NOT NULL,
-  gate text COLLATE "C" NOT NULL,
-  line jsonb NOT NULL,
-  time timestamptz NOT NULL DEFAULT clock_timestamp(),
-  PRIMARY KEY (crew, number)
+  line text NOT NULL,
+  digest text COLLATE "C" GENERATED ALWAYS AS (md5(line)) STORED,
+  PRIMARY KEY (crew, log, number),
+  UNIQUE (crew, log, digest)
 );

@@ -1,0 +1,45 @@
+"""The records beside the board, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from liza.board.postgresql import signal_rows
+from liza.board.postgresql.links import Links
+from liza.board.shared_records import NumberedLine, SharedLog, SharedRecords
+
+_APPEND: Final = """
+WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('liza log'), hashtext(%(crew)s)))
+INSERT INTO log_line (crew, log, line)
+SELECT %(crew)s, %(log)s, row.line
+FROM lock, unnest(%(lines)s::text[]) WITH ORDINALITY AS row (line, place) ORDER BY row.place
+ON CONFLICT (crew, log, digest) DO NOTHING RETURNING number"""
+"""The lock comes before the numbers, and ends after they can be read: no reader passes over a number."""
+_READ: Final = """
+SELECT number, line FROM log_line WHERE crew = %(crew)s AND log = %(log)s AND number > %(after)s
+ORDER BY number LIMIT %(limit)s"""
+_PLACE: Final = """
+SELECT coalesce((SELECT number FROM log_line WHERE crew = %(crew)s AND log = %(log)s
+                 ORDER BY number DESC OFFSET %(newest)s LIMIT 1), 0),
+       coalesce((SELECT max(number) FROM log_line WHERE crew = %(crew)s AND log = %(log)s), 0)"""
+
+
+class SharedRows(SharedRecords):
+    """The records of a crew in PostgreSQL."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+
+    def append_lines(self, log: SharedLog, lines: Sequence[str]) -> int:
+        count = len(self._links.ask(_APPEND, log=log.value, lines=list(lines))) if lines else 0
+        if count:
+            signal_rows.notify(self._links)
+        return count
+
+    def read_lines(self, log: SharedLog, after: int, limit: int) -> list[NumberedLine]:
+        return [NumberedLine(*row) for row in self._links.ask(_READ, log=log.value, after=after, limit=limit)]
+
+    def find_place(self, log: SharedLog, newest: int) -> tuple[int, int]:
+        ((start, last),) = self._links.ask(_PLACE, log=log.value, newest=newest)
+        return start, last
