@@ -138,6 +138,7 @@ class HostProcess:
                 look_at = boottime() + LOOK_SECONDS
                 if self._is_idle():
                     break
+                continue  # A notification may have come with the answer to a statement.
             self._wait(min(renew_at, look_at) - boottime(), connection)
         if self._work is not None:
             self._work.stop()

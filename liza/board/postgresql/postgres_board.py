@@ -26,7 +26,6 @@ from liza.board.postgresql.crew_statements import CrewChange
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.links import Links
 from liza.board.postgresql.server_time import ServerClock, ServerTime
-from liza.board.postgresql.server_time import ServerTime
 from liza.board.postgresql.shared_rows import SharedRows
 from liza.board.revisions import RevisionLine, RevisionRecord, sha, with_statuses
 from liza.board.rules.archiving import ArchiveTotals
