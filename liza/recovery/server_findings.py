@@ -8,11 +8,10 @@ from typing import Final
 from liza.board.address import BoardAddress, read_address
 from liza.board.server_health import check_server
 from liza.crew.crew import Crew
-from liza.git.git_refs import HEADS
-from liza.git.shared_remote import open_remote
 from liza.model.configuration import Config
 from liza.model.errors import Finding, LizaError
 from liza.model.model import State
+from liza.recovery import remote_findings
 
 _SLOW: Final = 0.1  # seconds of an answer; a command asks two to five times
 _LARGEST_SKEW: Final = 5.0  # seconds
@@ -30,7 +29,7 @@ def inspect_server(crew: Crew, state: State | None) -> Iterator[Finding]:
         return
     if address is not None:
         yield from _inspect_postgresql(address)
-        yield from _inspect_remote(crew, address, Config() if state is None else state.config)
+        yield from remote_findings.inspect_remote(crew, Config() if state is None else state.config)
 
 
 def _inspect_postgresql(address: BoardAddress) -> Iterator[Finding]:
@@ -48,18 +47,3 @@ def _inspect_postgresql(address: BoardAddress) -> Iterator[Finding]:
         direction = "ahead of" if health.skew > 0 else "behind"
         text = f"the clock of this host is {abs(health.skew):.0f} s {direction} that of the server, which counts"
         yield Finding("clock", text, True, "date")
-
-
-def _inspect_remote(crew: Crew, address: BoardAddress, config: Config) -> Iterator[Finding]:
-    branch = config.integration_branch
-    try:
-        remote = open_remote(crew.git, address.remote, crew.paths)
-        tip = remote.list_refs(HEADS + branch).get(HEADS + branch)
-    except LizaError as error:
-        yield Finding("remote", error.message, False, error.hint)
-        return
-    if tip is None:
-        text = f"{remote.name} ({remote.address}) has no branch {branch}, from which other hosts begin"
-        yield Finding("remote", text, False, f"git push {remote.name} {branch}")
-    else:
-        yield Finding("remote", f"{remote.name} ({remote.address}) has {branch} at {tip[:12]}")
