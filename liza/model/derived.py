@@ -188,6 +188,7 @@ _SAME_STATUS = frozenset(
         HistoryEvent.CLAIM_REVIEW,
         HistoryEvent.RELEASE_REVIEW,
         HistoryEvent.MERGING,
+        HistoryEvent.SAVED,
         HistoryEvent.TESTS_MOVED_REFS,
         HistoryEvent.LAND,
     }

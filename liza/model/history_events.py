@@ -65,6 +65,8 @@ class HistoryEvent(StrEnum):
     """Liza ended the session, because the context window of its program was nearly full."""
     TOO_OLD = "too old"
     """Liza ended the idle session, because it was older than ``config.session_max``."""
+    SAVED = "saved"
+    """What a replaced run left on a host that was cut off is at the remote."""
     # Written by a merger.
     TESTS_MOVED_REFS = "tests moved refs"
     LAND = "land"

@@ -239,6 +239,7 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.MERGE_FAILED: lambda event, task: f"{W.TO_FIX} after a failed merge: {_short(first_line(event.detail))}",
     E.MERGE_CLEARED: lambda event, task: f"is not to blame for its failed merge: {_short(first_line(event.detail))}",
     E.LAND: lambda event, task: f"landed with its epic {task.epic} as {(event.commit or '')[:10]}",
+    E.SAVED: lambda event, task: f"has work of {event.run}, which was replaced, at {_short(event.detail)}",
     E.TESTS_MOVED_REFS: lambda event, task: f"refs moved while its tests ran: {_short(event.detail)}",
     E.UNBLOCK: lambda event, task: "answered",
     E.UNBLOCK_REVIEW: lambda event, task: f"answered, {W.IN_REVIEW} again",

@@ -13,14 +13,14 @@ from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
 from liza.git import branch_moves, git_refs, integration_tip, leftovers, slots_directory
 from liza.merging.merge_recovery import recover_dead_merger
-from liza.model.errors import LizaError, Refused
+from liza.model.errors import LizaError, Refused, RemoteUnavailable
 from liza.model.model import FINAL_STATUSES, Status, Task
 from liza.model.paths import BOXES, TASK_LINKS, agent_of
 from liza.programs.session import run_archive
 from liza.recovery import run_cleanup
 from liza.system import file_growth
 from liza.system.locks import Lock
-from liza.tasks import shared_code, task_branches
+from liza.tasks import returned_work, shared_code, task_branches
 from liza.tasks.claim import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
 
 
@@ -49,6 +49,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
         *_repair_review_refs(crew),
         *_recover_merges(crew, by),
         *_remove_leftovers(crew),
+        *_push_saved(crew),
         *(
             Repair(f"{run}: its usage is in the ledger; its supervisor died")
             for run in run_cleanup.record_left_usage(crew, by)
@@ -230,6 +231,14 @@ def _repair_review_refs(crew: Crew) -> list[Repair]:
             git_refs.write_review_ref(crew.git, task.id, commit)
             repairs.append(Repair(f"{task.id}: its commit {commit[:12]} is kept for the review by a ref"))
     return repairs
+
+
+def _push_saved(crew: Crew) -> list[Repair]:
+    """Push the work of replaced runs that could not be pushed when it was saved."""
+    try:
+        return [Repair(f"{ref} was pushed: work of a run that was replaced") for ref in returned_work.push_saved(crew)]
+    except (RemoteUnavailable, Refused) as error:
+        return [Repair(f"work of a run that was replaced is not pushed yet: {error.message}")]
 
 
 def is_merge_unfinished(task: Task) -> bool:

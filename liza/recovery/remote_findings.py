@@ -12,8 +12,6 @@ from liza.model.configuration import Config
 from liza.model.errors import Finding, LizaError
 from liza.tasks import shared_code
 
-_ABOUT = "remote"
-
 
 def inspect_remote(crew: Crew, config: Config) -> Iterator[Finding]:
     """Yield what prevents this clone from sharing code, and what was tried; nothing for a crew on one host."""
@@ -24,7 +22,7 @@ def inspect_remote(crew: Crew, config: Config) -> Iterator[Finding]:
         assert remote is not None
         yield from _inspect(crew, remote, config.integration_branch)
     except LizaError as error:
-        yield Finding(_ABOUT, error.message, False, error.hint)
+        yield Finding("remote", error.message, False, error.hint)
 
 
 def _inspect(crew: Crew, remote: SharedRemote, branch: str) -> Iterator[Finding]:
@@ -32,20 +30,20 @@ def _inspect(crew: Crew, remote: SharedRemote, branch: str) -> Iterator[Finding]
     local = branch_moves.branch_tip(crew.git, branch) or crew.git.find_commit("HEAD")
     if tip is None:
         text = f"{remote.name} ({remote.address}) has no branch {branch}"
-        yield Finding(_ABOUT, text, False, f"git push {remote.name} {HEADS}{branch}")
+        yield Finding("remote", text, False, f"git push {remote.name} {HEADS}{branch}")
     elif local is not None and not git_refs.has_merge_base(crew.git, tip, local):
         text = f"{branch} of {remote.name} ({remote.address}) has no commit in common with {branch} here"
-        yield Finding(_ABOUT, f"{text}: it is another repository", False, f"git remote get-url {remote.name}")
+        yield Finding("remote", f"{text}: it is another repository", False, f"git remote get-url {remote.name}")
         return
     refused = remote_probe.probe(remote, crew.host)
     if refused is not None:
         text = f"nothing can be merged through {remote.name}: {refused.message}"
-        yield Finding(_ABOUT, text, False, refused.hint)
+        yield Finding("remote", text, False, refused.hint)
         return
     tried = " and ".join(remote_probe.list_probe_refs(crew.host))
     text = f"{remote.name} ({remote.address}) takes refs together: {tried} were pushed and deleted"
-    yield Finding(_ABOUT, f"{text}; whether it protects {branch} is seen at the first merge")
+    yield Finding("remote", f"{text}; whether it protects {branch} is seen at the first merge")
     if tip is not None:
         obstacle = shared_code.fetch_target(crew, remote, branch)[1]
         if obstacle is not None:
-            yield Finding(_ABOUT, f"no merger of this host can work: {obstacle.message}", False, obstacle.hint)
+            yield Finding("remote", f"no merger of this host can work: {obstacle.message}", False, obstacle.hint)

@@ -37,7 +37,7 @@ from liza.programs.terminal import tmux
 from liza.recovery.run_cleanup import archive_old_runs
 from liza.supervisor.session_files import remove_worktree_files
 from liza.system import crash_points
-from liza.tasks import task_branches
+from liza.tasks import returned_work, task_branches
 from liza.tasks.handoff import find_sprint_end
 from liza.tasks.pause import is_at_own_checkpoint
 from liza.tasks.rules import claims, coding, planning, reviews
@@ -79,6 +79,8 @@ def conclude_session(
         # After the worktree's files: the recorded end releases the task, and another run may use the worktree then.
         _record_end(crew, record, result)
         crash_points.point("conclude", "recorded")
+        if record.worktree and record.kind == WorkKind.WORK:
+            returned_work.try_save(crew, Path(record.worktree).name, record.run)
         record_usage(crew, directory, record, preset, environ, result.outcome)
         _note_unread_output(crew, directory, preset)
     # Last: a supervisor that crashes before this line concludes the session again.

@@ -106,6 +106,10 @@ def _leave_slot(crew: Crew, task: Task, branch: str) -> str | None:
     if slot is None or owner is None or owner[0] != task.id:
         return None
     crew.worktrees.release(slot, *owner)
+    unrestored = salvage.find_unrestored(crew.git, task.id)
+    if unrestored is not None:
+        # Others went on with the task: its next run begins with their work, and not with files of an earlier one.
+        salvage.mark_restored(crew.git, task.id, unrestored)
     return owner[1]
 
 

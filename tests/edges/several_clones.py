@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import chdir
+from datetime import UTC, datetime
 from pathlib import Path
 
 from liza.crew.crew import Crew, find_crew
@@ -14,6 +15,7 @@ from liza.model.errors import LizaError
 from liza.model.model import Task
 from liza.model.value_classes import Value, replace
 from liza.tasks.claim import claim
+from liza.tasks.rules import claims
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.submit import submit
 from liza.tasks.task import add
@@ -153,6 +155,14 @@ class Hosts:
         for task in tasks.values():
             assert task.tested is not None
             assert git(self.remote, "rev-parse", f"{task.merge_commit}^2") == task.review_commit
+
+    def take_over(self, task: str) -> None:
+        """The lease of a task of host a ends, and host b claims it."""
+        with find_crew(self.a.root).change("human:test", "edit") as tx:
+            state = tx.state.task(task)
+            assert state is not None
+            tx.state = claims.release(tx.state, task, str(state.run), datetime.now(UTC), "human:test")
+        self.b.claim(task, "coder-2")
 
     def tip(self, name: str) -> str:
         """The commit of a branch, or of a ref with its full name, of the remote; empty without it."""

@@ -182,6 +182,7 @@ SHOWN = HEAD[:10]
         (E.MERGE_FAILED, "to fix after a failed merge: two"),
         (E.MERGE_CLEARED, "is not to blame for its failed merge: two"),
         (E.LAND, f"landed with its epic invoices as {SHOWN}"),
+        (E.SAVED, "has work of coder-1.2, which was replaced, at two lines"),
         (E.TESTS_MOVED_REFS, "refs moved while its tests ran: two lines"),
         (E.SUPERSEDE, "given up for x, y"),
         (E.DROP, "given up: two lines"),
