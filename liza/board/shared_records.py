@@ -6,7 +6,7 @@ Read by each host into files of its own, so that supervisors ask no server: `cre
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -27,6 +27,14 @@ class NumberedLine(NamedTuple):
     line: str
 
 
+class SharedMessage(NamedTuple):
+    """A message that waits for the host of its agent. ``body`` is that of `briefs/inbox.py`, in JSON."""
+
+    id: str
+    agent: str
+    body: str
+
+
 class SharedRecords(ABC):
     """The records of one crew on its server. All methods raise BoardServerRefused, BoardUnavailable."""
 
@@ -41,3 +49,22 @@ class SharedRecords(ABC):
     @abstractmethod
     def find_place(self, log: SharedLog, newest: int) -> tuple[int, int]:
         """Return the number before the ``newest`` lines of a log, and that of its last line; 0 without one."""
+
+    @abstractmethod
+    def post_message(self, message: SharedMessage) -> None:
+        """Keep a message until the host of its agent takes it. One with the same id is kept once."""
+
+    @abstractmethod
+    def list_messages(self, agents: Iterable[str]) -> list[SharedMessage]:
+        """Return the messages for these agents that no host has taken, oldest first."""
+
+    @abstractmethod
+    def take_messages(self, agents: Iterable[str], store: Callable[[SharedMessage], None]) -> int:
+        """Let ``store`` keep each message for these agents, and then forget it; return how many there were.
+
+        After a crash in between, or if ``store`` raises, ``store`` gets the messages again.
+        """
+
+    @abstractmethod
+    def remove_message(self, message: str) -> None:
+        """Forget a message."""

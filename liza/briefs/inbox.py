@@ -65,8 +65,7 @@ def queue_message(
     Raises UsageError for an unknown priority or an empty text, QueueFull, OSError if the disk fails.
     """
     check_priority(priority)
-    if not text.strip():
-        raise UsageError("the message is empty", 'liza note --to coder-1 --now "…"')
+    check_text(text)
     inbox = _make_inbox(paths, agent)
     names = list_names(paths, agent)
     if sender != LIZA and len(names) >= MAX_PENDING:
@@ -88,6 +87,20 @@ def queue_message(
     raise AssertionError("numbers do not end")
 
 
+def store_message(paths: Paths, agent: str, message: Message) -> bool:
+    """Store a message that came from another host, and wake those that deliver it; False if it has come before.
+
+    Raises OSError, LizaError.
+    """
+    with lock_inbox(paths, agent) as inbox:
+        is_done = (inbox / "done" / f"{message.id}.json").exists()
+        is_new = not is_done and atomic.write_if_absent(inbox / f"{message.id}.json", _encode(message))
+    if is_new:
+        with suppress(OSError):
+            file_growth.wake_watchers(paths, agent)
+    return is_new
+
+
 def find_marked(paths: Paths, agent: str, mark: str) -> Message | None:
     """Return the message with this mark, pending or done; None without one. Call it while the inbox is locked.
 
@@ -103,6 +116,12 @@ def find_marked(paths: Paths, agent: str, mark: str) -> Message | None:
             if message is not None:
                 return message
     return None
+
+
+def check_text(text: str) -> None:
+    """Raise UsageError for an empty message."""
+    if not text.strip():
+        raise UsageError("the message is empty", 'liza note --to coder-1 --now "…"')
 
 
 def check_priority(priority: str) -> None:

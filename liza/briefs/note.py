@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from liza.board.contract import Board
-from liza.briefs import inbox
+from liza.briefs import inbox, shared_inbox
 from liza.briefs.rules import message_rules
 from liza.briefs.rules.message_rules import PromptPriority
 from liza.crew.caller import require_person
@@ -37,21 +37,19 @@ def send_note(crew: Crew, text: str, to: str | None = None, priority: str | None
     _refuse_archived(crew.board, state, to)
     agent = _agent_at_work(state, to)
     # Outside the board's transaction: an inbox has its own lock, and its agent can hold that lock for long.
-    message = inbox.queue_message(
-        crew.paths,
-        agent,
-        text,
-        by,
-        crew.clock.now(),
-        PromptPriority.SYSTEM if priority is None else priority,
-        task=to if to is not None and state.task(to) is not None else None,
-    )
+    chosen = PromptPriority.SYSTEM if priority is None else PromptPriority(priority)
+    about = to if to is not None and state.task(to) is not None else None
+    message = shared_inbox.send_message(crew, agent, text, by, chosen, task=about)
     try:
         result = note(crew, text, to)
     except BaseException:
-        inbox.remove_message(crew.paths, agent, message.id)
+        shared_inbox.withdraw_message(crew, agent, message.id)
         raise
-    next_step = f"it waits in the inbox of {agent}; {_delivery_text(crew, agent, message.priority)}"
+    if shared_inbox.find_server(crew, agent) is not None:
+        holder = crew.find_holder(agent)
+        next_step = f"it waits for {f'the host {holder}, where {agent} is' if holder else f'a host that has {agent}'}"
+    else:
+        next_step = f"it waits in the inbox of {agent}; {_delivery_text(crew, agent, message.priority)}"
     return replace(result, next=next_step, details={**result.details, "message": message.id})
 
 

@@ -14,7 +14,13 @@ _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 
 def has_supervisors(paths: Paths) -> bool:
     """Return whether a supervisor of this crew runs on this host."""
-    return any(is_flock_held(path) for path in paths.locks.glob("supervisor-*.lock"))
+    return bool(list_supervised(paths))
+
+
+def list_supervised(paths: Paths) -> list[str]:
+    """Return the agents whose supervisor runs on this host."""
+    locks = (path for path in sorted(paths.locks.glob("supervisor-*.lock")) if is_flock_held(path))
+    return [path.stem.removeprefix("supervisor-") for path in locks]
 
 
 def has_sessions(paths: Paths) -> bool:

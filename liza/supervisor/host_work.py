@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from liza.board.shared_records import SharedLog, SharedRecords
+from liza.briefs import shared_inbox
 from liza.crew import shared_logs
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, open_crew
@@ -94,7 +95,7 @@ def _list_parts(crew: Crew, shared: SharedRecords) -> Mapping[str, Callable[[], 
         if sum(shared_logs.copy_lines(shared, crew.paths, log) for log in SharedLog):
             file_growth.wake_watchers(crew.paths, file_growth.BOARD)
 
-    return {"logs": exchange_logs}
+    return {"messages": lambda: shared_inbox.deliver_messages(crew, shared), "logs": exchange_logs}
 
 
 def run_host(crew: Crew, say: Callable[[str], None]) -> Result:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from liza.briefs import shared_inbox
 from liza.briefs.inbox import DeliveryStatistics, delivery_statistics
 from liza.crew.crew import Crew
 from liza.model import derived, history_events
@@ -14,7 +15,7 @@ from liza.model.errors import UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.spending import USAGE_GROUPS
 from liza.model.tested import is_untested
-from liza.model.value_classes import Value, asdict
+from liza.model.value_classes import Value, asdict, replace
 from liza.tasks import archive
 from liza.text.formats import did_you_mean
 from liza.usage import costs
@@ -109,10 +110,16 @@ def metrics(crew: Crew) -> SprintMetrics:
         untested_merges=archived.untested + untested,
         undone_merges=archived.undone + sum(history_events.find_undo(task) is not None for task in state.tasks),
         usage=costs.usage_breakdown(crew, state),
-        messages=delivery_statistics(crew.paths, state.agents),
+        messages=_delivery_figures(crew, state),
         anomalies=dict(Counter(anomaly.type for anomaly in state.anomalies)),
         warnings=(warning,) if is_too_high else (),
     )
+
+
+def _delivery_figures(crew: Crew, state: State) -> DeliveryStatistics:
+    """Return how messages were delivered on this host, and how many wait, also for other hosts."""
+    figures = delivery_statistics(crew.paths, state.agents)
+    return replace(figures, waiting=figures.waiting + shared_inbox.count_waiting(crew, state.agents))
 
 
 def _report_times(task: Task, now: datetime) -> TimedTask:

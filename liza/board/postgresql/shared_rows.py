@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from liza.board.postgresql import signal_rows
+from liza.board.postgresql import crew_lock, signal_rows
+from liza.board.postgresql.crew_statements import BEGIN, COMMIT, CrewStatement
 from liza.board.postgresql.links import Links
-from liza.board.shared_records import NumberedLine, SharedLog, SharedRecords
+from liza.board.shared_records import NumberedLine, SharedLog, SharedMessage, SharedRecords
 
 _APPEND: Final = """
 WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('liza log'), hashtext(%(crew)s)))
@@ -23,6 +24,12 @@ _PLACE: Final = """
 SELECT coalesce((SELECT number FROM log_line WHERE crew = %(crew)s AND log = %(log)s
                  ORDER BY number DESC OFFSET %(newest)s LIMIT 1), 0),
        coalesce((SELECT max(number) FROM log_line WHERE crew = %(crew)s AND log = %(log)s), 0)"""
+
+_POST: Final = """
+INSERT INTO message (crew, id, agent, body) VALUES (%(crew)s, %(id)s, %(agent)s, %(body)s) ON CONFLICT DO NOTHING"""
+_LIST: Final = "SELECT id, agent, body FROM message WHERE crew = %(crew)s AND agent = ANY(%(agents)s) ORDER BY id"
+_TAKE: Final = f"{_LIST} FOR UPDATE SKIP LOCKED"
+_REMOVE: Final = "DELETE FROM message WHERE crew = %(crew)s AND id = ANY(%(ids)s)"
 
 
 class SharedRows(SharedRecords):
@@ -43,3 +50,29 @@ class SharedRows(SharedRecords):
     def find_place(self, log: SharedLog, newest: int) -> tuple[int, int]:
         ((start, last),) = self._links.ask(_PLACE, log=log.value, newest=newest)
         return start, last
+
+    def post_message(self, message: SharedMessage) -> None:
+        self._links.ask(_POST, **message._asdict())
+        signal_rows.notify(self._links)
+
+    def list_messages(self, agents: Iterable[str]) -> list[SharedMessage]:
+        return [SharedMessage(*row) for row in self._links.ask(_LIST, agents=list(agents))]
+
+    def take_messages(self, agents: Iterable[str], store: Callable[[SharedMessage], None]) -> int:
+        names = list(agents)
+        if not self.list_messages(names):
+            return 0
+        connection, values = self._links.take(), {"crew": self._links.crew, "agents": names}
+        try:
+            rows = connection.run_together([BEGIN, CrewStatement(_TAKE, values)])[1]
+            for row in rows:
+                store(SharedMessage(*row))
+            ids = {"crew": self._links.crew, "ids": [row[0] for row in rows]}
+            connection.run_together([CrewStatement(_REMOVE, ids), COMMIT])
+            return len(rows)
+        finally:
+            crew_lock.end_transaction(connection)
+            self._links.give_back(connection)
+
+    def remove_message(self, message: str) -> None:
+        self._links.ask(_REMOVE, ids=[message])

@@ -139,15 +139,15 @@ CREATE TABLE run_fact (
   PRIMARY KEY (crew, run)
 );
 
+-- Messages for agents whose supervisor is on another host than the sender, or on none. The host that gets the agent
+-- delivers them.
 CREATE TABLE message (
   crew text COLLATE "C" NOT NULL,
   id text COLLATE "C" NOT NULL,
   agent text COLLATE "C" NOT NULL,
-  body jsonb NOT NULL,
-  time timestamptz NOT NULL DEFAULT clock_timestamp(),
+  body text NOT NULL,
   PRIMARY KEY (crew, id)
 );
-CREATE INDEX message_agent ON message (crew, agent, time);
 
 -- Lines of the logs that each host has in files: usage of sessions, runs of gates. Whoever adds lines holds a lock, so
 -- a reader who has seen a number misses no smaller one.
