@@ -13,7 +13,7 @@ from liza.board.archived_entries import ArchivedEntry, ArchiveFault
 from liza.board.events import Watch
 from liza.board.revisions import RevisionLine, RevisionRecord
 from liza.board.rules.archiving import ArchiveTotals
-from liza.board.rules.host_leases import HostTable
+from liza.board.rules.host_leases import AgentPlacement, HostTable
 from liza.board.shared_records import SharedRecords
 from liza.board.signals import Signal
 from liza.board.text.document import Document
@@ -251,11 +251,19 @@ class Board(ABC):
         """
 
     @abstractmethod
-    def held_agents(self) -> Mapping[str, str]:
-        """Return the agents that hosts hold, with the host: a supervisor or a session of theirs may run there.
+    def held_agents(self) -> Mapping[str, AgentPlacement]:
+        """Return the agents that hosts hold: a supervisor or a session of theirs may run there.
 
         Empty for a board in files, which has one host.
         """
+
+    @abstractmethod
+    def begin_session(self, run: str) -> None:
+        """Tell the other hosts that the session of a run may live from now on. Raises BoardUnavailable."""
+
+    @abstractmethod
+    def end_session(self, run: str) -> None:
+        """Tell the other hosts that the session of a run is over. Raises BoardUnavailable."""
 
     def clock(self, system: Clock) -> Clock:
         """Return the clock of the crew: that of the server which has the board, else ``system``."""

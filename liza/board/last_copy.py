@@ -8,22 +8,27 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
 from liza.board.contract import Board
+from liza.board.rules.host_leases import AgentPlacement
 from liza.board.signals import Signal, parse_signal
 from liza.board.text import document
 from liza.model.errors import BoardUnavailable, LizaError
 from liza.model.model import State
-from liza.model.paths import Paths
+from liza.model.paths import Paths, run_id
 from liza.model.value_classes import decodable
 from liza.system import atomic, files, untrusted_files
 
 SAVE_INTERVAL: Final = 1.0
 """Seconds between two copies: a process that reads at each change must not write at each change, too."""
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class CopySaver:
@@ -99,9 +104,13 @@ class CopyBoard(Board):
             raise self._reason from None
         return {name: parse_signal(name, text, None) for name, text, _ in rows}
 
-    def held_agents(self) -> Mapping[str, str]:
+    def held_agents(self) -> Mapping[str, AgentPlacement]:
         """Return where the agents of the copy worked last: only the server knows whether they still do."""
-        return {name: agent.host for name, agent in self.read().agents.items() if agent.host}
+        rows = [(name, agent) for name, agent in self.read().agents.items() if agent.host]
+        return {
+            name: AgentPlacement(name, agent.host, UUID(int=0), agent.heartbeat or _LONG_AGO, run_id(name, agent.runs))
+            for name, agent in rows
+        }
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self._reason
@@ -111,6 +120,7 @@ class CopyBoard(Board):
     replace_text = transform_text = restore = raise_signal = clear_signal = lock_signals = _refuse
     read_archive = restore_archive = watch = pages = write_page = require_files = _refuse
     acts_for = take_duty = forget_host = _refuse
+    begin_session = end_session = _refuse
 
 
 def find_age(board: Board) -> float | None:

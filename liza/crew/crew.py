@@ -209,8 +209,8 @@ class Crew(Value, dict=True):
 
     def find_holder(self, agent: str) -> str:
         """Return the other host that holds an agent: its supervisor runs there. Empty if no other host does."""
-        host = self.board.held_agents().get(agent, "")
-        return "" if host == self.host else host
+        placement = self.board.held_agents().get(agent)
+        return "" if placement is None or placement.host == self.host else placement.host
 
     def is_supervised_here(self, agent: str) -> bool:
         """Whether a supervisor of ``agent`` runs on this host: its lock is held."""
@@ -221,9 +221,13 @@ class Crew(Value, dict=True):
         return self.is_supervised_here(agent) or self.find_holder(agent) != ""
 
     def is_run_over(self, run: str) -> bool:
-        """Whether the session of a run is proved over. It is not while another host holds its agent."""
+        """Whether the session of a run is proved over: here by its processes, elsewhere as the host that has its agent
+        says."""
         agent, _ = split_run(run)
-        return not self.find_holder(agent) and liveness.is_proved_over(self.run_dir(run))
+        placement = self.board.held_agents().get(agent)
+        if placement is not None and placement.host != self.host:
+            return placement.run != run
+        return liveness.is_proved_over(self.run_dir(run))
 
 
 def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:

@@ -72,6 +72,7 @@ def conclude_session(
     result = _apply_refused_conversation(crew, directory, record, result)
     session_process.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     crash_points.point("conclude", "stopped")
+    crew.board.end_session(directory.run)
     if record is not None:
         private_state.collect_state(directory, record, preset, notify)
         remove_worktree_files(crew, record)

@@ -116,6 +116,7 @@ class Launcher:
             self.crew.worktrees.leave_box(slot)
         record = replace(self.run_record(state, work, worktree), is_confined=box_program is not None)
         directory.create(_with_conversation(record, chosen, has_account=account.account is not None))
+        self.crew.board.begin_session(run)
         self._tell_conversation(run, chosen)
         self._record_account(account, directory)
         crash_points.point("launch", "recorded")

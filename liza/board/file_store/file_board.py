@@ -27,6 +27,7 @@ from liza.board.file_store.repair import BoardRepairer, LockedBoard
 from liza.board.file_store.write_intent import WriteIntent
 from liza.board.revisions import RevisionLine, RevisionRecord, sha
 from liza.board.rules.archiving import ArchiveTotals
+from liza.board.rules.host_leases import AgentPlacement
 from liza.board.signals import Signal
 from liza.board.text import changes, document
 from liza.board.text.document import Document
@@ -329,8 +330,14 @@ class FileBoard(Board):
     def take_duty(self, name: str) -> int | None:
         return 0
 
-    def held_agents(self) -> Mapping[str, str]:
+    def held_agents(self) -> Mapping[str, AgentPlacement]:
         return {}
+
+    def begin_session(self, run: str) -> None:
+        """There is no other host."""
+
+    def end_session(self, run: str) -> None:
+        """There is no other host."""
 
     def require_files(self, action: str) -> None:
         """Return: the board is in files."""

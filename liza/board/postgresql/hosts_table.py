@@ -42,6 +42,12 @@ SELECT crew, %(name)s, name, incarnation, clock_timestamp() {_ACTING}
 ON CONFLICT (crew, agent) DO UPDATE SET host = excluded.host, incarnation = excluded.incarnation, since = excluded.since
 WHERE lease.host = excluded.host OR NOT {_HELD.format(table="lease", lost=_LOST)}
 """
+_OWN_AGENT: Final = "crew = %(crew)s AND agent = %(name)s AND host = %(host)s AND incarnation = %(incarnation)s"
+_BEGIN_SESSION: Final = f"UPDATE lease SET run = %(run)s WHERE {_OWN_AGENT}"
+_END_SESSION: Final = f"""
+WITH ended AS (UPDATE lease SET run = '' WHERE {_OWN_AGENT} AND run = %(run)s RETURNING agent)
+UPDATE crew SET change = change + 1 WHERE id = %(crew)s AND EXISTS (SELECT FROM ended)
+"""
 _TAKE_DUTY: Final = f"""
 INSERT INTO duty (crew, name, host, incarnation, term, since)
 SELECT crew, %(name)s, name, incarnation, 1, clock_timestamp() {_ACTING}
@@ -103,7 +109,7 @@ class HostsTable:
         """Return all hosts, agents and duties."""
         hosts, agents, duties, times = self._connection.run_together([
             (f"SELECT {_COLUMNS} FROM host WHERE crew = %(crew)s ORDER BY name", {"crew": self._crew}),
-            ("SELECT agent, host, incarnation, since FROM lease WHERE crew = %(crew)s ORDER BY agent",
+            ("SELECT agent, host, incarnation, since, run FROM lease WHERE crew = %(crew)s ORDER BY agent",
              {"crew": self._crew}),
             ("SELECT name, host, incarnation, term, since FROM duty WHERE crew = %(crew)s ORDER BY name",
              {"crew": self._crew}),
@@ -125,6 +131,14 @@ class HostsTable:
         """Record that the supervisor of an agent has ended."""
         sql = "DELETE FROM lease WHERE crew = %s AND agent = %s AND host = %s AND incarnation = %s"
         self._connection.execute(sql, self._crew, agent, host, incarnation)
+
+    def begin_session(self, agent: str, run: str, host: str, incarnation: UUID) -> None:
+        """Record that the session of a run may live from now on."""
+        self._connection.execute_named(_BEGIN_SESSION, **self._names(agent, host, incarnation), run=run)
+
+    def end_session(self, agent: str, run: str, host: str, incarnation: UUID) -> None:
+        """Record that the session of a run is over. This is a change of the crew: others wait for it."""
+        self._connection.execute_named(_END_SESSION, **self._names(agent, host, incarnation), run=run)
 
     def take_duty(self, name: str, host: str, incarnation: UUID) -> int | None:
         """Return the term in which this host has a duty; None if another host has it, or this one is fenced."""

@@ -29,14 +29,14 @@ from liza.board.postgresql.server_time import ServerClock, ServerTime
 from liza.board.postgresql.shared_rows import SharedRows
 from liza.board.revisions import RevisionLine, RevisionRecord, sha, with_statuses
 from liza.board.rules.archiving import ArchiveTotals
-from liza.board.rules.host_leases import HostTable
+from liza.board.rules.host_leases import AgentPlacement, HostTable
 from liza.board.signals import Signal
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
 from liza.model.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, Refused
 from liza.model.model import Clock, State, Task, Violation
-from liza.model.paths import Paths
+from liza.model.paths import Paths, split_run
 from liza.system import files
 from liza.text.formats import format_time
 
@@ -75,7 +75,7 @@ class PostgresBoard(Board):
         self._thread_lock = threading.Lock()
         self._saver = CopySaver(paths)
         self._host: tuple[str, UUID] | None = None
-        self._held: tuple[float, Mapping[str, str]] | None = None
+        self._held: tuple[float, Mapping[str, AgentPlacement]] | None = None
 
     def clock(self, system: Clock) -> Clock:
         return ServerClock(self._server_time, lambda: self._links.use(self._ask_time), system)
@@ -117,6 +117,8 @@ class PostgresBoard(Board):
         return self._remember(copy)
 
     def _remember(self, copy: BoardCopy) -> BoardCopy:
+        if self._copy is not None and self._copy.numbers.change != copy.numbers.change:
+            self._held = None  # The end of a session is a change, and others wait for it.
         self._copy = copy
         return copy
 
@@ -375,12 +377,25 @@ class PostgresBoard(Board):
         host, incarnation = self._host
         return self._links.use(lambda connection: HostsTable(connection, self._crew).take_duty(name, host, incarnation))
 
-    def held_agents(self) -> Mapping[str, str]:
+    def held_agents(self) -> Mapping[str, AgentPlacement]:
         now = time.monotonic()
         if self._held is None or now - self._held[0] > _HELD_SECONDS:
             table = self.hosts()
-            self._held = now, {row.agent: row.host for row in table.agents if table.is_held(row)}
+            self._held = now, {row.agent: row for row in table.agents if table.is_held(row)}
         return self._held[1]
+
+    def begin_session(self, run: str) -> None:
+        self._note_session(run, HostsTable.begin_session)
+
+    def end_session(self, run: str) -> None:
+        self._note_session(run, HostsTable.end_session)
+        signal_rows.notify(self._links)
+
+    def _note_session(self, run: str, note: Callable[[HostsTable, str, str, str, UUID], object]) -> None:
+        if self._host is not None:
+            host, incarnation = self._host
+            agent, _ = split_run(run)
+            self._links.use(lambda connection: note(HostsTable(connection, self._crew), agent, run, host, incarnation))
 
     def forget_host(self, name: str, incarnation: UUID) -> None:
         self._links.use(lambda connection: HostsTable(connection, self._crew).leave(name, incarnation))

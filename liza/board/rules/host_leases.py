@@ -63,12 +63,13 @@ class HostRow(Value):
 
 
 class AgentPlacement(Value):
-    """Where the supervisor of an agent is."""
+    """Where the supervisor of an agent is. ``run``: whose session may live there; empty if none does."""
 
     agent: str
     host: str
     incarnation: UUID
     since: datetime
+    run: str = ""
 
 
 class DutyRow(Value):

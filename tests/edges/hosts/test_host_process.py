@@ -139,6 +139,12 @@ def test_a_late_host_begins_again_when_its_sessions_have_ended(make_host: MakeHo
     assert "ended the session of coder-1.1" in host.log.read_text()
 
 
+def _find_living_run(board: PostgresBoard) -> str:
+    """Return the run of coder-1 whose session may live, as a watcher that reads the board finds it."""
+    board.read_text()
+    return board.held_agents()["coder-1"].run
+
+
 def test_a_second_supervisor_of_an_agent_learns_where_the_first_is(make_host: MakeHost) -> None:
     host, other = make_host("h1"), make_host("h2")
     acting: list[str] = []
@@ -154,7 +160,14 @@ def test_a_second_supervisor_of_an_agent_learns_where_the_first_is(make_host: Ma
     with pytest.raises(SupervisedElsewhere, match="coder-1 has a supervisor already, on the host h1 since"):
         ties[1].hold()
     boards = [PostgresBoard(each.paths, SystemClock(), each.address) for each in (host, other)]
-    assert [dict(board.held_agents()) for board in boards] == [{"coder-1": "h1"}] * 2
+    assert [board.held_agents()["coder-1"].host for board in boards] == ["h1", "h1"]
+    boards[0].acts_for("h1", boards[0].held_agents()["coder-1"].incarnation)
+    boards[0].begin_session("coder-1.1")
+    boards[0].begin_session("coder-1.2")
+    boards[0].end_session("coder-1.1")
+    assert PostgresBoard(other.paths, SystemClock(), other.address).held_agents()["coder-1"].run == "coder-1.2"
+    boards[0].end_session("coder-1.2")
+    assert _find_living_run(boards[1]) == ""
     for board in boards:
         board.close()
     ties[0].release()

@@ -114,6 +114,7 @@ CREATE TABLE lease (
   agent text COLLATE "C" NOT NULL,
   host text COLLATE "C" NOT NULL,
   incarnation uuid NOT NULL,
+  run text COLLATE "C" NOT NULL DEFAULT '',     -- whose session may live
   since timestamptz NOT NULL,
   PRIMARY KEY (crew, agent)
 );
