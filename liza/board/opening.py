@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from liza.board.address import BoardAddress, read_address
 from liza.board.contract import Board
 from liza.board.file_store.file_board import FileBoard
 from liza.board.last_copy import CopyBoard
-from liza.model.errors import BoardUnavailable
+from liza.model.errors import BoardUnavailable, Missing
 from liza.model.model import Clock, State
 from liza.model.paths import Paths
 
@@ -36,6 +36,15 @@ def open_server_board(
     from liza.board.postgresql.postgres_board import PostgresBoard
 
     return PostgresBoard(paths, clock, address, trusted)
+
+
+def load_server_store() -> None:
+    """Import what a board on a server needs, if its packages are installed. It opens no connection.
+
+    A process that forks others does this before, so that each of them saves 0.2 s.
+    """
+    with suppress(Missing):
+        import liza.board.postgresql.postgres_board  # noqa: F401
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import liza
+from liza.board import opening
 from liza.cli import app
 from liza.cli.server import served_command
 from liza.git import git_start
@@ -35,6 +36,7 @@ def run_server(path: Path) -> None:
     """
     app.load_all_commands()
     git_start.load_library()
+    opening.load_server_store()
     files = InstalledFiles()
     os.umask(0o077)
     with lock_path(path.parent), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
