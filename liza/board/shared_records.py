@@ -6,7 +6,8 @@ Read by each host into files of its own, so that supervisors ask no server: `cre
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -33,6 +34,15 @@ class SharedMessage(NamedTuple):
     id: str
     agent: str
     body: str
+
+
+class SharedFacts(NamedTuple):
+    """What a host told of an agent that it has, and when. ``body`` is that of `usage/shared_facts.py`, in JSON."""
+
+    agent: str
+    host: str
+    body: str
+    time: datetime
 
 
 class SharedRecords(ABC):
@@ -68,3 +78,11 @@ class SharedRecords(ABC):
     @abstractmethod
     def remove_message(self, message: str) -> None:
         """Forget a message."""
+
+    @abstractmethod
+    def write_facts(self, host: str, bodies: Mapping[str, str]) -> None:
+        """Replace what a host told before. ``bodies``: by agent."""
+
+    @abstractmethod
+    def read_facts(self) -> Mapping[str, SharedFacts]:
+        """Return what hosts told last, by agent. It may be a second old."""

@@ -23,6 +23,7 @@ from liza.crew.result import Result
 from liza.hosts.host_process import HostProcess
 from liza.hosts.host_start import require_host_address
 from liza.model.errors import BoardUnavailable, LizaError, format_error
+from liza.supervisor.agent_reports import AgentReporter
 from liza.system import file_growth
 
 LOOK_SECONDS: Final = 5.0
@@ -95,7 +96,11 @@ def _list_parts(crew: Crew, shared: SharedRecords) -> Mapping[str, Callable[[], 
         if sum(shared_logs.copy_lines(shared, crew.paths, log) for log in SharedLog):
             file_growth.wake_watchers(crew.paths, file_growth.BOARD)
 
-    return {"messages": lambda: shared_inbox.deliver_messages(crew, shared), "logs": exchange_logs}
+    return {
+        "messages": lambda: shared_inbox.deliver_messages(crew, shared),
+        "logs": exchange_logs,
+        "agents": AgentReporter(crew, shared).tell,
+    }
 
 
 def run_host(crew: Crew, say: Callable[[str], None]) -> Result:

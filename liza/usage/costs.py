@@ -24,7 +24,7 @@ from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.preset import Preset
 from liza.programs.reported_figures import ReportedUsage
 from liza.programs.session.run_directory import Gauge, RunDir, RunRecord
-from liza.usage import ledger
+from liza.usage import ledger, shared_facts
 from liza.usage.meter import Meter
 from liza.usage.run_account import account_of, account_parts, session_environ
 from liza.usage.telemetry_log import TelemetryLog
@@ -113,10 +113,19 @@ def unpriced_budget_reason(crew: Crew, state: State) -> str | None:
     return None
 
 
+def list_living(crew: Crew, state: State) -> dict[str, LedgerEntry]:
+    """Return the ledger entries of living sessions so far, by agent."""
+    return {agent_of(entry.run): entry for entry in _living_entries(crew, state)}
+
+
 def _living_entries(crew: Crew, state: State) -> tuple[LedgerEntry, ...]:
     """Ledger entries of the living sessions, from their latest measurements."""
-    entries = []
+    entries: list[LedgerEntry] = []
     for agent, row in state.agents.items():
+        told = shared_facts.find_told(crew, agent)
+        if told is not None:
+            entries += [] if told.report.living is None else [told.report.living]
+            continue
         gauge, work = read_gauge(crew.paths, state, agent), find_current_work(state, agent)
         if gauge is None or gauge.used is None:
             continue

@@ -8,13 +8,13 @@ from liza.api.prompts import PromptRequest, submit_prompt
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.model.errors import Refused
-from liza.model.paths import agent_of, parse_agent_id
+from liza.model.paths import agent_of, parse_agent_id, split_run
 from liza.model.value_classes import Value
 from liza.programs import liveness
 from liza.programs.presets import command_line
 from liza.programs.rules.session_events import LoggedEvent
 from liza.programs.terminal import tmux
-from liza.view import session_log
+from liza.view import logs, session_log
 from liza.view.logs import find_newest_run
 
 SOURCE = "attach"
@@ -39,6 +39,10 @@ class StreamAttachment(Value):
 def attach(crew: Crew, name: str, *, read_only: bool = False) -> TerminalAttachment | StreamAttachment:
     """Return the attach command for an agent's newest run, or for the named run. Raises UnknownId, Refused."""
     require_person(crew, planner=False)
+    agent = split_run(name)[0] if "." in name else parse_agent_id(name)
+    other = logs.find_host_error(crew, crew.board.read(), agent, name, "attach") if crew.is_on_server else None
+    if other is not None and not crew.is_supervised_here(agent):
+        raise other
     run = name if "." in name else find_newest_run(crew, parse_agent_id(name))
     pane = tmux.find_pane(crew.paths.root, run)
     if pane is not None:

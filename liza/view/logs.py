@@ -79,9 +79,28 @@ def read_output(crew: Crew, run: str, lines: int) -> OutputTail:
 def _no_output(crew: Crew, run: str) -> Refused:
     """Error for a run without output, which says why it has none."""
     state, agent = crew.board.read(), agent_of(run)
+    other = find_host_error(crew, state, agent, run)
+    if other is not None:
+        return other
     if agent not in state.agents and not crew.run_dir(run).exists():
         return Refused(f"there is no agent {agent} on the board{did_you_mean(agent, state.agents)}", "liza agents")
     return Refused(_describe_missing_log(crew, run, state.agents.get(agent)), f"liza agents {agent}")
+
+
+def find_host_error(crew: Crew, state: State, agent: str, name: str, command: str = "logs") -> Refused | None:
+    """Return the error for sessions that are on another host, with the command to type there; None if they are here.
+
+    ``name``: the agent or run of the command. Raises BoardUnavailable.
+    """
+    host = crew.find_holder(agent) if crew.is_on_server else ""
+    if not host and agent in state.agents and state.agents[agent].host not in ("", crew.host):
+        host = state.agents[agent].host
+    table = crew.board.hosts() if host else None
+    if table is None:
+        return None
+    place = next((f" ({row.address})" for row in table.hosts if row.name == host), "")
+    message = f"the sessions of {agent} are on the host {host}{place}, and their output is there; type there"
+    return Refused(message, f"liza {command} {name}")
 
 
 def _describe_missing_log(crew: Crew, run: str, agent: Agent | None) -> str:
@@ -144,6 +163,9 @@ def _no_runs(crew: Crew, state: State, agent: str) -> Refused:
     if log.exists():
         shown = str(log.relative_to(crew.paths.root))
         return Refused(f"{agent} has no runs yet; the output of its set-up is in {shown}", f"less {shown}")
+    other = find_host_error(crew, state, agent, agent)
+    if other is not None:
+        return other
     if crew.is_on_server:
         return Refused(f"{agent} has no runs on this host", f"liza agents {agent}")
     number, program = state.agents[agent].runs, state.agents[agent].program

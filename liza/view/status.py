@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from liza.alarms import current_alarms
 from liza.api import api_server
 from liza.board.address import read_address
@@ -25,6 +27,7 @@ from liza.model.model import Agent, State, SupervisorExit
 from liza.model.paths import Paths, role_of, run_id, sort_agents
 from liza.model.statuses import AgentStatus, AgentWord, WorkKind
 from liza.model.targets import CommitsAhead
+from liza.model.value_classes import decodable, replace
 from liza.programs import liveness
 from liza.programs.rules import model_silence
 from liza.programs.rules.program_spec import parse_spec
@@ -36,9 +39,11 @@ from liza.tasks.rules import picking, planning
 from liza.tasks.rules.picking import Evidence, LimitReached, Pick
 from liza.tasks.rules.planning import is_crew_done
 from liza.tasks.rules.up_command import start_command_for, up_command_for
+from liza.text.formats import format_duration
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
-from liza.usage import costs
+from liza.usage import costs, shared_facts
+from liza.usage.shared_facts import ToldAgent
 from liza.view import activity
 from liza.view.rules.picture import CrewReport, build_picture
 from liza.view.rules.structs import AgentRow, BoardPlace, CrewFacts, Picture
@@ -126,6 +131,9 @@ def _ahead(crew: Crew, state: State) -> CommitsAhead | None:
 
 def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> AgentRow:
     """Return an agent as it is now."""
+    told = shared_facts.find_told(crew, name)
+    if told is not None:
+        return _told_row(crew, told)
     agent = state.agents[name]
     exit_note = current_alarms.read_supervisor_exit(crew, name)
     holds = picking.occupation(state, name)
@@ -178,6 +186,18 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         context=agent.context_percent or None if current is not None else None,
         until=None if wait is None else wait.until,
     )
+
+
+def _told_row(crew: Crew, told: ToldAgent) -> AgentRow:
+    """Return an agent of another host, as that host sees it."""
+    row: AgentRow = msgspec.json.decode(told.report.row, type=decodable(AgentRow))
+    now = crew.clock.now()
+    age = (now - told.time).total_seconds()
+    where = f"on the host {told.host}"
+    if age >= shared_facts.SILENT_SECONDS:
+        where += f", which told this {format_duration(age)} ago"
+    seconds = None if row.since is None or row.doing is None else max(0, int((now - row.since).total_seconds()))
+    return replace(row, host=told.host, why=f"{row.why}, {where}" if row.why else where, seconds=seconds)
 
 
 def find_off(crew: Crew, state: State) -> frozenset[str]:

@@ -22,7 +22,7 @@ from liza.model.value_classes import decodable
 from liza.text.formats import format_time
 
 TABLES: Final = (
-    "entry", "archived", "journal", "signal", "page", "host", "lease", "duty", "run_fact", "message", "log_line",
+    "entry", "archived", "journal", "signal", "page", "host", "lease", "duty", "agent_fact", "message", "log_line",
 )  # fmt: skip
 """Tables with rows of a crew, beside its own row."""
 _INSERT_ENTRY: Final = (

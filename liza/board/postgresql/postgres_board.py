@@ -69,6 +69,7 @@ class PostgresBoard(Board):
         self._clock = clock
         self._with_effective_settings = trusted
         self._links = Links(self._connect, address.crew)
+        self._shared = SharedRows(self._links)
         self._server_time = ServerTime()
         self._copy: BoardCopy | None = None
         self._owner: int | None = None
@@ -403,7 +404,7 @@ class PostgresBoard(Board):
 
     @property
     def shared(self) -> SharedRows:
-        return SharedRows(self._links)
+        return self._shared
 
     def require_files(self, action: str) -> None:
         raise Refused(f"{action} needs a board in files; this one is at {self.address.server}", "liza edit")

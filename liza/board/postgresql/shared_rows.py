@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from liza.board.postgresql import crew_lock, signal_rows
 from liza.board.postgresql.crew_statements import BEGIN, COMMIT, CrewStatement
 from liza.board.postgresql.links import Links
-from liza.board.shared_records import NumberedLine, SharedLog, SharedMessage, SharedRecords
+from liza.board.shared_records import NumberedLine, SharedFacts, SharedLog, SharedMessage, SharedRecords
 
 _APPEND: Final = """
 WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('liza log'), hashtext(%(crew)s)))
@@ -31,12 +32,24 @@ _LIST: Final = "SELECT id, agent, body FROM message WHERE crew = %(crew)s AND ag
 _TAKE: Final = f"{_LIST} FOR UPDATE SKIP LOCKED"
 _REMOVE: Final = "DELETE FROM message WHERE crew = %(crew)s AND id = ANY(%(ids)s)"
 
+_WRITE_FACTS: Final = """
+WITH gone AS (
+  DELETE FROM agent_fact WHERE crew = %(crew)s AND host = %(host)s AND agent <> ALL(%(agents)s::text[])
+)
+INSERT INTO agent_fact (crew, agent, host, body, time)
+SELECT %(crew)s, agent, %(host)s, body, clock_timestamp()
+FROM unnest(%(agents)s::text[], %(bodies)s::text[]) AS row (agent, body)
+ON CONFLICT (crew, agent) DO UPDATE SET host = excluded.host, body = excluded.body, time = excluded.time"""
+_READ_FACTS: Final = "SELECT agent, host, body, time FROM agent_fact WHERE crew = %(crew)s"
+_FACTS_SECONDS: Final = 1.0  # a picture of a crew asks for each agent
+
 
 class SharedRows(SharedRecords):
     """The records of a crew in PostgreSQL."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
+        self._facts: tuple[float, Mapping[str, SharedFacts]] | None = None
 
     def append_lines(self, log: SharedLog, lines: Sequence[str]) -> int:
         count = len(self._links.ask(_APPEND, log=log.value, lines=list(lines))) if lines else 0
@@ -76,3 +89,12 @@ class SharedRows(SharedRecords):
 
     def remove_message(self, message: str) -> None:
         self._links.ask(_REMOVE, ids=[message])
+
+    def write_facts(self, host: str, bodies: Mapping[str, str]) -> None:
+        self._links.ask(_WRITE_FACTS, host=host, agents=list(bodies), bodies=list(bodies.values()))
+
+    def read_facts(self) -> Mapping[str, SharedFacts]:
+        now = time.monotonic()
+        if self._facts is None or now - self._facts[0] > _FACTS_SECONDS:
+            self._facts = now, {row[0]: SharedFacts(*row) for row in self._links.ask(_READ_FACTS)}
+        return self._facts[1]

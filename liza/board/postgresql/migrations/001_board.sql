@@ -131,14 +131,15 @@ CREATE TABLE duty (
   PRIMARY KEY (crew, name)
 );
 
-CREATE TABLE run_fact (
+-- What each host tells of its agents: what their files and processes there show.
+CREATE TABLE agent_fact (
   crew text COLLATE "C" NOT NULL,
-  run text COLLATE "C" NOT NULL,
+  agent text COLLATE "C" NOT NULL,
   host text COLLATE "C" NOT NULL,
-  facts jsonb NOT NULL,
-  time timestamptz NOT NULL DEFAULT clock_timestamp(),
-  PRIMARY KEY (crew, run)
-);
+  body text NOT NULL,
+  time timestamptz NOT NULL,
+  PRIMARY KEY (crew, agent)
+) WITH (fillfactor = 50);
 
 -- Messages for agents whose supervisor is on another host than the sender, or on none. The host that gets the agent
 -- delivers them.
