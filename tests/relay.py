@@ -9,6 +9,7 @@ parent's pipe.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -57,6 +58,8 @@ async def _main(links: list[str]) -> None:
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     await reader.read()
+    sys.stdout.flush()
+    os._exit(0)  # The connections that are left would each print that they are cancelled.
 
 
 if __name__ == "__main__":
