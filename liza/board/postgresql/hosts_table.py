@@ -39,7 +39,9 @@ _ACTING: Final = f"FROM host WHERE crew = %(crew)s AND name = %(host)s AND incar
 _TAKE_AGENT: Final = f"""
 INSERT INTO lease (crew, agent, host, incarnation, since)
 SELECT crew, %(name)s, name, incarnation, clock_timestamp() {_ACTING}
-ON CONFLICT (crew, agent) DO UPDATE SET host = excluded.host, incarnation = excluded.incarnation, since = excluded.since
+ON CONFLICT (crew, agent) DO UPDATE SET host = excluded.host, incarnation = excluded.incarnation,
+  since = excluded.since,
+  run = CASE WHEN (lease.host, lease.incarnation) = (excluded.host, excluded.incarnation) THEN lease.run ELSE '' END
 WHERE lease.host = excluded.host OR NOT {_HELD.format(table="lease", lost=_LOST)}
 """
 _OWN_AGENT: Final = "crew = %(crew)s AND agent = %(name)s AND host = %(host)s AND incarnation = %(incarnation)s"

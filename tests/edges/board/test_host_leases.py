@@ -13,6 +13,11 @@ from liza.board.postgresql.hosts_table import ACTS, HostsTable
 from liza.board.rules.host_leases import HostCondition, judge_host
 from tests.postgresql import PostgreSQL
 
+STARTED = """
+CREATE OR REPLACE FUNCTION liza.pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql
+AS $$ SELECT clock_timestamp() - interval '{ago}' $$
+"""
+
 
 class Crew:
     """A crew, and what time does to its hosts."""
@@ -44,8 +49,7 @@ class Crew:
 def crew(postgresql: PostgreSQL, database: str) -> Iterator[Crew]:
     """An empty crew, on a server that seems to run for a day."""
     postgresql.run_sql(
-        "CREATE FUNCTION liza.pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql "
-        "AS $$ SELECT pg_catalog.pg_postmaster_start_time() - interval '1 day' $$",
+        STARTED.format(ago="1 day"),
         database=database,
     )
     connection = connect(postgresql.address(database))
@@ -90,6 +94,17 @@ def test_what_a_host_held_is_free_when_it_begins_again(crew: Crew) -> None:
     assert crew.table.take_duty("merger", "h1", again) == 2
 
 
+def test_sessions_of_a_lost_host_are_over(crew: Crew) -> None:
+    first, second = crew.begin("h1")[0], crew.begin("h2")[0]
+    assert crew.table.take_agent("coder-1", "h1", first)
+    crew.table.begin_session("coder-1", "coder-1.7", "h1", first)
+    assert crew.table.take_agent("coder-1", "h1", first)  # another supervisor adopts the session
+    assert [row.run for row in crew.table.read().agents] == ["coder-1.7"]
+    crew.age("h1", 61)
+    assert crew.table.take_agent("coder-1", "h2", second)
+    assert [row.run for row in crew.table.read().agents] == [""]
+
+
 def test_a_duty_has_one_holder_and_a_growing_term(crew: Crew) -> None:
     first, second = crew.begin("h1")[0], crew.begin("h2")[0]
     assert crew.table.take_duty("merger", "h1", first) == 1
@@ -123,7 +138,7 @@ def test_a_host_that_left_holds_nothing(crew: Crew) -> None:
 def test_no_lease_ends_soon_after_a_start_of_postgresql(crew: Crew) -> None:
     incarnation, token = crew.begin("h1")
     second = crew.begin("h2")[0]
-    crew.connection.execute("SET search_path = liza")  # the server of this test has just started
+    crew.connection.execute(STARTED.format(ago="30 seconds"))
     crew.age("h1", 300)
     table = crew.table.read()
     assert judge_host(table.hosts[0], table.now, table.started) is HostCondition.SILENT
