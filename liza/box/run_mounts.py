@@ -19,7 +19,7 @@ SECRETS: Final = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gh", ".config/glab-cli", ".config/gcloud",
     ".netrc", ".git-credentials", ".config/git/credentials", ".pypirc", ".cargo/credentials.toml", ".gem/credentials",
     ".config/hub", ".config/rclone", ".password-store", ".local/share/keyrings", ".config/op", ".1password",
-    ".screen", ".abduco", ".colima", ".rd", ".lima",
+    ".screen", ".abduco", ".colima", ".rd", ".lima", ".pgpass", ".pg_service.conf", ".postgresql",
 )  # fmt: skip
 """Files and directories of a home directory that no box shows: secrets, and sockets of programs that run commands.
 

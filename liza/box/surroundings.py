@@ -20,7 +20,9 @@ from liza.system import peers
 _NEEDED: Final = ("/run/systemd/resolve", "/run/current-system", "/etc/resolv.conf", "/etc/hosts")
 """DNS through systemd-resolved, the programs of NixOS, and files that some systems keep below /run."""
 _SYSTEM_SECRETS: Final = ("/etc/shadow", "/etc/gshadow")
-_SECRET_VARIABLES: Final = ("GNUPGHOME", "GH_CONFIG_DIR", "DOCKER_CONFIG", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE")
+_SECRET_VARIABLES: Final = (
+    "GNUPGHOME", "GH_CONFIG_DIR", "DOCKER_CONFIG", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE", "PGPASSFILE",
+)  # fmt: skip
 """Variables that name another path of a secret."""
 _BASE_DIRECTORIES: Final = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
 _SOCKET_AGE: Final = 60.0
