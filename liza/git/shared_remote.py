@@ -135,6 +135,16 @@ class SharedRemote(GitRemote, kw_only=True):
         self.mark_seen(branch, commit)
         return True
 
+    def delete_branch(self, branch: str) -> None:
+        """Delete a branch of the remote that is where this clone saw it last. What happens to it is not reported.
+
+        Raises RemoteUnavailable, GitFailed.
+        """
+        seen = self.seen(branch)
+        if seen is not None:
+            ref = HEADS + branch
+            self.call("push", *PUSH_OPTIONS, f"--force-with-lease={ref}:{seen}", patterns=[f":{ref}"])
+
     def take_term(self, publication: Publication, expected: str | None) -> str | None:
         """Begin a term at the remote, which still has ``expected``. Return its commit; None if another merger was
         faster. Raises Refused, RemoteUnavailable, Missing, GitFailed.

@@ -34,7 +34,7 @@ from liza.model.model import FINAL_STATUSES, State, Status, Task, TrackedRequest
 from liza.model.statuses import TASK_WORDS, TaskWord
 from liza.model.tested import describe_tested
 from liza.model.value_classes import Value, replace
-from liza.tasks import archive
+from liza.tasks import archive, shared_code
 from liza.text.formats import count_noun
 
 _NAME = "land"
@@ -89,6 +89,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
     by = require_person(crew, planner=False)
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
+        shared_code.follow_integration(locked)
         landing = find_landing(locked, branch)
         again = _land_command(branch, untested=untested)
         own = _count_own(locked.git, landing)
@@ -279,6 +280,7 @@ def land_pr(
     by = require_person(crew, planner=False)
     with hold_merge_lock(crew) as locked:
         recover_dead_merger(locked, by)
+        shared_code.follow_integration(locked)
         landing = find_landing(locked, branch)
     if origin is not None:
         remotes.accept_origin(crew, origin, landing.branch)

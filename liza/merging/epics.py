@@ -97,8 +97,10 @@ def _retry_command(name: str, entry: Epic) -> str:
 def restore(crew: Crew, name: str) -> Result:
     """Put the branch of an epic back to where Liza left it; what it had since is saved. Raises Refused, GitFailed."""
     require_person(crew, planner=False)
-    with hold_merge_lock(crew) as locked:
-        message = task_branches.restore_branch(locked, check_task_id(name))
+    with hold_merge_lock(crew) as merging_crew:
+        locked = publication.begin(merging_crew)
+        message = publication.restore_shared(locked, check_task_id(name)) if crew.remote_name else ""
+        message = message or task_branches.restore_branch(locked, check_task_id(name))
     return Result("changed", next="liza epics", details={"epic": name}, message=message)
 
 
@@ -108,8 +110,11 @@ def accept(crew: Crew, name: str) -> Result:
     state = crew.board.read()
     if check_task_id(name) not in targets.open_epics(state):
         raise UnknownId(f"there is no open epic {name!r}", "liza epics")
-    with hold_merge_lock(crew) as locked:
+    with hold_merge_lock(crew) as merging_crew:
+        locked = publication.begin(merging_crew)
         message = task_branches.accept_branch(locked.git, name)
+        branch = targets.epic_branch(name)
+        publication.record_accepted(locked, branch, branch_moves.branch_tip(locked.git, branch) or "")
     return Result("changed", next="liza epics", details={"epic": name}, message=message)
 
 
@@ -129,6 +134,8 @@ def run_job(crew: Crew, by: str, job: EpicJob) -> None:
 def _merge(crew: Crew, by: str, job: EpicJob) -> None:
     state = crew.board.read()
     into, tips = job.into(state), []
+    for branch in (_source_branch(state, job), into):
+        publication.fetch_for_merge(crew, branch, ())
     red_branch = batches.retest_red_branch(crew, by, into)
     is_tried = merge_rules.was_red_alone(state.epics.get(job.epic, Epic())) and not is_person(by)
     if red_branch is not None and is_tried:
@@ -257,12 +264,15 @@ def _is_untested_published(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool
     is_there = branch_moves.branch_tip(crew.git, into) is not None and branch_moves.contains(
         crew.git, into, merging.candidate
     )
-    return is_there and not _is_tested(crew.git, job, merging)
+    return is_there and not _is_tested(crew, job, merging)
 
 
-def _is_tested(git: Git, job: EpicJob, merging: EpicMerge) -> bool:
-    tested_ref = git_refs.list_tested(git).get(_name(job.epic))
-    return merging.tested is not None and tested_ref == merging.candidate
+def _is_tested(crew: Crew, job: EpicJob, merging: EpicMerge) -> bool:
+    tested_ref = git_refs.list_tested(crew.git).get(_name(job.epic))
+    into = job.into(crew.board.read())
+    return merging.tested is not None and (
+        tested_ref == merging.candidate or publication.is_published(crew, into, merging.candidate)
+    )
 
 
 def _recover(crew: Crew, by: str, job: EpicJob, merging: EpicMerge) -> None:
@@ -271,7 +281,7 @@ def _recover(crew: Crew, by: str, job: EpicJob, merging: EpicMerge) -> None:
     has_branch = branch_moves.branch_tip(crew.git, job.into(state)) is not None
     if commit is not None and has_branch and _is_genuine(crew.git, state, job, merging, commit):
         batch = _batch(job, commit, job.into(state), merging)
-        is_tested = _is_tested(crew.git, job, merging)
+        is_tested = _is_tested(crew, job, merging)
         if is_tested and branch_moves.contains(crew.git, batch.branch, batch.tip):
             _finish(crew, by, job, batch)
             return

@@ -19,10 +19,11 @@ from liza.git.merge_term import HeldTerm
 from liza.git.rules.publications import Publication
 from liza.git.shared_remote import PublishOutcome, SharedRemote
 from liza.merging import board_term
+from liza.model import targets
 from liza.model.errors import LizaError, Refused
 from liza.model.model import Task
 from liza.model.paths import branch_of
-from liza.tasks import shared_code
+from liza.tasks import shared_code, task_branches
 
 _NOT_HERE = "the merger of this crew runs on another host"
 
@@ -45,6 +46,7 @@ def begin(crew: Crew, *, accepts_rewritten: bool = False) -> Crew:
     tip, obstacle = shared_code.fetch_target(crew, remote, integration)
     if obstacle is not None:
         raise obstacle
+    shared_code.fetch_all_targets(crew, remote)
     if not accepts_rewritten:
         _refuse_rewritten(crew, remote, integration, tip)
     return crew.with_term(held)
@@ -94,6 +96,9 @@ def fetch_for_merge(crew: Crew, branch: str, tasks: Sequence[Task]) -> None:
     remote = shared_code.find_remote(crew)
     if remote is None:
         return
+    epic = targets.epic_of(branch)
+    if epic is not None:
+        shared_code.ensure_epic(crew, remote, epic)
     missing = [task for task in tasks if task.review_commit and not git_refs.has_commit(crew.git, task.review_commit)]
     obstacle = shared_code.fetch_target(crew, remote, branch, *(branch_of(task.id) for task in missing))[1]
     if obstacle is not None:
@@ -136,6 +141,21 @@ def record_accepted(crew: Crew, branch: str, tip: str) -> None:
     if commit is None:
         raise replaced_error(crew, remote)
     held.commit = commit
+
+
+def restore_shared(crew: Crew, epic: str) -> str:
+    """Put the branch of an epic at the remote back to what was published there last, and save what it had. Return a
+    sentence; empty if nothing was published or it is there. Raises as ``advance`` does."""
+    branch = targets.epic_branch(epic)
+    published, tip = (
+        publication_log.find_published_tip(crew.git, branch),
+        branch_moves.branch_tip(crew.git, branch),
+    )
+    if published is None or tip is None or tip == published:
+        return ""
+    saved = task_branches.save_epic_tip(crew.git, epic, tip)
+    advance(crew, branch, published, tip)
+    return f"{branch} was put back to {published[:10]}; its former tip is saved as {saved}"
 
 
 def is_published(crew: Crew, branch: str, commit: str) -> bool:

@@ -6,6 +6,7 @@ A crew on one host has no remote: then nothing here runs a git command.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from liza.crew.crew import Crew
 from liza.git import branch_moves, following, git_refs, integration_tip, salvage, slot_records
@@ -13,7 +14,7 @@ from liza.git.following import SeenTip, TaskBranchStep
 from liza.git.git_refs import HEADS
 from liza.git.shared_remote import SharedRemote, open_remote
 from liza.model import targets
-from liza.model.errors import Missing, Refused, RemoteUnavailable
+from liza.model.errors import LizaError, Missing, Refused, RemoteUnavailable
 from liza.model.model import State, Task
 from liza.model.paths import branch_of
 
@@ -49,6 +50,54 @@ def fetch_target(crew: Crew, remote: SharedRemote, branch: str, *others: str) ->
     return tip, obstacle
 
 
+def fetch_all_targets(crew: Crew, remote: SharedRemote) -> None:
+    """Fetch the branches that the crew merges into, except integration, and let them follow as far as they can.
+
+    Raises RemoteUnavailable, Missing, Refused, GitFailed.
+    """
+    branches = targets.target_branches(crew.board.read())[1:]
+    for branch, tip in (remote.fetch(*branches) if branches else {}).items():
+        if tip is not None:
+            seen = SeenTip(branch, tip, remote.seen(branch))
+            if following.follow_target(crew.git, remote, seen, last_tip_ref(crew, branch)) is None:
+                remote.mark_seen(branch, tip)
+
+
+def follow_integration(crew: Crew) -> None:
+    """Bring integration of this clone to where the remote has it; nothing for a crew on one host.
+
+    Raises Refused if it cannot follow, RemoteUnavailable, Missing, GitFailed.
+    """
+    remote = find_remote(crew)
+    if remote is not None:
+        obstacle = fetch_target(crew, remote, crew.board.read().config.integration_branch)[1]
+        if obstacle is not None:
+            raise obstacle
+
+
+def ensure_epic(crew: Crew, remote: SharedRemote, epic: str) -> None:
+    """Create the branch of an epic at the remote, at the tip of integration, unless it is there; let it follow.
+
+    Raises Refused, RemoteUnavailable, Missing, GitFailed.
+    """
+    branch, integration = targets.epic_branch(epic), crew.board.read().config.integration_branch
+    tips = remote.fetch(branch, integration)
+    start = tips[integration]
+    if tips[branch] is None and start is not None:
+        # If another host was faster, its branch counts.
+        remote.create_branch(branch, start)
+    fetch_target(crew, remote, branch)
+
+
+def delete_epic(crew: Crew, epic: str) -> None:
+    """Delete the branch of a landed epic at the remote, unless it has moved; nothing for a crew on one host. A failure
+    only leaves the branch there."""
+    with suppress(LizaError):
+        remote = find_remote(crew)
+        if remote is not None:
+            remote.delete_branch(targets.epic_branch(epic))
+
+
 def fetch_integration(crew: Crew, state: State) -> str:
     """Return the tip of integration, as the remote has it if the crew has several hosts.
 
@@ -72,6 +121,8 @@ def fetch_start(crew: Crew, task: Task) -> str | None:
         return None
     target, branch = targets.target_branch(crew.board.read(), task), branch_of(task.id)
     try:
+        if task.epic is not None:
+            ensure_epic(crew, remote, task.epic)
         start, _ = fetch_target(crew, remote, target, branch)
     except RemoteUnavailable as error:
         message = f"{task.id} cannot be claimed: {target} and {branch} cannot be fetched: {error.message}"

@@ -206,13 +206,18 @@ def restore_branch(crew: Crew, epic: str) -> str:
         return f"{branch} is where liza left it"
     saved = ""
     if tip is not None:
-        ref = f"refs/liza/salvage/epic.{epic}/{tip[:12]}"
-        crew.git.out("update-ref", ref, tip)
-        saved = f"; its former tip is saved as {ref}"
+        saved = f"; its former tip is saved as {save_epic_tip(crew.git, epic, tip)}"
     if not branch_moves.restore_branch(crew.git, branch, last):
         message = f"{branch} could not be put back to {last[:10]}: files in its checkout are in the way"
         raise Refused(message, "git status")
     return f"{branch} was put back to {last[:10]}{saved}"
+
+
+def save_epic_tip(git: Git, epic: str, tip: str) -> str:
+    """Keep a commit of the branch of an epic under a ref; return the ref. Raises GitFailed."""
+    ref = f"refs/liza/salvage/epic.{epic}/{tip[:12]}"
+    git.out("update-ref", ref, tip)
+    return ref
 
 
 def accept_branch(git: Git, epic: str) -> str:
@@ -236,10 +241,12 @@ def delete_landed(crew: Crew) -> None:
         last, tip = tips[epic], branch_moves.branch_tip(crew.git, branch)
         delete_tip = f"delete {branch_moves.last_tip_ref(branch)} {last}"
         if tip is None:
+            shared_code.delete_epic(crew, epic)
             _write_refs(crew.git, delete_tip)
         elif not branch_moves.contains(crew.git, state.config.integration_branch, tip):
             continue
         elif branch_moves.find_checkout(crew.git, branch) is None:
+            shared_code.delete_epic(crew, epic)
             _write_refs(crew.git, f"delete refs/heads/{branch} {tip}", delete_tip)
 
 

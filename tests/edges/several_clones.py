@@ -53,8 +53,11 @@ class Host:
             self.root, "for-each-ref", "--format=%(objectname)", name if name[:5] == "refs/" else f"refs/heads/{name}"
         )
 
-    def add(self, *tasks: str) -> None:
-        add(self.crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md") for task in tasks])
+    def add(self, *tasks: str, epic: str | None = None) -> None:
+        add(
+            self.crew,
+            [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md", epic=epic) for task in tasks],
+        )
 
     def claim(self, task: str, agent: str) -> Path:
         claim(self.crew, agent, task)
@@ -77,9 +80,9 @@ class Host:
         with chdir(there):
             submit(self.crew)
 
-    def approved(self, *tasks: str) -> None:
+    def approved(self, *tasks: str, epic: str | None = None) -> None:
         """Tasks with their own files, submitted and approved on this host."""
-        self.add(*tasks)
+        self.add(*tasks, epic=epic)
         for number, task in enumerate(tasks):
             self.submit(self.work(task, f"coder-{number + 1}"))
         self.approve(*tasks)
@@ -173,6 +176,7 @@ class Hosts:
     def push(self, tmp_path: Path, branch: str, name: str) -> str:
         """A person pushes a commit on top of a branch of the remote; the commit."""
         there = tmp_path / f"person-{name}"
+        tmp_path.mkdir(exist_ok=True)
         git(tmp_path, "clone", "-q", "-b", branch, str(self.remote), str(there))
         (there / name).write_text(f"{name}\n")
         git(there, "add", "-A")

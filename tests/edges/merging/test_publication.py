@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from liza.landing.land import land_merge
 from liza.landing.sync import sync
 from liza.merging import drift
+from liza.merging.epics import accept, restore
 from liza.merging.merge import merge
 from liza.merging.undo import undo
 from liza.model.errors import Refused, RemoteUnavailable
+from liza.tasks import task_branches
 from tests.campaign import forks
 from tests.conftest import git, until
 from tests.edges.several_clones import Hosts
@@ -195,6 +198,14 @@ def test_a_rewritten_remote_can_be_accepted(hosts: Hosts) -> None:
     assert hosts.a.task("t2").merge_commit == hosts.tip("integration")
 
 
+def test_a_landing_brings_what_other_hosts_merged(hosts: Hosts) -> None:
+    hosts.a.approved("t1")
+    assert hosts.b.leads(1).merge("t1") == ""
+    land_merge(hosts.a.crew)
+    assert hosts.a.ref("main") == hosts.tip("integration")
+    assert (hosts.a.root / "t1.txt").exists()
+
+
 def test_a_sync_is_published_at_the_remote(hosts: Hosts) -> None:
     hosts.a.leads(1)
     (hosts.a.root / "mine.txt").write_text("mine\n")
@@ -263,3 +274,37 @@ def test_a_checked_out_integration_is_never_moved(hosts: Hosts) -> None:
     assert git(hosts.b.root, "status", "--porcelain", "--untracked-files=no") == ""
     message = hosts.b.merge("t1")
     assert "is checked out" in message or message == ""
+
+
+def test_an_epic_of_several_hosts_lands_at_the_remote(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.push(tmp_path, "integration", "news.txt")
+    hosts.a.approved("t1", "t2", epic="pay")
+    assert hosts.b.leads(1).merge("t1") == ""
+    assert hosts.a.task("t1").merge_commit == hosts.tip("epic/pay")
+    assert "t1.txt" not in git(hosts.remote, "ls-tree", "--name-only", "integration")
+    hosts.a.leads(2)
+    assert hosts.a.merge("t2") == ""
+    assert hosts.a.merge("epic/pay") == ""
+    names = git(hosts.remote, "ls-tree", "--name-only", "integration").split()
+    assert {"t1.txt", "t2.txt"} <= set(names)
+    assert {hosts.a.task(name).landed for name in ("t1", "t2")} == {hosts.tip("integration")}
+    assert hosts.publications()[-1].tasks == ("epic/pay",)
+    assert hosts.tip("epic/pay") == ""
+    for host in (hosts.a, hosts.b):
+        assert task_branches.find_faults(host.crew) == {}
+
+
+def test_a_persons_push_to_an_epic_waits_for_a_decision(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.a.approved("t1", "t2", "t3", epic="pay")
+    assert hosts.b.leads(1).merge("t1") == ""
+    published = hosts.tip("epic/pay")
+    hosts.push(tmp_path, "epic/pay", "theirs.txt")
+    assert "epic/pay was moved outside of liza" in hosts.b.merge("t2")
+    restore(hosts.b.crew, "pay")
+    assert hosts.tip("epic/pay") == published
+    assert hosts.b.merge("t2") == ""
+    theirs = hosts.push(tmp_path / "again", "epic/pay", "theirs.txt")
+    assert "epic/pay was moved outside of liza" in hosts.b.merge("t3")
+    accept(hosts.b.crew, "pay")
+    assert hosts.b.merge("t3") == ""
+    assert git(hosts.remote, "merge-base", "--is-ancestor", theirs, "epic/pay") == ""
