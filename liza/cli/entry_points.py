@@ -16,7 +16,15 @@ from typing import Final
 
 from liza import __version__
 from liza.cli import app
-from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, UsageError, WriteFailed
+from liza.model.errors import (
+    BoardInconsistent,
+    BoardUnavailable,
+    LizaError,
+    LockTimeout,
+    RemoteUnavailable,
+    UsageError,
+    WriteFailed,
+)
 from liza.model.paths import Paths
 from liza.printing.error_output import print_error
 from liza.printing.pager import EXIT_PIPE_CLOSED
@@ -186,9 +194,13 @@ RETRY_PAUSE: Final = 20  # seconds: the cause of the failure may have passed by 
 MAX_HINT_COMMAND: Final = 200  # characters: a longer command is not repeated in a hint
 
 
+_OUTSIDE_CAUSES = BoardInconsistent | WriteFailed | LockTimeout | BoardUnavailable | RemoteUnavailable
+"""Errors of a command of a run of which neither the run nor its task is the cause."""
+
+
 def note_postponed(words: Sequence[str], error: LizaError) -> LizaError:
     """Return the error for the run. If the run is not at fault, write a note and replace the hint by a retry."""
-    if not isinstance(error, BoardInconsistent | WriteFailed | LockTimeout) or not words or not _is_in_a_run():
+    if not isinstance(error, _OUTSIDE_CAUSES) or not words or not _is_in_a_run():
         return error
 
     # The disk may be full, and the environment variable may not name a run of an agent.

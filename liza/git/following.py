@@ -28,8 +28,8 @@ def follow_target(git: Git, remote: SharedRemote, seen: SeenTip, last_ref: str) 
     checked out, or if it has commits of its own. Raises GitFailed.
     """
     # The branch of an epic is created by any host: until the first publication, where it is at the remote counts.
-    known = git.find_commit(last_ref) if last_ref == branch_moves.LAST_INTEGRATION_REF else None
-    last = publication_log.find_published_tip(git, seen.branch) or known or seen.tip
+    previous = git.find_commit(last_ref) if last_ref == branch_moves.LAST_INTEGRATION_REF else None
+    last = publication_log.find_published_tip(git, seen.branch) or previous or seen.tip
     git.out("update-ref", last_ref, last)
     local = branch_moves.branch_tip(git, seen.branch)
     if local == seen.tip:

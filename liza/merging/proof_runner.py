@@ -17,6 +17,7 @@ from liza.project import commands, installed_packages, listeners, proof
 from liza.project.broken_runs import ProofPlan
 from liza.project.proof import ProofResult
 from liza.project.rules import command_parts, output_causes, tree_changes
+from liza.tasks import shared_code
 
 PROOF_HINT = "liza edit && liza doctor --tests"
 
@@ -54,7 +55,7 @@ def prove_now(crew: Crew, by: str) -> TestProof:
     if not crew.board.read().config.has_tests:
         raise Refused("config.integration_command is empty: there is no test to prove", "liza edit")
     with hold_merge_lock(crew, "a merge is under way; it runs the tests too") as locked:
-        return record_proof(locked, by, integration_tip.require_integration(locked.git, locked.board.read()))
+        return record_proof(locked, by, shared_code.fetch_integration(locked, locked.board.read()))
 
 
 def _is_proof_due(crew: Crew, config: Config) -> bool:

@@ -122,11 +122,17 @@ class Hosts:
         self.a, self.b = (Host(tmp_path / name, tmp_path / "a") for name in "ab")
         for host in (self.a, self.b):
             shutil.copytree(made, host.root, symlinks=True)
-            git(host.root, "remote", "add", "origin", str(self.remote))
-            accept_origin(host.crew, str(self.remote))
+            git(host.root, "remote", "add", "origin", "nowhere")
+        self.use_address(str(self.remote))
         self.check = tmp_path / "check"
         self.tests("exit 0")
         self.configure(integration_command=f"sh {self.check}", restart_after_crash=30.0)
+
+    def use_address(self, url: str) -> None:
+        """Let both hosts reach the remote at an address, which a person accepts."""
+        for host in (self.a, self.b):
+            git(host.root, "remote", "set-url", "origin", url)
+            accept_origin(host.crew, url)
 
     def tests(self, script: str) -> None:
         """What the tests of the project do from now on."""

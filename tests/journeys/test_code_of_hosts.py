@@ -141,3 +141,24 @@ def stopped_merger(host: Clone, task: str, point: str) -> Iterator[subprocess.Po
     finally:
         merger.kill()
         merger.wait()
+
+
+def test_a_submission_without_the_remote_counts_as_no_try(hosts: Hosts) -> None:
+    away = hosts.remote.with_name("away.git")
+    once = (
+        f'[ -e "{hosts.remote.parent}/once" ] || {{ touch "{hosts.remote.parent}/once"; mv {hosts.remote} {away}; }}\n'
+    )
+    hosts.h1.add("first")
+    hosts.h2.up("coder-1", coder=once + WORK)
+
+    def events() -> list[str]:
+        return [event["event"] for event in hosts.h1.tell("task", "show", "first")["history"]]
+
+    until(lambda: "held up" in events(), "the session is held up")
+    task = hosts.h1.tell("task", "show", "first")
+    assert (task["status"], task["review_commit"]) == ("CLAIMED", None)
+    away.rename(hosts.remote)
+    until(lambda: "submit" in events(), "it is submitted")
+    task = hosts.h1.tell("task", "show", "first")
+    assert task["review_commit"] == git(hosts.remote, "rev-parse", "task/first")
+    assert "crash" not in events()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from liza.tasks import task_branches
 from tests.campaign import forks
 from tests.conftest import git, until
 from tests.edges.several_clones import Hosts
+from tests.several_hosts import find_free_port
 
 
 @pytest.fixture
@@ -308,3 +310,29 @@ def test_a_persons_push_to_an_epic_waits_for_a_decision(hosts: Hosts, tmp_path: 
     accept(hosts.b.crew, "pay")
     assert hosts.b.merge("t3") == ""
     assert git(hosts.remote, "merge-base", "--is-ancestor", theirs, "epic/pay") == ""
+
+
+@pytest.fixture
+def daemon(hosts: Hosts) -> Iterator[str]:
+    """`git daemon` for the remote; the URL of the remote there, which both hosts have."""
+    port = find_free_port()
+    words = ["git", "daemon", "--reuseaddr", "--export-all", "--enable=receive-pack", "--listen=127.0.0.1"]
+    words += [f"--port={port}", f"--base-path={hosts.remote.parent}", str(hosts.remote.parent)]
+    process = subprocess.Popen(words, start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"git://127.0.0.1:{port}/{hosts.remote.name}"
+    until(lambda: subprocess.run(["git", "ls-remote", "-q", url], capture_output=True).returncode == 0, "it listens")
+    hosts.use_address(url)
+    yield url
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait()
+
+
+def test_a_crew_shares_code_over_a_network_protocol(hosts: Hosts, daemon: str) -> None:
+    hosts.a.approved("t1", "t2")
+    assert hosts.b.leads(1).merge("t1") == ""
+    hosts.a.leads(2)
+    assert hosts.a.merge("t2") == ""
+    hosts.b.leads(1)
+    assert "another host" in hosts.b.merge("t2") or hosts.a.task("t2").status == "MERGED"
+    hosts.check_remote()
+    assert daemon in git(hosts.a.root, "remote", "get-url", "origin")
