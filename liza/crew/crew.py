@@ -198,13 +198,21 @@ class Crew(Value, dict=True):
         return self.paths.slot(task.worktree)
 
     def is_here(self, task: Task) -> bool:
-        """Return whether the worktree of a task belongs to this host, or the task has none."""
-        return task.worktree is None or host_of_slot(task.worktree) == self.host
+        """Return whether the worktree of a task belongs to this host, or the task has none.
+
+        A crew on one host has all of them, also those that had the name of a host before an export. A worktree without
+        one is from before an import: only the host that imported the board has it.
+        """
+        if task.worktree is None or not self.host:
+            return True
+        host = host_of_slot(task.worktree)
+        return host == self.host or (not host and self.paths.slot(task.worktree).is_dir())
 
     def require_here(self, task: Task) -> None:
         """Raise Refused if the worktree of a task belongs to another host."""
         if not self.is_here(task):
-            message = f"the worktree of {task.id} is on the host {host_of_slot(str(task.worktree))}"
+            host = host_of_slot(str(task.worktree)) or "that imported the board"
+            message = f"the worktree of {task.id} is on the host {host}"
             raise Refused(message, "liza host list")
 
     def find_holder(self, agent: str) -> str:
