@@ -28,6 +28,7 @@ GROUPS = {
     "view": "view_rows",
     "crew": "crew_rows",
     "growth": "growth_rows",
+    "hosts": "host_rows",
     "worker-api": "worker_api",
     "confinement": "confinement_rows",
     "long": "long_rows",

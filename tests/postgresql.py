@@ -53,16 +53,23 @@ def _is_alive(pid: str) -> bool:
 class PostgreSQL:
     """A server of its own. PostgreSQL refuses to run as root: then it runs as nobody.
 
-    ``settings`` are those of postgresql.conf; ``is_safe=False`` switches fsync off.
+    ``settings`` are those of postgresql.conf; ``is_safe=False`` switches fsync off. ``room``: where its files
+    are; any user can enter it.
     """
 
     def __init__(
-        self, postgres: Path, settings: Mapping[str, str] | None = None, *, is_safe: bool = True, port: int = PORT
+        self,
+        postgres: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        is_safe: bool = True,
+        port: int = PORT,
+        room: Path | None = None,
     ) -> None:
         self._binaries = postgres.parent
         self.port = port
         self.settings = {"fsync": "on" if is_safe else "off"} | dict(settings or {})
-        self.directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}.", dir=find_room()))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}.", dir=room or find_room()))
         self.directory.chmod(0o755)
         self.data = self.directory / "data"
         self.sockets = self.directory / "s"
