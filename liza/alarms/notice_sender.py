@@ -28,6 +28,7 @@ from liza.alarms.notices import NoticePlan, NoticeTarget
 from liza.alarms.rules import notice_rules
 from liza.alarms.rules.notice_rules import Notice, PageLinks, clean_text
 from liza.crew.crew import Crew, find_crew
+from liza.hosts import lease_file
 from liza.model.alarm_table import Alarm
 from liza.model.errors import LizaError
 from liza.model.model import State
@@ -38,6 +39,7 @@ from liza.system.limited_program import run_limited
 from liza.system.locks import try_lock_path
 from liza.tasks.evidence import gather_evidence
 
+DUTY = "notices"
 MAX_REASON = 200
 SERVICE_LIMIT = 30.0
 """Seconds for one delivery by a service."""
@@ -88,10 +90,24 @@ def follow(crew: Crew, plan: NoticePlan | None) -> int:
                 if current != checked:
                     check_urls(crew, current)
                     checked = current
-                look(crew, state, current)
+                if plan is not None or has_duty(crew, current):
+                    look(crew, state, current)
                 seconds = state.config.poll_interval
             if _wait(changes, seconds):
                 return 0
+
+
+def has_duty(crew: Crew, plan: NoticePlan) -> bool:
+    """Return whether this host sends for the crew: the only host, or the one of several that has the duty.
+
+    A host takes it if no other one has it, and if it can use one of the targets. Raises HostFenced, BoardUnavailable.
+    """
+    if not crew.is_on_server:
+        return True
+    if not any(notices.is_usable(target, os.environ) for target in plan.targets):
+        return False
+    lease_file.act_for_host(crew)
+    return crew.board.take_duty(DUTY) is not None
 
 
 def _wait(changes: queue.Queue[Any], seconds: int) -> bool:

@@ -91,6 +91,15 @@ def require_target(target: NoticeTarget, environ: Mapping[str, str]) -> None:
         raise Missing(message, installation.extra_command("notify"))
 
 
+def is_usable(target: NoticeTarget, environ: Mapping[str, str]) -> bool:
+    """Return whether a target can be used on this machine."""
+    try:
+        require_target(target, environ)
+    except (Missing, UsageError):
+        return False
+    return True
+
+
 def find_desktop_program() -> str:
     """Return the path of the program that shows a notice on the desktop. Raises Missing."""
     try:

@@ -84,7 +84,7 @@ def record_history(crew: Crew, *, packed: bool = False) -> int:
     previous: list[int] = []
     while lock.try_acquire():
         try:
-            count += _record_batch(crew, packed)
+            count += record_batch(crew, packed)
         finally:
             lock.release()
         # Another process may have written, found the lock held and returned: look again.
@@ -107,8 +107,10 @@ def _recordable_revisions(crew: Crew) -> list[int]:
     return [record.revision for record in waiting if record.revision <= reached]
 
 
-def _record_batch(crew: Crew, packed: bool) -> int:
-    if recorded_mark.read_mark(crew.paths) is None and (same := _find_recorded(crew)) is not None:
+def record_batch(crew: Crew, packed: bool) -> int:
+    """Commit the oldest waiting revisions; return how many. The caller holds the lock of the recorder, or is the
+    exporter. Raises GitFailed, WriteFailed."""
+    if recorded_mark.read_mark(crew.paths) is None and (same := find_recorded(crew)) is not None:
         recorded_mark.write_mark(crew.paths, same[0])
     # `record_history` continues with the rest.
     waiting = _recordable_revisions(crew)[:BATCH_COUNT]
@@ -143,7 +145,7 @@ def _record_batch(crew: Crew, packed: bool) -> int:
     return count
 
 
-def _find_recorded(crew: Crew) -> tuple[int, str] | None:
+def find_recorded(crew: Crew) -> tuple[int, str] | None:
     """Return the newest revision of the history with its text, if the journal has the same one.
 
     Else the history may be of another crew, or .liza is an older copy.
@@ -167,7 +169,7 @@ def _rebuild_batch(crew: Crew, waiting: list[int]) -> Iterator[tuple[RevisionRec
     has_board = newest is not None and newest.revision == waiting[-1] and sha(board.encode()) == newest.sha256
     last = 0
     if len(waiting) > 1 or not has_board:
-        base = _find_recorded(crew)
+        base = find_recorded(crew)
         if base is not None and base[0] != recorded_mark.read_mark(crew.paths):
             base = None
         texts = crew.board.texts(waiting[0], base)
@@ -199,7 +201,8 @@ def read_conflict(crew: Crew) -> HistoryConflict | None:
         # The next attempt to record writes a damaged file anew.
         return None
     conflict = HistoryConflict(*fields)
-    return conflict if crew.git.find_commit(HISTORY_REF) == conflict.newest else None
+    # The exporter of a crew on several hosts removes the file when it succeeds.
+    return conflict if crew.is_on_server or crew.git.find_commit(HISTORY_REF) == conflict.newest else None
 
 
 def _new_revision(line: RevisionRecord, text: str) -> NewRevision:

@@ -174,6 +174,12 @@ def read_newest(git: Git) -> tuple[int, str] | None:
     return None if newest is None else (newest[1], read_board_at(git, newest[0]))
 
 
+def newest_revision(git: Git) -> int | None:
+    """Return the newest recorded revision, or None without a history. Raises GitFailed."""
+    newest = _newest_commit(git)
+    return None if newest is None else newest[1]
+
+
 class HistoryProof(Value):
     """The history at one moment: its first and its newest commit, and the newest revision."""
 

@@ -1,7 +1,7 @@
 """The process of a host as `liza up` starts it: the lease, and what this host shares with the others.
 
-``python -P -m liza.supervisor.host_work ROOT``. The work is a thread with a connection of its own: what takes long, or
-waits for a server, holds up no renewal. Each part of the work fails for itself.
+``python -P -m liza.supervisor.host_work ROOT``. The work is in threads with connections of their own: what
+takes long, or waits for a server, holds up no renewal. Each part of the work fails for itself.
 """
 
 from __future__ import annotations
@@ -10,41 +10,49 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from liza.board.shared_records import SharedLog, SharedRecords
 from liza.briefs import shared_inbox
-from liza.crew import shared_logs
+from liza.crew import history_export, shared_logs
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, open_crew
 from liza.crew.log_sender import LogSender
 from liza.crew.result import Result
+from liza.hosts import lease_file
 from liza.hosts.host_process import HostProcess
 from liza.hosts.host_start import require_host_address
-from liza.model.errors import BoardUnavailable, LizaError, format_error
+from liza.model.errors import BoardUnavailable, HostFenced, LizaError, format_error
 from liza.supervisor.agent_reports import AgentReporter
 from liza.system import file_growth
+from liza.system.clock import boottime
 
 LOOK_SECONDS: Final = 5.0
 """Seconds between two looks without news."""
+EXPORT_SECONDS: Final = 10.0
+"""Seconds from one export of the history to the next."""
 _STOP_LIMIT: Final = 10.0  # seconds for the last look
 
+WorkParts = Mapping[str, Callable[[bool], None]]
+"""Parts of the work by name. Each gets whether it is done for the last time."""
+ListParts = Callable[[Crew, SharedRecords], WorkParts]
 
-class HostExchange:
-    """The thread that sends to the server what is new on this host, and brings here what is new on others."""
 
-    def __init__(self, crew: Crew, say: Callable[[str], None]) -> None:
-        self._crew, self._say = crew, say
+class WorkThread:
+    """A thread that does its parts of the work again and again. It opens the crew for itself."""
+
+    def __init__(self, name: str, root: Path, list_parts: ListParts, say: Callable[[str], None]) -> None:
+        self._root, self._list_parts, self._say = root, list_parts, say
         self._news, self._is_stopping = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
         self._failures: dict[str, str] = {}
         """The last failure of each part of the work that failed at the last look."""
+        self._thread = threading.Thread(target=self._run, name=f"host-{name}", daemon=True)
 
     def start(self) -> None:
         """Begin, unless it has begun."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="host-exchange", daemon=True)
+        if self._thread.ident is None:
             self._thread.start()
 
     def look(self) -> None:
@@ -55,18 +63,19 @@ class HostExchange:
         """Look once more, and end. A server that does not answer is waited for a short time only."""
         self._is_stopping.set()
         self._news.set()
-        if self._thread is not None:
+        if self._thread.ident is not None:
             self._thread.join(_STOP_LIMIT)
 
     def _run(self) -> None:
-        shared = self._crew.board.shared
+        crew = open_crew(self._root)
+        shared = crew.board.shared
         assert shared is not None
-        parts = _list_parts(self._crew, shared)
+        parts = self._list_parts(crew, shared)
         while True:
             is_last = self._is_stopping.is_set()
             self._news.clear()
             for name, work in parts.items():
-                self._try(name, work)
+                self._try(name, partial(work, is_last))
             if is_last:
                 return
             self._news.wait(LOOK_SECONDS)
@@ -75,7 +84,7 @@ class HostExchange:
         """Do one part of the work. A failure is said once, until the part succeeds."""
         try:
             work()
-        except BoardUnavailable:
+        except (BoardUnavailable, HostFenced):
             return  # the lease says that
         except (LizaError, OSError) as error:
             reason = f"{name}: {error}"
@@ -86,21 +95,77 @@ class HostExchange:
             self._failures.pop(name, None)
 
 
-def _list_parts(crew: Crew, shared: SharedRecords) -> Mapping[str, Callable[[], None]]:
-    """Return the parts of the work by name."""
-    senders = [LogSender(crew.paths, log) for log in SharedLog]
+class HostExchange:
+    """Sends to the server what is new on this host, brings here what is new on others, and exports the history.
 
-    def exchange_logs() -> None:
+    The remote of git may take minutes, so the export has a thread of its own.
+    """
+
+    def __init__(self, crew: Crew, say: Callable[[str], None]) -> None:
+        root = crew.paths.root
+        self._threads = (
+            WorkThread("records", root, _list_record_parts, say),
+            WorkThread("history", root, _list_history_parts, say),
+        )
+
+    def start(self) -> None:
+        """Begin, unless it has begun."""
+        for thread in self._threads:
+            thread.start()
+
+    def look(self) -> None:
+        """Look for news soon."""
+        for thread in self._threads:
+            thread.look()
+
+    def stop(self) -> None:
+        """Look once more, and end."""
+        for thread in self._threads:
+            thread.stop()
+
+
+def _list_record_parts(crew: Crew, shared: SharedRecords) -> WorkParts:
+    senders, reporter = [LogSender(crew.paths, log) for log in SharedLog], AgentReporter(crew, shared)
+
+    def exchange_logs(_is_last: bool) -> None:
         for sender in senders:
             sender.send(shared)
         if sum(shared_logs.copy_lines(shared, crew.paths, log) for log in SharedLog):
             file_growth.wake_watchers(crew.paths, file_growth.BOARD)
 
     return {
-        "messages": lambda: shared_inbox.deliver_messages(crew, shared),
+        "messages": lambda _is_last: shared_inbox.deliver_messages(crew, shared),
         "logs": exchange_logs,
-        "agents": AgentReporter(crew, shared).tell,
+        "agents": lambda _is_last: reporter.tell(),
     }
+
+
+def _list_history_parts(crew: Crew, _shared: SharedRecords) -> WorkParts:
+    exporter = HistoryExporter(crew)
+    return {"history": lambda is_last: exporter.export(now=is_last)}
+
+
+class HistoryExporter:
+    """Exports the history every EXPORT_SECONDS, if this host has the duty."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._exported_at = float("-inf")
+        self._has_failed = False
+
+    def export(self, *, now: bool) -> None:
+        """Export what waits if it is time, or ``now``. Raises LizaError, OSError."""
+        crew, time = self._crew, boottime()
+        if not now and time - self._exported_at < EXPORT_SECONDS:
+            return
+        self._exported_at = time
+        if not self._has_failed and not history_export.has_news(crew):
+            return
+        lease_file.act_for_host(crew)
+        if crew.board.take_duty(history_export.DUTY) is not None:
+            self._has_failed = True
+            history_export.export_history(crew)
+            self._has_failed = False
 
 
 def run_host(crew: Crew, say: Callable[[str], None]) -> Result:

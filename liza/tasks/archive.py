@@ -23,11 +23,10 @@ from liza.model import derived, history_events
 from liza.model.derived import Span
 from liza.model.errors import BoardInconsistent, LizaError, Refused, UnknownId, UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.paths import Paths
+from liza.model.paths import Paths, split_run
 from liza.model.statuses import task_word
 from liza.model.tested import is_untested
 from liza.model.value_classes import replace
-from liza.programs.session.run_directory import RunDir
 from liza.system import atomic
 from liza.tasks.rules import claims
 from liza.text.formats import count_noun
@@ -74,12 +73,12 @@ def archive_closed(crew: Crew, by: str, keep: int = 0) -> tuple[str, ...]:
     Files are read before the lock is taken: under it only those that changed since then are. Raises Refused, LizaError.
     """
     before = crew.board.read()
-    open_runs = _find_open_runs(crew.paths, before)
+    open_runs = _find_open_runs(crew, before)
     if not archiving.find_archivable(before, open_runs, keep):
         return ()
     crew.board.archived_ids()
     with crew.change(by, EVENT) as tx:
-        open_runs |= _find_open_runs(crew.paths, tx.before)
+        open_runs |= _find_open_runs(crew, tx.before)
         tasks = archiving.find_archivable(tx.before, open_runs, keep)
         texts = archived_entries.movable_texts(tx.document, (task.id for task in tasks))
         if not texts:
@@ -118,12 +117,15 @@ def archive_if_due(crew: Crew, by: str) -> None:
                 atomic.write(crew.paths.archive_failed, b"")
 
 
-def _find_open_runs(paths: Paths, state: State) -> frozenset[str]:
+def _find_open_runs(crew: Crew, state: State) -> frozenset[str]:
     """Return the newest runs whose sessions are not concluded: supervisors still read the histories of their tasks."""
-    return frozenset(run for run in archiving.newest_runs(state) if _is_open(RunDir(paths, run)))
+    return frozenset(run for run in archiving.newest_runs(state) if _is_open(crew, run))
 
 
-def _is_open(directory: RunDir) -> bool:
+def _is_open(crew: Crew, run: str) -> bool:
+    if crew.find_holder(split_run(run)[0]):
+        return not crew.is_run_over(run)
+    directory = crew.run_dir(run)
     return directory.exists() and not directory.is_concluded()
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from liza.api.health import AgentsAnswer, ListedAgent
 from liza.board.contract import Board
+from liza.crew import history_export
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
@@ -213,6 +214,8 @@ def _read_archived(board: Board, state: State) -> tuple[list[Task], tuple[str, .
 def export_record(crew: Crew, agent: str) -> ExportedRecord:
     """Return an agent's record in this crew, with the commit of the history that proves it. Raises LizaError."""
     agent = parse_agent_id(agent)
+    if crew.is_on_server:
+        history_export.fetch_history(crew)
     record_history(crew)
     state = crew.board.read()
     proof = board_history.find_proof(crew.git)

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from liza.crew.crew import find_crew
+from liza.model.paths import HISTORY_REF
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.usage import ledger
-from tests.conftest import until
+from tests.conftest import git, until
+from tests.journeys.crews import APPROVE, WORK
 from tests.journeys.test_code_of_hosts import Clone, Hosts
 from tests.journeys.test_code_of_hosts import hosts as hosts
 
@@ -68,3 +70,54 @@ def test_a_budget_that_one_host_used_up_stops_the_others(hosts: Hosts) -> None:
     assert time.monotonic() - began < 20
     assert "money_per_sprint" in str(hosts.h1.tell("status")["alerts"])
     assert hosts.h1.tell("status")["cost"]["money"] == 12.0
+
+
+def exported_revisions(hosts: Hosts) -> list[int]:
+    """The revisions in the history of the remote, in its order."""
+    if not git(hosts.remote, "for-each-ref", HISTORY_REF):
+        return []
+    form = "--format=%(trailers:key=Liza-Revision,valueonly,separator=)"
+    return [int(line) for line in git(hosts.remote, "log", "--reverse", form, HISTORY_REF).split()]
+
+
+def test_the_history_is_in_the_remote_as_commits(hosts: Hosts) -> None:
+    hosts.h1.add("first")
+    hosts.h2.up("coder-1", coder=WORK)
+    until(lambda: hosts.h1.statuses()["first"] == "READY_FOR_REVIEW", "the task is submitted")
+    newest = find_crew(hosts.h1.root).board.read().revision
+    until(lambda: newest in exported_revisions(hosts), "the newest revision is exported")
+    numbers = exported_revisions(hosts)
+    assert numbers == list(range(1, numbers[-1] + 1))
+    assert "status: READY_FOR_REVIEW" in git(hosts.remote, "show", f"{HISTORY_REF}:state.yaml")
+    # Another host goes on from there.
+    hosts.h2.liza("down")
+    hosts.h1.up("code-reviewer-1", code_reviewer=APPROVE)
+    until(lambda: len(exported_revisions(hosts)) > len(numbers) + 1, "another host exports")
+    again = exported_revisions(hosts)
+    assert again == list(range(1, again[-1] + 1))
+
+
+def test_one_host_sends_the_notices_of_a_crew(hosts: Hosts) -> None:
+    sent = hosts.remote.parent / "sent"
+    hosts.h1.liza("config", "set", "notify.exec", f'echo "$LIZA_ALARM_KIND $(pwd)" >> {sent}')
+    hosts.h1.add("first")
+    for number, host in enumerate((hosts.h1, hosts.h2), 1):
+        host.up(f"coder-{number}", coder='liza block unclear --ask "which port?"\n')
+    until(lambda: "notices" in hosts.h1.liza("host", "list"), "a host has the duty")
+    until(sent.exists, "a notice is sent")
+    duties = [host["name"] for host in hosts.h1.tell("host", "list")["hosts"] if "notices 1" in host["duties"]]
+    assert len(duties) == 1
+    senders = {line.split()[1] for line in sent.read_text().splitlines()}
+    assert senders == {str(getattr(hosts, duties[0]).root)}
+
+
+def test_a_history_of_another_crew_is_not_replaced(hosts: Hosts) -> None:
+    project = hosts.remote.parent / "project"
+    (project / "state.yaml").write_text("version: 1\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "Another board\n\nLiza-Revision: 99999")
+    git(project, "push", "-q", "origin", f"HEAD:{HISTORY_REF}")
+    other = git(project, "rev-parse", "HEAD")
+    hosts.h1.up("coder-1", coder=WAIT)
+    until(lambda: "history_conflict" in str(hosts.h1.tell("status")["alerts"]), "the conflict is reported")
+    assert git(hosts.remote, "rev-parse", HISTORY_REF) == other
