@@ -16,9 +16,10 @@ from uuid import UUID
 from liza.board.postgresql import board_copy, crew_statements
 from liza.board.postgresql.board_copy import BoardCopy, CrewRow
 from liza.board.postgresql.connection import RowConflict, ServerConnection
+from liza.board.postgresql.crew_rows import missing_crew
 from liza.board.postgresql.crew_statements import BEGIN, COMMIT, ROLLBACK, CrewChange, CrewStatement
 from liza.board.postgresql.links import Links, ResultT, repeat
-from liza.model.errors import BoardInconsistent, BoardUnavailable, HostFenced, NoCrew, Refused
+from liza.model.errors import BoardInconsistent, BoardUnavailable, HostFenced, Refused
 from liza.system import crash_points
 from liza.system.clock import boottime
 
@@ -30,11 +31,6 @@ _CONFLICTS: Final = {
     "entry_reserver": "a run would reserve two tasks",
     "entry_reviewer": "a run would review two tasks",
 }
-
-
-def missing_crew(crew: str) -> NoCrew:
-    """Return the error for a crew that the database does not have."""
-    return NoCrew(f"the database has no crew {crew}", "liza doctor")
 
 
 def catch_up(connection: ServerConnection, crew: str, before: BoardCopy | None) -> tuple[BoardCopy, datetime]:
@@ -103,7 +99,7 @@ class CrewLock:
         if not locked:
             raise missing_crew(self._crew)
         if self._host is not None and not answers.pop():
-            raise HostFenced(f"the lease of host {self._host[0]} is over: nothing was written", "liza doctor")
+            raise HostFenced(f"the lease of host {self._host[0]} is over: nothing was written", "liza host list")
         return [CrewRow(*locked[0]), *answers]
 
     def commit(self, change: CrewChange) -> None:
