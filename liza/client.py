@@ -1,8 +1,9 @@
 """``liza``: hand the typed command to the command server; without one, and on any doubt, run it here.
 
-`cli/server/__init__.py` describes the server. In the box of a session the command goes to the session's socket,
-and never runs here. This module imports almost nothing else of Liza, because the start of the interpreter and these
-imports are the greater part of a short command.
+`cli/server/__init__.py` describes the server. In the box of a session the command goes to the session's socket, and never
+runs here; also without a box, if the board is in PostgreSQL: a session has no way to the database. This module imports
+almost nothing else of Liza, because the start of the interpreter and these imports are the greater part of a short
+command.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` imports enum: 5 ms
@@ -17,6 +18,9 @@ SOCKET_LIMIT = 10.0
 """Seconds to wait for the socket of the session: that of a lock."""
 EXIT_KILLED = 137
 """Exit code of a command that was killed together with the server: 128 + SIGKILL, as a shell reports it."""
+SESSION_SOCKET = b"LIZA_SESSION_SOCKET"
+"""Names the socket of a session without a box. In a box, LIZA_COMMAND_SERVER does."""
+_MAX_SOCKET_PATH = 107  # bytes, of the kernel
 _BETWEEN_TRIES = 0.1  # seconds
 _TO_GROUP = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT)
 """Signals that a terminal sends to all processes of its foreground group."""
@@ -26,6 +30,8 @@ def main() -> int:
     """Run ``liza`` with the arguments of this process; return its exit code."""
     if posix.environ.get(b"LIZA_CONFINED") == b"yes":
         return _lock_in_box() if sys.argv[1:2] == ["lock"] else _run_outside_box()
+    if SESSION_SOCKET in posix.environ:
+        return _run_outside_box()
     connection = _connect() if sys.platform == "linux" else None
     pid = _begin_command(connection) if connection else 0
     if connection and pid:
@@ -113,7 +119,10 @@ def _run_outside_box() -> int:
 
 def _connect_to_session() -> "_socket.socket | None":
     """Return a connection whose other end has answered; None after the limit."""
-    path = posix.environ.get(b"LIZA_COMMAND_SERVER", b"")
+    path = posix.environ.get(SESSION_SOCKET) or posix.environ.get(b"LIZA_COMMAND_SERVER", b"")
+    if len(path) > _MAX_SOCKET_PATH:
+        directory, _, name = path.rpartition(b"/")
+        path = b"/proc/self/fd/%d/%s" % (posix.open(directory, posix.O_PATH | posix.O_CLOEXEC), name)
     end = time.monotonic() + SOCKET_LIMIT
     while (left := end - time.monotonic()) > 0:
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)

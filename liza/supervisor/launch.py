@@ -32,9 +32,9 @@ from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.command_line import SidecarOrder, TextCarrier
 from liza.programs.presets.preset import AcpSettings, Preset
 from liza.programs.rules.program_spec import parse_spec
-from liza.programs.session import session_process
+from liza.programs.session import _session_socket, session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import SessionVerbs, describe_verbs
+from liza.programs.session.session_process import SOCKET_VARIABLE, SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
 from liza.project import commands
 from liza.project.commands import CommandBox
@@ -154,10 +154,11 @@ class Launcher:
         return tmux.start(directory.path, argv, worktree, env, verbs)
 
     def _describe_verbs(self, box: SessionBox | None, env: Mapping[str, str]) -> SessionVerbs | None:
-        """Return how the commands of a session in a box run; None for a session without one."""
-        if box is None:
+        """Return how the commands of a session run outside of it; None for a session whose commands run in it."""
+        if box is None and not self.crew.host:
             return None
-        return describe_verbs(self.crew.paths, self.environ, env, self.preset.session_id_env)
+        is_confined = box is not None
+        return describe_verbs(self.crew.paths, self.environ, env, self.preset.session_id_env, is_confined=is_confined)
 
     def _make_box(
         self,
@@ -399,6 +400,9 @@ class Launcher:
         git_dir, _ = git_dirs(self.crew.worktrees.slot_git(worktree.name))
         key = boxed_git.key_settings(self.crew.git, environment.get("GIT_COMMITTER_EMAIL", ""))
         environment |= slot_variables(worktree.name) | hiding.session_variables(git_dir, key)
+        if self.crew.host:
+            # What connects to the database, such as PGPASSFILE, only the supervisor has.
+            environment[SOCKET_VARIABLE] = str(self.crew.paths.run(work.run) / _session_socket.NAME)
         name = environment.get("GIT_COMMITTER_NAME")
         # With this name the commits and the reflogs show which session made them.
         return {**environment, "GIT_COMMITTER_NAME": session_committer(name, work.run)} if name else environment

@@ -33,6 +33,7 @@ from liza.programs.hooks.hook_install import InstalledHooks, merge_objects
 from liza.programs.presets.preset import Preset
 from liza.programs.session import _session_socket, private_state
 from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.session_process import SOCKET_VARIABLE
 from liza.project.commands import BoxUse, build_box
 from liza.system import ancestors, atomic, crash_points, untrusted_files
 from liza.system.installation import liza_path
@@ -197,6 +198,7 @@ def make_session_box(
         "LIZA_COMMAND_SERVER": str(SESSION_SOCKET),
         "LIZA_API": str(SESSION_SOCKET),
     }
+    env.pop(SOCKET_VARIABLE, None)  # It is another path here.
     names = dict.fromkeys([*order.env, *env])
     return SessionBox(boxed.box, {name: env.get(name) for name in names if env.get(name) != order.env.get(name)})
 

@@ -39,3 +39,17 @@ def test_a_session_in_a_box_finds_no_way_to_the_database(hosts: Hosts, monkeypat
     assert "postgresql://" not in environment
     assert not [line for line in environment.splitlines() if line.startswith(("PG", "CREDENTIALS_DIRECTORY"))]
     assert [(host.notes / name).read_text() for name in ("visible", "named")] == ["", ""]
+
+
+def test_a_session_without_a_box_needs_no_password(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the supervisor has the passfile: systemd gives it to a unit, and a person to a shell."""
+    monkeypatch.setenv("PGPASSFILE", "/nowhere/passfile")
+    host = hosts.h1
+    host.add("first")
+    look = 'tr "\\0" "\\n" < /proc/self/environ > $NOTES/environment\nliza status > $NOTES/status\n'
+    host.up("coder-1", coder=look + WORK)
+    until(lambda: host.statuses()["first"] == "READY_FOR_REVIEW", "the session submits")
+    names = [line.partition("=")[0] for line in (host.notes / "environment").read_text().splitlines()]
+    assert not [name for name in names if name.startswith(("PG", "CREDENTIALS_DIRECTORY"))]
+    assert "LIZA_SESSION_SOCKET" in names
+    assert "coder-1" in (host.notes / "status").read_text()

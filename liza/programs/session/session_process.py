@@ -62,7 +62,7 @@ def start(
 ) -> RunningSession | StartFailed:
     """Start a program with ``stdin_text`` as its whole input, or none. Return once it runs, or is known to have failed.
 
-    With ``verbs`` the shim answers commands from inside the program's box at ``session.sock`` in the run directory.
+    With ``verbs`` the shim answers the program's commands at ``session.sock`` in the run directory.
 
     A run has at most one session: raises Refused if this run directory has or had one.
     """
@@ -237,8 +237,10 @@ def _pid_if_alive(process: ProcessIdentity) -> tuple[int, ...]:
     return (process.pid,) if processes.is_proved_dead(process) is False else ()
 
 
+SOCKET_VARIABLE: Final = "LIZA_SESSION_SOCKET"
+"""Variable of a session without a box whose commands run outside of it: the path of its socket. See `client.py`."""
 FROM_CLIENT: Final = ("COLUMNS", "TERM", "NO_COLOR", "LANG", "TZ")
-"""Variables of such a command that the calling process in the box sets: they change only how its output looks."""
+"""Variables of such a command that the calling process sets: they change only how its output looks."""
 _RUN_DIRECTLY: Final = "import sys; from liza.cli.entry_points import liza; sys.exit(liza())"
 
 
@@ -257,11 +259,11 @@ class SessionVerbs(Value):
     installation: str
     argv: tuple[str, ...]
     api: str
-    start_errors: tuple[str, ...] = START_ERRORS
+    start_errors: tuple[str, ...]
 
 
 def describe_verbs(
-    paths: Paths, outside: Mapping[str, str], session: Mapping[str, str], session_id_env: str
+    paths: Paths, outside: Mapping[str, str], session: Mapping[str, str], session_id_env: str, *, is_confined: bool
 ) -> SessionVerbs:
     """Return how the commands of a session run: with the variables ``outside``, those of the supervisor, and who calls.
 
@@ -270,7 +272,7 @@ def describe_verbs(
     """
     own = {name: session[name] for name in ("LIZA_AGENT_ID", "LIZA_RUN", "LIZA_ROOT", "LIZA_TASK") if name in session}
     # No program starts that an agent could use, such as a pager at a terminal of the agent's own.
-    env = {**outside, **UNATTENDED_VARIABLES, **own, CONFINED: "yes"}
+    env = {**outside, **UNATTENDED_VARIABLES, **own, **({CONFINED: "yes"} if is_confined else {})}
     if "LIZA_TASK" not in own:
         env.pop("LIZA_TASK", None)
     variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
@@ -282,6 +284,7 @@ def describe_verbs(
         installation=os.fsdecode(command_socket.identify_installation()),
         argv=(sys.executable, "-P", "-c", _RUN_DIRECTLY),
         api=str(paths.api_socket),
+        start_errors=START_ERRORS if is_confined else (),
     )
 
 

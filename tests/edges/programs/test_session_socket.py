@@ -94,7 +94,7 @@ class Boxes:
             "LIZA_ROOT": str(self.crew.root),
             "LIZA_AGENT_ID": "coder-1",
         }
-        verbs = describe_verbs(self.crew.paths, self.outside, own, "THREAD_ID")
+        verbs = describe_verbs(self.crew.paths, self.outside, own, "THREAD_ID", is_confined=True)
         inside = {**own, "LIZA_CONFINED": "yes", VARIABLE: str(SESSION_SOCKET), "LIZA_API": str(SESSION_SOCKET), **env}
         (self.directory / "raw.py").write_text(RAW)
         mounts = (
