@@ -13,6 +13,7 @@ from typing import Final
 from liza.alarms import confinement, notices
 from liza.alarms.rules import alarm_checks as alarms
 from liza.alarms.rules.alarm_checks import AlarmFacts, is_checkpoint_due
+from liza.board.rules.host_leases import HostCondition, judge_host, sessions_end, takeover_time
 from liza.board.signals import Signal
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config import confirmed_settings
@@ -38,6 +39,7 @@ from liza.recovery import stopped_processes
 from liza.system import files
 from liza.tasks import draft_specs, task_branches
 from liza.tasks.rules.picking import Evidence, MissingParts
+from liza.text.formats import format_time
 from liza.text.redaction import redact
 from liza.text.undecoded import escape_undecoded
 from liza.usage import costs
@@ -197,6 +199,28 @@ def _is_worktree_missing(crew: Crew, task: Task) -> bool:
     if task.reservation is not None or task.worktree is None or not crew.is_here(task):
         return False
     return not crew.paths.slot(task.worktree).is_dir() and not crew.is_supervised(str(task.assigned_to))
+
+
+def _check_hosts(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield alarms about hosts that are not heard: what of them waits, and when others take it over."""
+    table = crew.board.hosts()
+    if table is None:
+        return
+    for row in table.hosts:
+        condition = judge_host(row, table.now, table.started)
+        if condition is HostCondition.ALIVE:
+            continue
+        placed = [agent.agent for agent in table.agents if table.find_host(agent.host, agent.incarnation) is row]
+        tasks = [work.task for agent in placed if (work := find_current_work(state, agent)) is not None and work.task]
+        at = format_time(takeover_time(row, table.started))
+        is_lost = condition is HostCondition.LOST
+        yield AlarmKind.HOST_SILENT.alarm(
+            row.name,
+            seen=format_time(row.seen),
+            held=f"{', '.join(tasks)} {'waits' if len(tasks) == 1 else 'wait'}" if tasks else "it holds no task",
+            takeover=f"other hosts may take over since {at}" if is_lost else f"other hosts may take over at {at}",
+            step=f"liza host forget {row.name}" if table.now > sessions_end(row) else "liza host list",
+        )
 
 
 def _check_archive(crew: Crew, state: State) -> Iterator[Alarm]:
@@ -380,4 +404,4 @@ _CHECKS_BEFORE_THE_BOARD: Final[tuple[Check, ...]] = (
     _check_records,
 )
 """What blocks every worktree, every merge or every new claim; its alarms come first."""
-_CHECKS_AFTER_THE_BOARD: Final[tuple[Check, ...]] = (_check_remotes, _check_outside_edits)
+_CHECKS_AFTER_THE_BOARD: Final[tuple[Check, ...]] = (_check_hosts, _check_remotes, _check_outside_edits)

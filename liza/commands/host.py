@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from liza.board.rules.host_leases import HostCondition
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
 from liza.crew.crew import find_crew
 from liza.hosts import host_list
@@ -42,6 +43,14 @@ def forget(
     printing.print_result(host_list.forget_host(find_crew(), name), as_json)
 
 
+def _format_takeover(line: HostLine) -> str:
+    if line.takeover is None:
+        return ""
+    return (
+        f"others may take over {'since' if line.condition is HostCondition.LOST else 'at'} {format_time(line.takeover)}"
+    )
+
+
 def format_hosts(hosts: tuple[HostLine, ...]) -> str:
     """Return one line for each host."""
     if not hosts:
@@ -54,7 +63,7 @@ def format_hosts(hosts: tuple[HostLine, ...]) -> str:
             f"heard {format_duration(line.silent)} ago",
             ", ".join(line.agents),
             ", ".join(line.duties),
-            "" if line.takeover is None else f"taken over at {format_time(line.takeover)}",
+            _format_takeover(line),
             paint(line.next, "bold", colour),
         )
         for line in hosts

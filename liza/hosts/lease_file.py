@@ -45,6 +45,6 @@ def require_lease(paths: Paths) -> HostLease:
     """Return the lease of this host. Raises HostFenced if it is so old that sessions end."""
     lease = read_lease(paths)
     if lease is None or must_end_sessions(lease, boottime()):
-        age = "never" if lease is None else f"not for {boottime() - lease.sent_at:.0f} s"
-        raise HostFenced(f"the lease of this host was {age} renewed: no session may run here", START_COMMAND)
+        age = "" if lease is None else f" for {boottime() - lease.sent_at:.0f} s"
+        raise HostFenced(f"the lease of this host has not been renewed{age}: no session may run here", START_COMMAND)
     return lease

@@ -79,6 +79,7 @@ class AlarmKind(_Kind):
         "{about} holds {work}, and its supervisor is gone: no process continues that work",
         "",
     )
+    HOST_SILENT = "host_silent", STEP, "the host {about} was last heard at {seen}: {held}; {takeover}", "{step}"
     SUPERVISOR_STOPPED = (
         "supervisor_stopped",
         STEP,
