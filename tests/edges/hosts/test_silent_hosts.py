@@ -52,7 +52,7 @@ def _find_alarms(crew: Crew, state: State) -> list[tuple[str, str]]:
     return [(alarm.message, alarm.next) for alarm in current_alarms._check_hosts(crew, state)]
 
 
-def test_an_alarm_tells_what_of_a_silent_host_waits(hosts: tuple[HostRig, HostRig]) -> None:
+def test_an_alarm_names_what_of_a_silent_host_waits(hosts: tuple[HostRig, HostRig]) -> None:
     crew = _crew_of(hosts[0])
     state, _run = claimed(board(task(), agents=agents("coder-1", "coder-2")))
     assert _find_alarms(crew, state) == []
