@@ -1,9 +1,9 @@
 """``liza``: hand the typed command to the command server; without one, and on any doubt, run it here.
 
-`cli/server/__init__.py` describes the server. In the box of a session the command goes to the session's socket, and never
-runs here; also without a box, if the board is in PostgreSQL: a session has no way to the database. This module imports
-almost nothing else of Liza, because the start of the interpreter and these imports are the greater part of a short
-command.
+`cli/server/__init__.py` describes the server. In the box of a session the command goes to the session's socket, and
+never runs here; also without a box, if the board is in PostgreSQL: a session has no way to the database. This module
+imports almost nothing else of Liza, because the start of the interpreter and these imports are the greater part of a
+short command.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` imports enum: 5 ms
