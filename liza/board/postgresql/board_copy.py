@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from liza.board.postgresql import entry_rows
 from liza.board.postgresql.entry_rows import EntryRow, EntryWrite, Name
 from liza.board.text import document
 from liza.board.text.document import Document
+from liza.model.errors import BoardInconsistent
 from liza.model.value_classes import Mutable
 
 
@@ -57,6 +59,11 @@ class BoardCopy(Mutable, eq=False, dict=True):
         parsed = document.read_document(self.text, f"the board of crew {self.crew}", previous=self.older)
         self.older = None
         return parsed
+
+    def parse(self) -> None:
+        """Parse the board, if it can be read. ``document`` raises why it cannot."""
+        with suppress(BoardInconsistent):
+            _ = self.document
 
     @property
     def known_document(self) -> Document | None:

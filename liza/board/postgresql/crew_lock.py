@@ -78,6 +78,7 @@ class CrewLock:
         connection = self._use_connection()
         if copy is None:
             copy, _ = catch_up(connection, self._crew, None)
+        copy.parse()  # A whole board takes long to parse: not under the lock.
         seen = copy.numbers.change
         numbers, delta = self._begin([crew_statements.read_locked(self._crew, seen)])
         if not delta[0][1] or numbers.change < seen:

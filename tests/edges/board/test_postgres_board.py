@@ -17,11 +17,12 @@ from liza.board import archived_entries
 from liza.board.address import BoardAddress
 from liza.board.contract import Transaction
 from liza.board.events import BoardChanged, SignalChanged, WatchEvent
-from liza.board.postgresql import connection
+from liza.board.postgresql import connection, crew_lock
 from liza.board.postgresql.connection import ServerConnection
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.board.rules import archiving
+from liza.board.text import document
 from liza.model.errors import (
     BoardInconsistent,
     BoardUnreadable,
@@ -268,6 +269,29 @@ def test_much_that_is_new_is_read_before_the_lock(
         say(board, f"note {number}")
     assert say(other, "the last") == 8
     assert messages(board.read())[-1] == "the last"
+
+
+def test_a_whole_board_is_parsed_before_the_lock_is_taken(
+    board: PostgresBoard, opened: Callable[[], PostgresBoard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = list[str]()
+    parse, begin = document.read_document, crew_lock.CrewLock._begin
+    monkeypatch.setattr(
+        document, "read_document", lambda *args, **named: (steps.append("parse"), parse(*args, **named))[1]
+    )
+    monkeypatch.setattr(crew_lock.CrewLock, "_begin", lambda *args: (steps.append("lock"), begin(*args))[1])
+    assert say(opened(), "first") == 2
+    assert steps[:2] == ["read_document", "_begin"]
+
+
+def _trace(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, steps: list[str]) -> None:
+    traced = getattr(owner, name)
+
+    def call(*args: object, **named: object) -> object:
+        steps.append(name)
+        return traced(*args, **named)
+
+    monkeypatch.setattr(owner, name, call)
 
 
 def test_a_read_in_a_transaction_of_this_thread_needs_no_other_connection(
