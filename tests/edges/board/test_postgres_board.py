@@ -275,11 +275,8 @@ def test_a_whole_board_is_parsed_before_the_lock_is_taken(
     board: PostgresBoard, opened: Callable[[], PostgresBoard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = list[str]()
-    parse, begin = document.read_document, crew_lock.CrewLock._begin
-    monkeypatch.setattr(
-        document, "read_document", lambda *args, **named: (steps.append("parse"), parse(*args, **named))[1]
-    )
-    monkeypatch.setattr(crew_lock.CrewLock, "_begin", lambda *args: (steps.append("lock"), begin(*args))[1])
+    _trace(monkeypatch, document, "read_document", steps)
+    _trace(monkeypatch, crew_lock.CrewLock, "_begin", steps)
     assert say(opened(), "first") == 2
     assert steps[:2] == ["read_document", "_begin"]
 
