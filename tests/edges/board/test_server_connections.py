@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from liza.board.postgresql import migrations
@@ -88,3 +91,14 @@ def test_a_notification_reaches_another_connection(postgresql: PostgreSQL, datab
     assert listener.take_notifications() == 0
     for connection in (listener, sender):
         connection.close()
+
+
+def test_a_missing_psycopg_is_one_sentence_and_a_command() -> None:
+    script = "import sys; sys.modules['psycopg'] = None; import liza.board.postgresql.connection"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[-1] == "liza.model.errors.Missing: a board in PostgreSQL needs the package psycopg"
+    caught = "\ntry: exec(code)\nexcept LizaError as error: print(error.exit_code, error.hint)"
+    program = f"from liza.model.errors import LizaError\ncode = {script!r}{caught}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("5 ")
+    assert "psycopg[binary]" in done.stdout
