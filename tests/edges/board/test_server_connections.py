@@ -17,7 +17,7 @@ from tests.postgresql import PostgreSQL
 def test_a_migrated_database_has_the_tables_of_a_board(postgresql: PostgreSQL, database: str) -> None:
     connection, facts = connect_with_facts(postgresql.address(database))
     tables = {name for (name,) in connection.fetch_all("SELECT tablename FROM pg_tables WHERE schemaname = 'liza'")}
-    assert {"crew", "entry", "archived", "journal", "signal", "host", "lease", "duty", "run_fact"} < tables
+    assert {"crew", "entry", "archived", "journal", "signal", "host", "lease", "duty"} < tables
     assert facts.version >= 150000
     assert facts.warnings == ()
     assert connection.fetch_one("SELECT max(number) FROM liza_schema") == (SCHEMA,)
