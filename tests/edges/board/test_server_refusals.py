@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -219,6 +220,28 @@ def test_a_server_without_tls_is_refused(tools: Tools, far: Far) -> None:
         assert "has no TLS, without which no password is sent there" in _refusal(far.address(port=str(port))).message
     finally:
         server.remove()
+
+
+@pytest.mark.parametrize(
+    ("password", "changes", "sentence"),
+    [
+        (f"{SECRET}-2", {}, "refuses the role liza_h1 or its password"),
+        (SECRET, {"database": "nodb"}, "has no database nodb"),
+        (SECRET, {"port": "1"}, "nothing listens at 127.0.0.1:1"),
+        (SECRET, {"host": "localhost"}, "the certificate of PostgreSQL at localhost"),
+    ],
+)
+def test_a_command_prints_one_sentence_and_no_password(
+    far: Far, tmp_path: Path, password: str, changes: dict[str, str], sentence: str
+) -> None:
+    far.write_password(password)
+    words = [sys.executable, "-m", "liza", "board", "migrate", far.address(**changes).full_url]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 5
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert SECRET not in f"{done.stdout}{done.stderr}{words}"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
