@@ -6,10 +6,14 @@ from liza.board.contract import Board
 from liza.crew.crew import Crew
 from liza.git.merge_term import MergeTerm
 from liza.hosts import host_start
-from liza.model.errors import Refused
+from liza.model.errors import Refused, UsageError
 from liza.model.value_classes import Value
 
 DUTY = "merger"
+
+
+class MergerReplaced(Refused):
+    """Another host merges now. Nothing was published. Exit code 1."""
 
 
 class BoardTerm(Value):
@@ -27,18 +31,22 @@ class BoardTerm(Value):
 def take_term(crew: Crew) -> MergeTerm:
     """Return the term of this host. A host takes the duty if no other host has it, and keeps it as long as its lease.
 
-    From then on the board refuses changes of this process if the host has no lease. Raises Refused if another host
-    merges, HostFenced, BoardUnavailable, UsageError in a clone that is no host.
+    From then on the board refuses changes of this process if the host has no lease. Raises MergerReplaced if another
+    host merges, or this clone is no host, HostFenced, BoardUnavailable.
     """
     if crew.merge_term is not None:
         return crew.merge_term
+    try:
+        host_start.require_host_address(crew.paths)
+    except UsageError as error:
+        raise MergerReplaced(f"nothing is merged here: {error.message}", error.hint) from error
     lease = host_start.require_host(crew.paths)
     crew.board.acts_for(lease.host, lease.incarnation)
     number = crew.board.take_duty(DUTY)
     if number is None:
         other = find_merger(crew)
         where = "another host" if other is None else f"the host {other}"
-        raise Refused(f"{where} merges for this crew: this host merges nothing", "liza host list")
+        raise MergerReplaced(f"{where} merges for this crew: this host merges nothing", "liza host list")
     return BoardTerm(crew.board, lease.host, number)
 
 

@@ -79,13 +79,26 @@ def _merge_and_archive(
     crew: Crew, by: str, task_id: str | None, lock: AbstractContextManager[Crew], *, untested: bool = False
 ) -> Result:
     with lock as locked:
-        result = _merge(publication.begin(locked), by, task_id, untested=untested)
+        result = _merge(_begin(locked, by, task_id), by, task_id, untested=untested)
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
     archive.archive_if_due(crew, merge_outcomes.merge_actor(by))
     if crew.board.read().config.slots.max_bytes is not None:
         slot_limits.keep_limit_after(crew, "the merge")
     return replace(result, message="\n".join(filter(None, (result.message, *failed))))
+
+
+def _begin(crew: Crew, by: str, subject: str | None) -> Crew:
+    """Return the crew with the term of its merger. What keeps it from merging is recorded on the next task."""
+    try:
+        return publication.begin(crew)
+    except Exception as error:
+        is_epic = subject is not None and targets.epic_of(subject) is not None
+        if not is_epic and merge_outcomes.is_task_error(crew, error):
+            # No task is to blame: what this clone lacks of it may be at the remote.
+            shared = merge_outcomes.SharedFailure(subject or "", merge_outcomes.to_failure(error))
+            _mark_next_task(crew, by, subject, shared)
+        raise _named(error) from error
 
 
 def _merge(crew: Crew, by: str, subject: str | None, *, untested: bool) -> Result:

@@ -14,13 +14,15 @@ from liza.git import branch_moves, candidates, git_refs, integration_tip
 from liza.git.runner import Git
 from liza.git.worktrees import Worktrees
 from liza.merging import drift
+from liza.merging.board_term import MergerReplaced
 from liza.merging.candidate_tests import CandidateResult
-from liza.merging.publication import MergerReplaced
 from liza.merging.rules import merge_alarms, merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
 from liza.model import targets
 from liza.model.errors import (
+    BoardUnavailable,
+    HostFenced,
     LizaError,
     LockTimeout,
     Missing,
@@ -42,7 +44,7 @@ from liza.system.files import to_write_failed
 from liza.tasks import draft_specs, task_branches
 
 CAUGHT_ERRORS = (LizaError, OSError)
-_OTHERS_ERRORS = (LockTimeout, SharedPathBlocked, RemoteUnavailable, MergerReplaced)
+_OTHERS_ERRORS = (LockTimeout, SharedPathBlocked, MergerReplaced, HostFenced, BoardUnavailable)
 """Errors that another process or a path that every merge needs causes. They are reported elsewhere."""
 _BUG_LOG = "merge-bug.log"
 
@@ -141,6 +143,8 @@ def record_errors(crew: Crew, by: str, tasks: Sequence[Task], error: Exception) 
     for task in tasks:
         if isinstance(error, SharedFailure):
             failure = error.merge_failure
+        elif isinstance(error, RemoteUnavailable):
+            failure = to_failure(error)  # what this clone lacks may be at the remote
         elif len(tasks) > 1:
             failure = MergeFailure(MergeFailureKind.BATCH, _error_text(error), _error_hint(error))
         else:

@@ -19,6 +19,7 @@ from liza.git.merge_term import HeldTerm
 from liza.git.rules.publications import Publication
 from liza.git.shared_remote import PublishOutcome, SharedRemote
 from liza.merging import board_term
+from liza.merging.board_term import MergerReplaced
 from liza.model import targets
 from liza.model.errors import LizaError, Refused
 from liza.model.model import Task
@@ -26,10 +27,6 @@ from liza.model.paths import branch_of
 from liza.tasks import shared_code, task_branches
 
 _NOT_HERE = "the merger of this crew runs on another host"
-
-
-class MergerReplaced(Refused):
-    """Another host merges now: the remote refused this merger. Nothing was published. Exit code 1."""
 
 
 def begin(crew: Crew, *, accepts_rewritten: bool = False) -> Crew:

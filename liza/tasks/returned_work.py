@@ -23,7 +23,7 @@ _UNSENT = "refs/liza/unsent/"
 
 
 def save_if_replaced(crew: Crew, slot: str, run: str) -> tuple[str, ...]:
-    """Save what a run left in its slot, and push it to the remote, if its task is not its own any more.
+    """Save what a run left in its slot, and push it to the remote, if another run has its task.
 
     Nothing is done on a crew on one host, and for what the remote has already. Return the refs of the remote. Raises
     RemoteUnavailable: then the refs of this clone have it, and the next supervisor pushes them; GitFailed.
@@ -35,8 +35,8 @@ def save_if_replaced(crew: Crew, slot: str, run: str) -> tuple[str, ...]:
     if owner is None or owner[1] != run or owner[0] == slot:
         return ()
     task = crew.board.read().task(owner[0])
-    if task is not None and task.run == run:
-        return ()
+    if task is not None and task.run in (None, run):
+        return ()  # without an owner, the next claim here restores what is unfinished
     refs = _save(crew, remote, slot, owner)
     # Until the push succeeded a second ref says that it is due.
     lines = (f"update {_UNSENT}{ref.removeprefix(SALVAGE_PREFIX)} {ref}\n" for ref in refs)

@@ -146,6 +146,10 @@ def _follow_task(crew: Crew, remote: SharedRemote, task: Task, seen: SeenTip) ->
         saved = salvage.keep_commit(crew.git, name, local, None)
         line = f"{seen.branch} of this clone was at {local[:10]}, which {remote.name} does not have"
         crew.append_alert_log([f"task_branch  {line}; it is saved. Next: git log {saved}"])
+    unrestored = salvage.find_unrestored(crew.git, task.id)
+    if unrestored is not None and local is not None:
+        # Others went on with the task: its next run begins with their work, and not with files of an earlier one.
+        salvage.mark_restored(crew.git, task.id, unrestored)
     following.move_branch(crew.git, seen.branch, seen.tip, local)
 
 
@@ -157,10 +161,6 @@ def _leave_slot(crew: Crew, task: Task, branch: str) -> str | None:
     if slot is None or owner is None or owner[0] != task.id:
         return None
     crew.worktrees.release(slot, *owner)
-    unrestored = salvage.find_unrestored(crew.git, task.id)
-    if unrestored is not None:
-        # Others went on with the task: its next run begins with their work, and not with files of an earlier one.
-        salvage.mark_restored(crew.git, task.id, unrestored)
     return owner[1]
 
 

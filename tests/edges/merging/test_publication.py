@@ -260,7 +260,9 @@ def test_a_remote_that_is_gone_delays_a_merge_and_blames_no_task(hosts: Hosts) -
     with pytest.raises(RemoteUnavailable):
         merge(hosts.b.crew, "t1")
     task = hosts.a.task("t1")
-    assert (task.status, task.set_aside) == ("APPROVED", None)
+    assert task.status == "APPROVED"
+    assert task.set_aside is not None
+    assert task.set_aside.hint == "git ls-remote origin"
     hosts.remote.with_name("remote.git.away").rename(hosts.remote)
     hosts.tests("exit 0")
     assert hosts.b.merge("t1") == ""
