@@ -76,8 +76,9 @@ def restore_signals(crew: Crew, state: State) -> tuple[str, ...]:
     that a person set stays as it is. The caller holds the lock of the alert log, and has read ``state`` since. Raises
     LizaError, OSError.
     """
-    wanted = breaker_trips.signals_of_trips(state)
     with crew.board.lock_signals(is_stop=True) as is_locked:
+        # The lock of the alert log is of this host: on another one the trips may have been resolved meanwhile.
+        wanted = breaker_trips.signals_of_trips(crew.board.read() if crew.is_on_server else state)
         active = crew.board.signals()
         missing = {name: trip for name, trip in wanted.items() if name not in active}
         for name, trip in missing.items():

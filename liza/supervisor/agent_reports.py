@@ -26,13 +26,13 @@ class AgentReporter:
 
     def __init__(self, crew: Crew, shared: SharedRecords) -> None:
         self._crew, self._shared = crew, shared
-        self._looked_at = self._told_at = float("-inf")
-        self._told: dict[str, AgentRow] = {}
+        self._looked_at = self._sent_at = float("-inf")
+        self._sent: dict[str, AgentRow] = {}
 
     def tell(self) -> None:
         """Tell what is new. Raises LizaError, OSError."""
         now, agents = boottime(), local_sessions.list_supervised(self._crew.paths)
-        if now - self._looked_at < MIN_SECONDS or not (agents or self._told):
+        if now - self._looked_at < MIN_SECONDS or not (agents or self._sent):
             return
         self._looked_at = now
         state = self._crew.board.read()
@@ -41,7 +41,7 @@ class AgentReporter:
         rows = {agent: status.agent_row(self._crew, state, agent, evidence, signals) for agent in here}
         # Times that only pass are told with the next change.
         steady = {agent: replace(row, seconds=None, lease_expires=None) for agent, row in rows.items()}
-        if steady == self._told and now - self._told_at < shared_facts.WRITE_SECONDS:
+        if steady == self._sent and now - self._sent_at < shared_facts.WRITE_SECONDS:
             return
         living = costs.list_living(self._crew, state)
         reports = {
@@ -49,4 +49,4 @@ class AgentReporter:
             for agent, row in rows.items()
         }
         shared_facts.write_reports(self._shared, self._crew.host, reports)
-        self._told, self._told_at = steady, now
+        self._sent, self._sent_at = steady, now

@@ -122,9 +122,9 @@ def _living_entries(crew: Crew, state: State) -> tuple[LedgerEntry, ...]:
     """Ledger entries of the living sessions, from their latest measurements."""
     entries: list[LedgerEntry] = []
     for agent, row in state.agents.items():
-        told = shared_facts.find_told(crew, agent)
-        if told is not None:
-            entries += [] if told.report.living is None else [told.report.living]
+        report = shared_facts.find_report(crew, agent)
+        if report is not None:
+            entries += [] if report.agent.living is None else [report.agent.living]
             continue
         gauge, work = read_gauge(crew.paths, state, agent), find_current_work(state, agent)
         if gauge is None or gauge.used is None:

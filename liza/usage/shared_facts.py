@@ -28,11 +28,11 @@ class AgentReport(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     living: LedgerEntry | None = None
 
 
-class ToldAgent(Value):
+class HostReport(Value):
     """The report about an agent of another host, and when it came."""
 
     host: str
-    report: AgentReport
+    agent: AgentReport
     time: datetime
 
 
@@ -41,7 +41,7 @@ def write_reports(shared: SharedRecords, host: str, reports: Mapping[str, AgentR
     shared.write_facts(host, {agent: msgspec.json.encode(report).decode() for agent, report in reports.items()})
 
 
-def find_told(crew: Crew, agent: str) -> ToldAgent | None:
+def find_report(crew: Crew, agent: str) -> HostReport | None:
     """Return what the other host that has an agent told of it; None if it is not on another host, or told nothing.
 
     Raises BoardUnavailable.
@@ -53,5 +53,5 @@ def find_told(crew: Crew, agent: str) -> ToldAgent | None:
         return None
     # Of a newer Liza there may be a report that this one cannot read.
     with suppress(msgspec.DecodeError):
-        return ToldAgent(host, msgspec.json.decode(facts.body, type=decodable(AgentReport)), facts.time)
+        return HostReport(host, msgspec.json.decode(facts.body, type=decodable(AgentReport)), facts.time)
     return None

@@ -98,8 +98,8 @@ def find_host_error(crew: Crew, state: State, agent: str, name: str, command: st
     table = crew.board.hosts() if host else None
     if table is None:
         return None
-    place = next((f" ({row.address})" for row in table.hosts if row.name == host), "")
-    message = f"the sessions of {agent} are on the host {host}{place}, and their output is there; type there"
+    address = next((f" ({row.address})" for row in table.hosts if row.name == host), "")
+    message = f"the sessions of {agent} are on the host {host}{address}, and their output is there; type there"
     return Refused(message, f"liza {command} {name}")
 
 

@@ -43,7 +43,7 @@ from liza.text.formats import format_duration
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
 from liza.usage import costs, shared_facts
-from liza.usage.shared_facts import ToldAgent
+from liza.usage.shared_facts import HostReport
 from liza.view import activity
 from liza.view.rules.picture import CrewReport, build_picture
 from liza.view.rules.structs import AgentRow, BoardPlace, CrewFacts, Picture
@@ -131,9 +131,9 @@ def _ahead(crew: Crew, state: State) -> CommitsAhead | None:
 
 def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> AgentRow:
     """Return an agent as it is now."""
-    told = shared_facts.find_told(crew, name)
-    if told is not None:
-        return _told_row(crew, told)
+    report = shared_facts.find_report(crew, name)
+    if report is not None:
+        return _reported_row(crew, report)
     agent = state.agents[name]
     exit_note = current_alarms.read_supervisor_exit(crew, name)
     holds = picking.occupation(state, name)
@@ -188,16 +188,16 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
     )
 
 
-def _told_row(crew: Crew, told: ToldAgent) -> AgentRow:
+def _reported_row(crew: Crew, report: HostReport) -> AgentRow:
     """Return an agent of another host, as that host sees it."""
-    row: AgentRow = msgspec.json.decode(told.report.row, type=decodable(AgentRow))
+    row: AgentRow = msgspec.json.decode(report.agent.row, type=decodable(AgentRow))
     now = crew.clock.now()
-    age = (now - told.time).total_seconds()
-    where = f"on the host {told.host}"
+    age = (now - report.time).total_seconds()
+    where = f"on the host {report.host}"
     if age >= shared_facts.SILENT_SECONDS:
         where += f", which told this {format_duration(age)} ago"
     seconds = None if row.since is None or row.doing is None else max(0, int((now - row.since).total_seconds()))
-    return replace(row, host=told.host, why=f"{row.why}, {where}" if row.why else where, seconds=seconds)
+    return replace(row, host=report.host, why=f"{row.why}, {where}" if row.why else where, seconds=seconds)
 
 
 def find_off(crew: Crew, state: State) -> frozenset[str]:
