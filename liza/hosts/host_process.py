@@ -116,7 +116,9 @@ class HostProcess:
             self._failures += 1
             if self._failures == 1:
                 self._say(error.message)
-            self._wait(backoff(self._failures, FIRST_RETRY, MAX_RETRY))
+            # A server that does not come back must not keep this process for ever.
+            self._is_stopped = self._is_stopped or self._is_idle()
+            self._wait(0 if self._is_stopped else backoff(self._failures, FIRST_RETRY, MAX_RETRY))
 
     def _serve(self, connection: ServerConnection) -> None:
         table = HostsTable(connection, self._address.crew)

@@ -12,8 +12,9 @@ import pytest
 from liza.board.postgresql.connection import connect
 from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.board.postgresql.signal_rows import channel
-from liza.hosts import lease_file
+from liza.hosts import host_process, lease_file
 from liza.hosts.agent_tie import AgentTie
+from liza.hosts.host_process import HostProcess
 from liza.model.errors import SupervisedElsewhere
 from liza.model.value_classes import replace
 from liza.system import file_growth
@@ -188,3 +189,17 @@ def test_a_board_lists_where_agents_and_duties_are(make_host: MakeHost) -> None:
     hosts[0].stop()
     assert boards[1].hosts().find_host_of("coder-1") is None
     assert boards[1].take_duty("merger") == 2
+
+
+def test_a_host_process_of_up_ends_also_while_postgresql_is_gone(
+    make_host: MakeHost, postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_process, "IDLE_SECONDS", 0.5)
+    host = make_host("h1")
+    said: list[str] = []
+    postgresql.stop()
+    try:
+        HostProcess(host.paths, host.address, said.append, until_idle=True).run()
+    finally:
+        postgresql.start()
+    assert len(said) == 1
