@@ -255,10 +255,12 @@ class LoggedKind(_Kind):
     PUSHED = "pushed", NEWS
     SLOTS_TOO_LARGE = "slots_too_large", NEWS
     TARGET_MOVED = "target_moved", NEWS
+    TASK_BRANCH = "task_branch", NEWS
     TESTS_MOVED_REFS = "tests_moved_refs", NEWS
     TORN = "torn", NEWS
     UNMEASURED = "unmeasured", NEWS
     UNTESTED_INTEGRATION = "untested_integration", NEWS
+    WORK_SAVED = "work_saved", NEWS
 
 
 _CLASSES = {str(kind): kind.alarm_class for kinds in (AlarmKind, LoggedKind) for kind in kinds}
