@@ -20,6 +20,7 @@ from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.signal_rows import CrewMarks, channel, read_marks
 from liza.board.rules.host_leases import RENEWAL, Begin, Continue, HostLease, NameTaken, decide_start
 from liza.hosts import lease_file
+from liza.hosts.left_agents import LeftAgents
 from liza.hosts.local_sessions import end_sessions, has_sessions, has_supervisors
 from liza.model.backoff import backoff
 from liza.model.errors import BoardUnavailable, HostFenced, LockTimeout, Refused, WriteFailed
@@ -73,6 +74,7 @@ class HostProcess:
         self._is_stopped = False
         self._wakeup, self._wakeup_end = os.pipe()
         os.set_blocking(self._wakeup_end, False)
+        self._left_agents = LeftAgents(paths)
         self._seen = CrewMarks()
         self._last_busy = boottime()
         self._failures = 0
@@ -133,6 +135,8 @@ class HostProcess:
         while not self._is_stopped:
             if boottime() >= renew_at:
                 lease, renew_at = self._renew(table, lease), boottime() + RENEWAL.total_seconds()
+                for agent in self._left_agents.release(table, lease):
+                    self._say(f"{agent} has no supervisor here: other hosts may have it")
             if boottime() >= look_at or connection.take_notifications():
                 self._look(connection)
                 if self._work is not None:

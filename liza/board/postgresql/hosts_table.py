@@ -50,6 +50,11 @@ _END_SESSION: Final = f"""
 WITH ended AS (UPDATE lease SET run = '' WHERE {_OWN_AGENT} AND run = %(run)s RETURNING agent)
 UPDATE crew SET change = change + 1 WHERE id = %(crew)s AND EXISTS (SELECT FROM ended)
 """
+_RELEASE_LEFT: Final = """
+WITH released AS (DELETE FROM lease WHERE crew = %(crew)s AND agent = %(agent)s AND incarnation = %(incarnation)s
+                  AND since = %(since)s AND run = %(run)s RETURNING agent)
+UPDATE crew SET change = change + 1 WHERE id = %(crew)s AND EXISTS (SELECT FROM released)
+"""
 _TAKE_DUTY: Final = f"""
 INSERT INTO duty (crew, name, host, incarnation, term, since)
 SELECT crew, %(name)s, name, incarnation, 1, clock_timestamp() {_ACTING}
@@ -133,6 +138,12 @@ class HostsTable:
         """Record that the supervisor of an agent has ended."""
         sql = "DELETE FROM lease WHERE crew = %s AND agent = %s AND host = %s AND incarnation = %s"
         self._connection.execute(sql, self._crew, agent, host, incarnation)
+
+    def release_left(self, row: AgentPlacement) -> None:
+        """Let other hosts have an agent, unless a supervisor has taken it since ``row`` was read. As ``end_session``,
+        this is a change of the crew."""
+        names = {"agent": row.agent, "incarnation": row.incarnation, "since": row.since, "run": row.run}
+        self._connection.execute_named(_RELEASE_LEFT, crew=self._crew, **names)
 
     def begin_session(self, agent: str, run: str, host: str, incarnation: UUID) -> None:
         """Record that the session of a run may live from now on."""

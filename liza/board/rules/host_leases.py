@@ -24,6 +24,8 @@ GRACE: Final = timedelta(seconds=15)
 """Time from the end of a lease until another host may take over."""
 START_GRACE: Final = LEASE + GRACE
 """Time after a start of PostgreSQL in which no lease ends: no host could renew while it was down."""
+LEFT_LIMIT: Final = LEASE + GRACE
+"""Time without a supervisor after which a host no longer has an agent: the keeper has started it again by then."""
 
 
 class HostCondition(StrEnum):

@@ -5,20 +5,25 @@ from __future__ import annotations
 import shutil
 import signal
 import time
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 
 from liza.board.postgresql.connection import connect
+from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
-from liza.board.postgresql.signal_rows import channel
-from liza.hosts import host_process, lease_file
+from liza.board.postgresql.signal_rows import channel, read_marks
+from liza.hosts import host_process, lease_file, left_agents
 from liza.hosts.agent_tie import AgentTie
 from liza.hosts.host_process import HostProcess
+from liza.hosts.left_agents import LeftAgents
 from liza.model.errors import SupervisedElsewhere
 from liza.model.value_classes import replace
+from liza.programs.session import session_process
 from liza.system import file_growth
 from liza.system.clock import SystemClock, boottime
+from liza.system.locks import Lock
 from tests.conftest import until
 from tests.edges.hosts.conftest import MakeHost
 from tests.postgresql import PostgreSQL
@@ -174,6 +179,43 @@ def test_a_second_supervisor_of_an_agent_learns_where_the_first_is(make_host: Ma
     ties[0].release()
     ties[1].hold()
     assert acting == ["h1", "h2"]
+
+
+def test_a_host_lets_go_of_an_agent_whose_supervisor_was_killed(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_agents, "LEFT_LIMIT", timedelta(0))
+    host = make_host("h1")
+    lease = host.start_and_wait()
+    connection = connect(host.address)
+    table, left = HostsTable(connection, "shop"), LeftAgents(host.paths)
+    AgentTie(host.paths, host.address, "coder-1", lambda _name, _incarnation: None).hold()
+    host.start_session("coder-1.1")
+    table.begin_session("coder-1", "coder-1.1", "h1", lease.incarnation)
+    supervisor = Lock(host.paths.supervisor_lock("coder-1"))
+    supervisor.acquire(timeout=5)
+    assert left.release(table, lease) == ()
+    supervisor.release()
+    assert left.release(table, lease) == (), "its session lives"
+    session_process.stop(host.paths.run("coder-1.1"), "coder-1.1", host.paths.root, 0.1)
+    before = read_marks(connection, "shop").change
+    assert left.release(table, lease) == ("coder-1",)
+    assert table.read().agents == ()
+    assert read_marks(connection, "shop").change == before + 1
+    connection.close()
+
+
+def test_a_supervisor_that_starts_again_keeps_its_agent(make_host: MakeHost) -> None:
+    host = make_host("h1")
+    host.start_and_wait()
+    connection = connect(host.address)
+    table = HostsTable(connection, "shop")
+    for _ in range(2):
+        AgentTie(host.paths, host.address, "coder-1", lambda _name, _incarnation: None).hold()
+        rows = table.read().agents
+        table.release_left(replace(rows[0], since=rows[0].since - timedelta(seconds=1)))
+        assert table.read().agents == rows
+    connection.close()
 
 
 def test_a_board_lists_where_agents_and_duties_are(make_host: MakeHost) -> None:
