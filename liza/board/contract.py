@@ -258,6 +258,10 @@ class Board(ABC):
         """
 
     @abstractmethod
+    def lost_runs(self) -> Container[str]:
+        """Return the runs whose session ended because their host was lost. Empty for a board in files."""
+
+    @abstractmethod
     def begin_session(self, run: str) -> None:
         """Tell the other hosts that the session of a run may live from now on. Raises BoardUnavailable."""
 

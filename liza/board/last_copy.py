@@ -112,6 +112,10 @@ class CopyBoard(Board):
             for name, agent in rows
         }
 
+    def lost_runs(self) -> frozenset[str]:
+        """Return no run: only the server knows which hosts are lost."""
+        return frozenset()
+
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self._reason
 

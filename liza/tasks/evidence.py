@@ -42,10 +42,17 @@ def gather_evidence(crew: Crew, state: State) -> Evidence:
     reviews = [(task.review_run, task.review_lease_expires) for task in held_tasks(state)]
     now, leases = crew.clock.now(), dict([*reviews, (state.planning.run, state.planning.lease_expires)])
     lapsed = {run for run, expires in leases.items() if run is not None and expires is not None and expires <= now}
+    lost = LazySet({*(task.run for task in tasks), *leases}, lambda run: run in crew.board.lost_runs())
     return Evidence(
         offline=LazySet({task.assigned_to for task in tasks}, lambda agent: not crew.is_supervised(agent)),
         dead=LazySet({task.run for task in tasks}, crew.is_run_over),
-        abandoned=LazySet(lapsed, lambda run: not crew.is_supervised(agent_of(run)) and crew.is_run_over(run)),
+        abandoned=LazySet(
+            leases,
+            lambda run: (
+                (run in lapsed or run in lost) and not crew.is_supervised(agent_of(run)) and crew.is_run_over(run)
+            ),
+        ),
+        lost=lost,
         online=LazySet(state.agents, crew.is_supervised),
         records=LazyRecords(crew, state) if state.config.routing == "record" else {},
     )

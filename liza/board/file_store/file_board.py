@@ -333,6 +333,9 @@ class FileBoard(Board):
     def held_agents(self) -> Mapping[str, AgentPlacement]:
         return {}
 
+    def lost_runs(self) -> frozenset[str]:
+        return frozenset()
+
     def begin_session(self, run: str) -> None:
         """There is no other host."""
 

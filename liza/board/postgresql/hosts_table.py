@@ -21,6 +21,8 @@ ACTS: Final = f"SELECT 1 FROM host WHERE crew = %s AND name = %s AND incarnation
 _LOST: Final = (
     f"greatest(expires + interval '{GRACE}', {_STARTED} + interval '{START_GRACE + GRACE}') < clock_timestamp()"
 )
+COUNT_HOSTS: Final = f"(SELECT count(*) FROM host WHERE host.crew = crew.id AND NOT {_LOST})"
+"""Part of a query of crews: the number of hosts that are not lost. Time alone changes it."""
 _RENEW: Final = f"""
 UPDATE host SET seen = clock_timestamp(), expires = clock_timestamp() + interval '{LEASE}', token = %s, seen_change = %s
 WHERE crew = %s AND name = %s AND incarnation = %s AND token = ANY(%s) AND {_VALID}

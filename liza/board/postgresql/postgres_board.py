@@ -76,7 +76,7 @@ class PostgresBoard(Board):
         self._thread_lock = threading.Lock()
         self._saver = CopySaver(paths)
         self._host: tuple[str, UUID] | None = None
-        self._held: tuple[float, Mapping[str, AgentPlacement]] | None = None
+        self._placements: tuple[float, HostTable] | None = None
 
     def clock(self, system: Clock) -> Clock:
         return ServerClock(self._server_time, lambda: self._links.use(self._ask_time), system)
@@ -119,7 +119,7 @@ class PostgresBoard(Board):
 
     def _remember(self, copy: BoardCopy) -> BoardCopy:
         if self._copy is not None and self._copy.numbers.change != copy.numbers.change:
-            self._held = None  # The end of a session is a change, and others wait for it.
+            self._placements = None  # The end of a session is a change, and others wait for it.
         self._copy = copy
         return copy
 
@@ -379,11 +379,19 @@ class PostgresBoard(Board):
         return self._links.use(lambda connection: HostsTable(connection, self._crew).take_duty(name, host, incarnation))
 
     def held_agents(self) -> Mapping[str, AgentPlacement]:
+        table = self._read_placements()
+        return {row.agent: row for row in table.agents if table.is_held(row)}
+
+    def lost_runs(self) -> frozenset[str]:
+        table = self._read_placements()
+        return frozenset(row.run for row in table.agents if row.run and table.is_lost(row))
+
+    def _read_placements(self) -> HostTable:
+        """Return the hosts as they were at most a second ago: rules ask for each agent."""
         now = time.monotonic()
-        if self._held is None or now - self._held[0] > _HELD_SECONDS:
-            table = self.hosts()
-            self._held = now, {row.agent: row for row in table.agents if table.is_held(row)}
-        return self._held[1]
+        if self._placements is None or now - self._placements[0] > _HELD_SECONDS:
+            self._placements = now, self.hosts()
+        return self._placements[1]
 
     def begin_session(self, run: str) -> None:
         self._note_session(run, HostsTable.begin_session)

@@ -95,7 +95,7 @@ class ServerWatch(DirectoryWatch):
         seen, self._seen = self._seen, read_marks(connection, self._crew)
         if seen is None:
             return
-        if seen.change != self._seen.change:
+        if (seen.change, seen.hosts) != (self._seen.change, self._seen.hosts):
             self._post(BoardChanged())
         if seen.signals != self._seen.signals:
             self._post(SignalChanged())

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from liza.board.postgresql import crew_lock
 from liza.board.postgresql.connection import ServerConnection
 from liza.board.postgresql.crew_statements import BEGIN, COMMIT, CrewStatement
+from liza.board.postgresql.hosts_table import COUNT_HOSTS
 from liza.board.postgresql.links import Links, repeat
 from liza.board.signals import SIGNALS, Signal, check_name, parse_signal
 from liza.model.errors import LizaError, LockTimeout
@@ -19,8 +20,8 @@ _RAISE: Final = """
 INSERT INTO signal (crew, name, text, time) VALUES (%(crew)s, %(name)s, %(text)s, clock_timestamp())
 ON CONFLICT (crew, name) DO UPDATE SET text = excluded.text, time = excluded.time"""
 _CLEAR: Final = "DELETE FROM signal WHERE crew = %(crew)s AND name = %(name)s RETURNING name"
-_MARKS: Final = """
-SELECT change, (SELECT string_agg(name || ' ' || time, ' ' ORDER BY name) FROM signal WHERE crew = id)
+_MARKS: Final = f"""
+SELECT change, (SELECT string_agg(name || ' ' || time, ' ' ORDER BY name) FROM signal WHERE crew = id), {COUNT_HOSTS}
 FROM crew WHERE id = %s"""
 _SHORT_WAIT: Final = CrewStatement("SET LOCAL lock_timeout = '2s'")
 """The holder reads and writes a few rows."""
@@ -43,16 +44,18 @@ def notify(links: Links) -> None:
 
 
 class CrewMarks(NamedTuple):
-    """What differs after each change of a crew: the number of its newest change, and its signals with their times."""
+    """What differs after each change of a crew: the number of its newest change, its signals with their times, and the
+    number of its hosts that are not lost."""
 
     change: int = 0
     signals: str = ""
+    hosts: int = 0
 
 
 def read_marks(connection: ServerConnection, crew: str) -> CrewMarks:
     """Return the marks of a crew."""
-    change, signals = connection.fetch_one(_MARKS, crew) or (0, None)
-    return CrewMarks(change, signals or "")
+    change, signals, hosts = connection.fetch_one(_MARKS, crew) or (0, None, 0)
+    return CrewMarks(change, signals or "", hosts)
 
 
 def read_signals(links: Links) -> Mapping[str, Signal]:

@@ -106,6 +106,11 @@ class HostTable(Value):
         row = self.find_host(holding.host, holding.incarnation)
         return row is not None and judge_host(row, self.now, self.started) is not HostCondition.LOST
 
+    def is_lost(self, holding: AgentPlacement) -> bool:
+        """Return whether the host of an agent was lost, left or was forgotten, and has not begun again."""
+        row = next((row for row in self.hosts if row.name == holding.host), None)
+        return row is None or (row.incarnation == holding.incarnation and not self.is_held(holding))
+
 
 class Continue(Value):
     """The host goes on as the incarnation that it was."""

@@ -115,6 +115,8 @@ def takeover_reason(state: State, task: Task, agent: str, evidence: Evidence) ->
     if task.status is Status.CLAIMED:
         since = f" at {task.lease_expires:%Y-%m-%d %H:%M:%SZ}" if task.lease_expires else ""
         why = f"its lease expired{since}, no supervisor of {former} runs, and no session of it lives"
+        if task.run in evidence.lost:
+            why = f"the host of {former} is lost, and its session there has ended"
     elif former in task.failed_by:
         why = f"{former} failed it"
     elif former in evidence.offline:

@@ -41,7 +41,8 @@ class Evidence(Value):
     """Facts that the caller gathered outside of the board.
 
     ``offline``: agents whose supervisor lock is free. ``dead``: runs whose session is proved over. ``abandoned``: runs
-    that hold a review or the planning with an expired lease, whose agent is offline and whose session is over.
+    that hold a review or the planning, whose lease has expired or whose host is lost, whose agent is offline and whose
+    session is over. ``lost``: runs whose session ended because their host was lost: their leases count no more.
     ``online``: agents whose supervisor runs. ``records``: work records by agent, for `config.routing: record`; empty
     for the routing ``first``. ``resting``: seconds for which the asking supervisor starts no session of a task.
     """
@@ -49,6 +50,7 @@ class Evidence(Value):
     offline: Container[str] = frozenset()
     dead: Container[str] = frozenset()
     abandoned: Container[str] = frozenset()
+    lost: Container[str] = frozenset()
     online: Container[str] = frozenset()
     records: Mapping[str, Sequence[TaskRecord]] = {}
     resting: Mapping[str, float] = {}
@@ -400,7 +402,7 @@ def used_slots(state: State, but: str = "") -> frozenset[str]:
 def _lease_obstacle(task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
     if task.assigned_to == agent:
         return "this agent has already claimed it"
-    if task.lease_expires is not None and task.lease_expires > now:
+    if task.lease_expires is not None and task.lease_expires > now and task.run not in evidence.lost:
         return f"{task.assigned_to} holds its lease until {task.lease_expires:%H:%M:%SZ}"
     if task.assigned_to not in evidence.offline:
         return f"its lease has expired, but the supervisor of {task.assigned_to} still runs"

@@ -245,3 +245,22 @@ def test_a_host_process_of_up_ends_also_while_postgresql_is_gone(
     finally:
         postgresql.start()
     assert len(said) == 1
+
+
+def test_runs_of_a_host_that_is_gone_are_lost(make_host: MakeHost) -> None:
+    host, other = make_host("h1"), make_host("h2")
+    host.start_and_wait()
+    other.start_and_wait()
+    board, watcher = (PostgresBoard(each.paths, SystemClock(), each.address) for each in (host, other))
+    AgentTie(host.paths, host.address, "coder-1", board.acts_for).hold()
+    board.begin_session("coder-1.1")
+    assert "coder-1.1" not in watcher.lost_runs()
+    mark = file_growth.last_wake(other.paths, file_growth.BOARD)
+    host.stop(signal.SIGKILL)
+    connection = connect(host.address)
+    connection.execute("DELETE FROM host WHERE name = 'h1'")  # a person forgot it
+    connection.close()
+    until(lambda: "coder-1.1" in watcher.lost_runs(), "the run is lost")
+    for each in (board, watcher):
+        each.close()
+    until(lambda: file_growth.last_wake(other.paths, file_growth.BOARD) != mark, "supervisors look at the board")

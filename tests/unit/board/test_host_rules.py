@@ -23,6 +23,7 @@ from liza.board.rules.host_leases import (
     must_end_sessions,
     takeover_time,
 )
+from liza.model.value_classes import replace
 
 SEEN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 LONG_AGO = SEEN - timedelta(days=1)
@@ -88,3 +89,15 @@ def test_sessions_end_30_seconds_after_the_last_renewal(sent_at: float, ends: bo
 def test_an_agent_is_held_as_long_as_its_host_is(incarnation: UUID, seconds: float, held: bool) -> None:
     agent = AgentPlacement("coder-1", "h1", incarnation, LONG_AGO)
     assert HostTable((ROW,), (agent,), (), _at(seconds), LONG_AGO).is_held(agent) is held
+
+
+@pytest.mark.parametrize(
+    ("hosts", "seconds", "lost"),
+    [((ROW,), 10, False), ((ROW,), 61, True), ((), 10, True), ((replace(ROW, incarnation=OTHER),), 61, False)],
+    ids=["alive", "silent for a minute", "forgotten", "began again"],
+)
+def test_a_lost_host_has_lost_its_agents_until_it_begins_again(
+    hosts: tuple[HostRow, ...], seconds: float, lost: bool
+) -> None:
+    agent = AgentPlacement("coder-1", "h1", OWN, LONG_AGO, "coder-1.1")
+    assert HostTable(hosts, (agent,), (), _at(seconds), LONG_AGO).is_lost(agent) is lost

@@ -107,6 +107,8 @@ LAPSED = Evidence(offline=frozenset({"coder-1"}), dead=frozenset({"coder-1.1"}))
         (301, Evidence(offline=frozenset({"coder-1"})), "not proved dead"),
         (301, Evidence(dead=frozenset({"coder-1.1"})), "still runs"),
         (301, LAPSED, None),
+        (10, Evidence(offline=LAPSED.offline, dead=LAPSED.dead, lost=LAPSED.dead), None),
+        (10, Evidence(lost=LAPSED.dead), "still runs"),
     ],
 )
 def test_taking_over_needs_a_lapsed_lease_and_a_dead_session(seconds: int, evidence: Evidence, why: str | None) -> None:
