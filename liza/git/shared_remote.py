@@ -60,9 +60,13 @@ class SharedRemote(GitRemote, kw_only=True):
     def fetch(self, *branches: str) -> dict[str, str | None]:
         """Fetch these branches and the last publication. Return their tips, None for a branch that is not there.
 
-        No branch of this clone moves. Raises RemoteUnavailable, Missing, GitFailed.
+        Integration is one of them: to have what was published there and not where it is would look like drift. No
+        branch of this clone moves. Raises RemoteUnavailable, Missing, GitFailed.
         """
-        own = {HEADS + branch: FETCHED_PREFIX + branch for branch in branches} | {TERM_REF: TERM_REF}
+        return self._fetch(branches, {TERM_REF: TERM_REF})
+
+    def _fetch(self, branches: Sequence[str], others: Mapping[str, str]) -> dict[str, str | None]:
+        own = {HEADS + branch: FETCHED_PREFIX + branch for branch in branches} | {**others}
         refs = self.list_refs(*own)
         if self._find_changed(own, refs):
             # Two fetches of one ref at once: git lets one of them fail.
@@ -104,7 +108,7 @@ class SharedRemote(GitRemote, kw_only=True):
     def _read_unseen(self, branch: str, commit: str) -> str | None:
         """Return the tip that others left at a branch, if ``commit`` may replace it; None: the branch is gone. Raises
         Refused."""
-        tip = self.fetch(branch)[branch]
+        tip = self._fetch([branch], {})[branch]
         # A push that was killed before it was recorded is this clone's own.
         if tip is None or git_refs.is_contained(self.git, tip, commit) or git_refs.was_tip(self.git, branch, tip):
             return tip

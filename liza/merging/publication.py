@@ -38,8 +38,8 @@ def begin(crew: Crew, *, accepts_rewritten: bool = False) -> Crew:
     remote = shared_code.find_remote(crew)
     if remote is None:
         return crew
-    held = _take_term(crew, remote)
     integration = crew.board.read().config.integration_branch
+    held = _take_term(crew, remote, integration)
     tip, obstacle = shared_code.fetch_target(crew, remote, integration)
     if obstacle is not None:
         raise obstacle
@@ -49,10 +49,10 @@ def begin(crew: Crew, *, accepts_rewritten: bool = False) -> Crew:
     return crew.with_term(held)
 
 
-def _take_term(crew: Crew, remote: SharedRemote) -> HeldTerm:
+def _take_term(crew: Crew, remote: SharedRemote, integration: str) -> HeldTerm:
     """Move the term at the remote to that of this host, unless it is there already."""
     term = board_term.take_term(crew)
-    remote.fetch()
+    remote.fetch(integration)
     commit, last = publication_log.read_last(crew.git)
     if last is not None and (last.term > term.number or (last.term == term.number and last.host != term.host)):
         raise replaced_error(crew, remote)
@@ -81,7 +81,7 @@ def restore_command(remote: str, branch: str, published: str, tip: str) -> str:
 def replaced_error(crew: Crew, remote: SharedRemote) -> MergerReplaced:
     """Return the error for a merger that another one has replaced, with the host that has the term."""
     with suppress(LizaError):
-        remote.fetch()
+        remote.fetch(crew.board.read().config.integration_branch)
     _, last = publication_log.read_last(crew.git)
     where = "" if last is None else f": {last.host} has the term {last.term}"
     return MergerReplaced(f"{_NOT_HERE}{where}", "liza status")

@@ -18,7 +18,7 @@ from liza.git import board_history, checkout_moves, integration_tip, slot_record
 from liza.git.runner import Git
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
-from liza.merging import drift, merge_lock
+from liza.merging import board_term, drift, merge_lock
 from liza.merging.rules import merge_alarms
 from liza.model.alarm_table import AlarmKind
 from liza.model.errors import Finding, GitFailed, LizaError
@@ -104,7 +104,7 @@ def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
         alarm = AlarmKind.MERGE_LOCK_HELD.alarm("merge", **fields_of(blocker))
         yield Finding("merge", alarm.message, False, alarm.next)
     # The lock is only checked: to hold it would refuse a merger. A merge that began or ended meanwhile is no leftover.
-    if merge_lock.is_merger_running(crew.paths):
+    if merge_lock.is_merger_running(crew.paths) or board_term.merges_elsewhere(crew):
         return
     is_move_unfinished, unfinished = checkout_moves.has_unfinished_move(crew.git), _find_unfinished(crew.board.read())
     if merge_lock.is_merger_running(crew.paths):

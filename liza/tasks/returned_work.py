@@ -52,7 +52,7 @@ def _save(crew: Crew, remote: SharedRemote, slot: str, owner: tuple[str, str]) -
     task = state.task(task_id)
     target = state.config.integration_branch if task is None else targets.target_branch(state, task)
     with suppress(RemoteUnavailable):
-        remote.fetch(branch_of(task_id), target)
+        remote.fetch(branch_of(task_id), target, state.config.integration_branch)
     kept = [FETCHED_PREFIX + branch for branch in (branch_of(task_id), target) if remote.fetched(branch) is not None]
     with crew.worktrees.lock_slot(slot):
         crew.worktrees.salvage(slot, task_id, run, tuple(kept))

@@ -41,7 +41,7 @@ def fetch_target(crew: Crew, remote: SharedRemote, branch: str, *others: str) ->
     Raises Missing if the remote has no such branch, RemoteUnavailable, Refused, GitFailed.
     """
     before = remote.seen(branch)
-    tip = remote.fetch(branch, *others)[branch]
+    tip = remote.fetch(branch, *others, crew.board.read().config.integration_branch)[branch]
     if tip is None:
         raise Missing(f"{remote.name} ({remote.address}) has no branch {branch}", f"git push {remote.name} {branch}")
     obstacle = following.follow_target(crew.git, remote, SeenTip(branch, tip, before), last_tip_ref(crew, branch))
@@ -55,8 +55,10 @@ def fetch_all_targets(crew: Crew, remote: SharedRemote) -> None:
 
     Raises RemoteUnavailable, Missing, Refused, GitFailed.
     """
-    branches = targets.target_branches(crew.board.read())[1:]
-    for branch, tip in (remote.fetch(*branches) if branches else {}).items():
+    integration, *branches = targets.target_branches(crew.board.read())
+    tips = remote.fetch(integration, *branches) if branches else {}
+    for branch in branches:
+        tip = tips[branch]
         if tip is not None:
             seen = SeenTip(branch, tip, remote.seen(branch))
             if following.follow_target(crew.git, remote, seen, last_tip_ref(crew, branch)) is None:
@@ -189,7 +191,7 @@ def fetch_submitted(crew: Crew, tasks: Sequence[Task]) -> None:
         return
     missing = [task for task in tasks if task.review_commit and not git_refs.has_commit(crew.git, task.review_commit)]
     if missing:
-        remote.fetch(*(branch_of(task.id) for task in missing))
+        remote.fetch(crew.board.read().config.integration_branch, *(branch_of(task.id) for task in missing))
 
 
 def require_submitted(crew: Crew, task: Task) -> None:

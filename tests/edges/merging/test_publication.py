@@ -20,6 +20,7 @@ from liza.merging.merge import merge
 from liza.merging.undo import undo
 from liza.model.errors import Refused, RemoteUnavailable
 from liza.tasks import task_branches
+from liza.tasks.claim import claim
 from tests.campaign import forks
 from tests.conftest import git, until
 from tests.edges.several_clones import Hosts
@@ -167,6 +168,15 @@ def test_what_was_fetched_is_no_drift(hosts: Hosts, tmp_path: Path) -> None:
     assert moved is not None
     assert list(moved.added) == [theirs]
     assert "integration of origin was moved" in moved.message
+
+
+def test_a_host_that_only_reviews_reports_no_drift(hosts: Hosts) -> None:
+    hosts.a.approved("t1")
+    hosts.a.add("t2")
+    hosts.a.submit(hosts.a.work("t2", "coder-2"))
+    assert hosts.a.leads(1).merge("t1") == ""
+    claim(hosts.b.crew, "code-reviewer-1", "t2")
+    assert drift.find_integration_drift(hosts.b.crew) is None
 
 
 def test_a_rewritten_remote_stops_merges_until_a_person_decides(hosts: Hosts) -> None:
