@@ -85,7 +85,7 @@ def _join_again(crew: Crew, address: BoardAddress, surveyed: Survey) -> Result:
     details = {"crew": address.crew, "host": address.host}
     if present == address:
         return Result("unchanged", None, None, "liza status", details, f"{crew.paths.root} has joined already")
-    running = [name for name in crew.board.read().agents if crew.is_supervised(name)]
+    running = [name for name in crew.board.read().agents if crew.is_supervised_here(name)]
     if running:
         raise Refused(f"supervisors run here as those of host {present.host}: {', '.join(running)}", "liza down")
     write_address(crew.paths.board_address, address)

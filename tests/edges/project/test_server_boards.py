@@ -6,10 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from liza.board import crew_moves
 from liza.board.address import read_address
+from liza.board.postgresql.hosts_table import HostsTable
 from liza.crew.crew import Crew, find_crew
 from liza.crew.result import Result
 from liza.landing.remotes import record_first_origin
@@ -286,6 +289,24 @@ def test_worktrees_stay_with_their_host_through_both_moves(files: Crew, url: str
     assert (second.is_here(before), second.is_here(named)) == (False, False)
     board_moves.export_board(first, None)
     assert find_crew().is_here(named)
+
+
+def test_a_clone_changes_its_name_while_agents_run_elsewhere(clone: Path, url: str) -> None:
+    init(clone, options(url))
+    other = clone.parent / "other"
+    git(other.parent, "clone", "-q", str(other.parent / "shop.git"), str(other))
+    join(other, url, "h1")
+    address = read_address(find_crew(clone).paths.board_address)
+    assert address is not None
+    crew = find_crew(clone)
+    with crew.change("human:ann", "agent") as tx:
+        tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status=AgentStatus.IDLE))
+    with crew_moves.connected(address) as connection:
+        table, incarnation = HostsTable(connection, address.crew), uuid4()
+        table.begin("h3", incarnation, uuid4(), "boot", "third:/shop")
+        assert table.take_agent("coder-1", "h3", incarnation)
+    assert find_crew(other).is_supervised("coder-1")
+    assert join(other, url, "h2").message == "this host is h2 from now on, not h1"
 
 
 def test_export_of_a_board_in_files_is_refused(files: Crew) -> None:
