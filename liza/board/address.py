@@ -68,6 +68,10 @@ class BoardAddress(Value):
         """The URL with the crew, as `liza join` takes it."""
         return f"{self.url}{'&' if '?' in self.url else '?'}crew={self.crew}"
 
+    def url_of_role(self, role: str) -> str:
+        """The full URL for another role; as it is if it names none."""
+        return re.sub(r"^(postgresql://)[^@/]*@", rf"\1{role}@", self.full_url)
+
 
 def parse_url(text: str, host: str = "", remote: str = "origin") -> BoardAddress:
     """Return the address that a URL names. Raises UsageError, which never has a password in it."""

@@ -59,7 +59,8 @@ def migrate(crew: Crew | None, url: str) -> Result:
 
 
 def _init_command(address: BoardAddress) -> str:
-    return f'liza init "what you want to have" --board {shlex.quote(address.full_url)}'
+    """Return the command that creates a crew, with the role of a host instead of the one that owns the tables."""
+    return f'liza init "what you want to have" --board {shlex.quote(address.url_of_role("ROLE_OF_THIS_HOST"))}'
 
 
 def import_board(crew: Crew, url: str, host: str | None = None) -> Result:

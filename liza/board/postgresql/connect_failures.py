@@ -21,6 +21,8 @@ class _Names(NamedTuple):
     role: str
     database: str
     server: str
+    authority: str
+    passfile: str = "${PGPASSFILE:-~/.pgpass}"
 
 
 class _Cause(NamedTuple):
@@ -38,11 +40,11 @@ class _Cause(NamedTuple):
 _VERIFY: Final = "openssl s_client -starttls postgres -connect {server}"
 _ASK: Final = "pg_isready -h {host} -p {port}"
 _CAUSES: Final = (
-    _Cause(r"password authentication failed", "{at} refuses the role {role} or its password", "ls -l ~/.pgpass"),
+    _Cause(r"password authentication failed", "{at} refuses the role {role} or its password", "ls -l {passfile}"),
     _Cause(
         r"no password supplied|empty password",
         "{at} wants a password of the role {role}, and no passfile has one",
-        "echo '{host}:{port}:{database}:{role}:PASSWORD' >> ~/.pgpass && chmod 600 ~/.pgpass",
+        "echo '{host}:{port}:{database}:{role}:PASSWORD' >> {passfile} && chmod 600 {passfile}",
     ),
     _Cause(r"role \".*\" does not exist", "{at} has no role {role}", "createuser -h {host} -p {port} {role}"),
     _Cause(
@@ -78,7 +80,7 @@ _CAUSES: Final = (
     _Cause(
         r"root certificate file .* does not exist|could not read root certificate|weak sslmode|sslrootcert",
         "the authority's certificate (sslrootcert), with which {at} is verified, cannot be read",
-        "ls -l ~/.postgresql/root.crt",
+        "ls -l {authority}",
     ),
     _Cause(
         r"private key file|could not load private key|certificate file|could not open certificate",
@@ -141,6 +143,7 @@ def explain_failure(text: str, address: BoardAddress) -> LizaError:
         parameters.get("user", "of this user"),
         parameters["dbname"],
         address.server,
+        parameters.get("sslrootcert", "~/.postgresql/root.crt"),
     )
     for cause in _CAUSES:
         if re.search(cause.pattern, text):

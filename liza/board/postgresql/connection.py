@@ -272,7 +272,7 @@ def _to_error(error: psycopg.Error, address: BoardAddress, *, is_lost: bool) -> 
 
 
 def _migrate(address: BoardAddress) -> str:
-    return f"liza board migrate '{address.full_url}'"
+    return f"liza board migrate '{address.url_of_role('OWNER')}'"
 
 
 def connect(address: BoardAddress, answer_limit: float = _ANSWER_LIMIT) -> ServerConnection:

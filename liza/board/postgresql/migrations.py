@@ -74,6 +74,7 @@ def migrate(address: BoardAddress) -> Migrated:
     with refuse_unreachable():
         connection = connect_to_migrate(address)
     try:
+        _refuse_other_owner(connection, address)
         connection.execute("BEGIN")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", _LOCK)
         applied = _apply(connection, address)
@@ -82,6 +83,18 @@ def migrate(address: BoardAddress) -> Migrated:
     finally:
         connection.close()
     return Migrated(applied, is_granted)
+
+
+def _refuse_other_owner(connection: ServerConnection, address: BoardAddress) -> None:
+    """Raise BoardServerRefused for a role that can neither create nor change the tables, such as that of a host."""
+    row = connection.fetch_one(
+        "SELECT coalesce((SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'liza'), "
+        "has_database_privilege(current_database(), 'CREATE'))"
+    )
+    if row != (True,):
+        role = address.parameters.get("user", "of this user")
+        text = f"PostgreSQL at {address.server}: the role {role} does not own the tables, as a migration must"
+        raise BoardServerRefused(text, f"liza board migrate '{address.url_of_role('OWNER')}'")
 
 
 def _apply(connection: ServerConnection, address: BoardAddress) -> tuple[int, ...]:

@@ -148,6 +148,7 @@ def test_a_port_without_a_server_is_named(far: Far) -> None:
 def test_a_wrong_or_missing_password_is_named(far: Far) -> None:
     far.write_password("wrong")
     assert "refuses the role liza_h1 or its password" in _refusal(far.address()).message
+    assert _refusal(far.address()).hint == "ls -l ${PGPASSFILE:-~/.pgpass}"
     far.write_password("")
     assert "wants a password of the role liza_h1, and no passfile has one" in _refusal(far.address()).message
 
@@ -172,6 +173,16 @@ def test_the_certificate_of_another_authority_is_refused(far: Far) -> None:
     Path(key).chmod(0o644)
     address = far.address("wants_cert", sslcert=certificate, sslkey=key)
     assert "the certificate or key of this client" in _refusal(address).message
+
+
+def test_the_file_of_the_authority_is_named(far: Far) -> None:
+    assert _refusal(far.address(sslrootcert="/nowhere/ca.crt")).hint == "ls -l /nowhere/ca.crt"
+
+
+def test_a_migration_as_a_host_asks_for_the_owner(far: Far) -> None:
+    with pytest.raises(BoardServerRefused, match="the role liza_h1 does not own the tables") as caught:
+        migrate(far.address())
+    assert "postgresql://OWNER@127.0.0.1:" in str(caught.value.hint)
 
 
 def test_a_role_without_rights_is_named(far: Far) -> None:
