@@ -29,6 +29,7 @@ USUAL = (
 OPTIONAL = {
     "browser": "--version",
     "bwrap": "--version",
+    "cc": "--version",
     "dbus-daemon": "--version",
     "dbus-run-session": "--version",
     "gdbus": "help",

@@ -44,7 +44,7 @@ def forget(
 
 
 def _format_takeover(line: HostLine) -> str:
-    if line.takeover is None:
+    if line.condition is HostCondition.ALIVE:
         return ""
     return (
         f"others may take over {'since' if line.condition is HostCondition.LOST else 'at'} {format_time(line.takeover)}"

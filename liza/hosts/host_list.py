@@ -25,8 +25,8 @@ from liza.text.formats import did_you_mean, format_time
 class HostLine(Value):
     """One host as `liza host list` shows it.
 
-    ``silent``: seconds since its last renewal. ``takeover``: when other hosts may take over what it has; None while it
-    is alive. ``duties``: such as ``merger 7``, with the term. ``next``: a command that helps.
+    ``silent``: seconds since its last renewal. ``takeover``: when other hosts may take over what it has, if it is not
+    heard any more. ``duties``: such as ``merger 7``, with the term. ``next``: a command that helps.
     """
 
     name: str
@@ -35,7 +35,7 @@ class HostLine(Value):
     since: datetime
     seen: datetime
     silent: int
-    takeover: datetime | None
+    takeover: datetime
     agents: tuple[str, ...]
     duties: tuple[str, ...]
     is_here: bool
@@ -65,7 +65,7 @@ def _describe(table: HostTable, row: HostRow, here: str) -> HostLine:
         since=row.since,
         seen=row.seen,
         silent=max(0, round((table.now - row.seen).total_seconds())),
-        takeover=None if is_alive else takeover_time(row, table.started),
+        takeover=takeover_time(row, table.started),
         agents=tuple(held.agent for held in table.agents if is_of_row(held.host, held.incarnation)),
         duties=tuple(_format_duty(duty) for duty in table.duties if is_of_row(duty.host, duty.incarnation)),
         is_here=row.name == here,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from liza.board.rules.host_leases import HostLease, must_end_sessions
+from liza.board.rules.host_leases import SESSION_LIMIT, HostLease, must_end_sessions
 from liza.crew.crew import Crew
 from liza.model.errors import HostFenced
 from liza.model.paths import Paths
@@ -29,6 +29,14 @@ def read_lease(paths: Paths) -> HostLease | None:
 def write_lease(paths: Paths, lease: HostLease) -> None:
     """Replace the file. Raises WriteFailed."""
     files.replace_unsynced(paths.host_lease, msgspec.json.encode(lease))
+
+
+def find_sessions_end(paths: Paths) -> float | None:
+    """Return the seconds until this host ends its sessions if no renewal succeeds; None if it has no lease."""
+    lease = read_lease(paths)
+    if lease is None:
+        return None
+    return round(max(0.0, SESSION_LIMIT.total_seconds() - (boottime() - lease.sent_at)), 1)
 
 
 def act_for_host(crew: Crew) -> None:

@@ -97,7 +97,12 @@ def _find_board_place(crew: Crew) -> BoardPlace | None:
     address = read_address(crew.paths.board_address) if crew.is_on_server else None
     if address is None:
         return None
-    return BoardPlace(address.server, address.crew, address.host, find_age(crew.board))
+    from liza.hosts import host_list, lease_file
+
+    age = find_age(crew.board)
+    hosts = host_list.list_hosts(crew) if age is None else ()
+    sessions_end = lease_file.find_sessions_end(crew.paths)
+    return BoardPlace(address.server, address.crew, address.host, age, hosts, sessions_end)
 
 
 def _up_command(crew: Crew, state: State) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from tests.postgresql import PostgreSQL
 from tests.several_hosts import GitRemote, Host, several_hosts, wait_until
 
 SOCKET = ".s.PGSQL.5432"
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+CLOCK_SOURCE = Path(__file__).with_name("wrong_clock.c")
 CUT_SECONDS, LATE_SECONDS = 90.0, 82.0
 """How long the host is cut off, and when the commands of its old runs begin."""
 CODER, REVIEWER = "coder-1.1", "code-reviewer-1.1"
@@ -93,8 +94,10 @@ class CutCrew:
         self.wrong: list[str] = []
         self.figures: dict[str, float] = {}
         if clock:
-            fake = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": f"{clock:+d}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-            self.h2.env |= fake
+            library = self.h2.base / "clock.so"
+            words = ["cc", "-shared", "-fPIC", "-o", str(library), str(CLOCK_SOURCE), "-ldl"]
+            subprocess.run(words, env={"PATH": os.defpath}, check=True)
+            self.h2.env |= {"LD_PRELOAD": str(library), "WRONG_CLOCK": str(clock)}
 
     def check(self, is_so: object, what: str) -> None:
         """Remember what is wrong."""

@@ -33,9 +33,8 @@ def claim_all(root: Path, first: int) -> None:
             claimed = claim_task(crew, f"coder-{number}")
         except TakenMeanwhile:
             continue
-        except Refused as error:
-            os.write(2, f"coder-{number}: {error.message}\n".encode())
-            continue
+        except Refused:
+            continue  # The last tasks are reserved.
         except LizaError as error:
             os.write(2, f"coder-{number} failed: {error.message}\n".encode())
             raise

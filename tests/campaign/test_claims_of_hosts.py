@@ -73,7 +73,9 @@ class ManyHosts:
                 process.stdin.write("\n")
                 process.stdin.flush()
             ends = [process.communicate(timeout=1500) for process in processes]
-            assert [process.returncode for process in processes] == [0] * len(processes), [err for _, err in ends]
+            assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(
+                err[-2000:] for _, err in ends
+            )
         return [line.split() for out, _ in ends for line in out.splitlines()]
 
     def find_problems(self, claims: list[list[str]]) -> list[str]:

@@ -54,13 +54,16 @@ class AgentRow(Value, kw_only=True):
 
 class BoardPlace(Value):
     """Where a board on a server is, and the name of this host there. ``age``: the seconds since what is shown was read,
-    if the server does not answer now; else None.
+    if the server does not answer now; else None. ``hosts``: as `liza host list --json` has them; empty without the
+    server. ``sessions_end``: seconds until this host ends its sessions, unless the server answers; None: no lease.
     """
 
     server: str
     crew: str
     host: str
     age: float | None = None
+    hosts: tuple[Value, ...] = ()
+    sessions_end: float | None = None
 
 
 class CrewFacts(Value, kw_only=True):

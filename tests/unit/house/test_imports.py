@@ -24,6 +24,7 @@ REASONS = {
     "liza.board.postgresql.postgres_board": "watchdog, 20 ms, which only processes that wait need",
     "liza.box.support": "an optional package",
     "liza.commands.ui": "an optional package, and 0.2 s that the lists of all commands do not spend",
+    "liza.view.status": "only a crew on several hosts has hosts",
     "liza.board.opening": "an optional package",
     "liza.commands.board": "an optional package",
     "liza.commands.join": "an optional package",
