@@ -244,10 +244,11 @@ class Board(ABC):
         """Refuse later changes of this object with HostFenced, unless this incarnation of the host has its lease."""
 
     @abstractmethod
-    def take_duty(self, name: str) -> int | None:
+    def take_duty(self, name: str, above: int = 0) -> int | None:
         """Return the term in which the host of ``acts_for`` has a duty of the whole crew, such as ``merger``.
 
-        A new holder has a higher term. None if another host has it, or this one has no lease. 0 for a crew on one host.
+        A new holder has a higher term; it is above ``above``. None if another host has it, or this one has no lease.
+        0 for a crew on one host.
         """
 
     @abstractmethod

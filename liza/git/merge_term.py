@@ -20,6 +20,10 @@ class MergeTerm(Protocol):
         """Return whether this host still has the duty."""
         ...
 
+    def raised_above(self, number: int) -> MergeTerm | None:
+        """Return the term of this host with a number above ``number``; None if another host has the duty."""
+        ...
+
 
 class HeldTerm(Mutable):
     """A term that the remote knows. ``commit``: what this merger saw or wrote at ``refs/liza/merge-term``. A push with

@@ -27,6 +27,12 @@ class BoardTerm(Value):
         """Return whether this host still has the duty in this term. Raises BoardUnavailable."""
         return self.board.take_duty(DUTY) == self.number
 
+    def raised_above(self, number: int) -> BoardTerm | None:
+        """Return the term of this host with a number above ``number``; None if another host has the duty. Raises
+        BoardUnavailable."""
+        raised = self.board.take_duty(DUTY, above=number)
+        return None if raised is None else BoardTerm(self.board, self.host, raised)
+
 
 def take_term(crew: Crew) -> MergeTerm:
     """Return the term of this host. A host takes the duty if no other host has it, and keeps it as long as its lease.

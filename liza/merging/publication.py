@@ -55,7 +55,12 @@ def _take_term(crew: Crew, remote: SharedRemote, integration: str) -> HeldTerm:
     remote.fetch(integration)
     commit, last = publication_log.read_last(crew.git)
     if last is not None and (last.term > term.number or (last.term == term.number and last.host != term.host)):
-        raise replaced_error(crew, remote)
+        # Terms of the remote came from the board. One that is newer: another host took the duty just now, or the board
+        # is older than the remote, as after a restore or a move to another database.
+        raised = term.raised_above(last.term)
+        if raised is None:
+            raise replaced_error(crew, remote)
+        term = raised
     if commit is None or last is None or last.term < term.number:
         commit = remote.take_term(Publication(term.number, term.host), commit)
     if commit is None:

@@ -29,9 +29,14 @@ class Term(Value):
     host: str
     number: int
     held: bool = True
+    is_newest: bool = False
+    """Whether the board gives this host the duty, also if the remote knows a newer term."""
 
     def is_held(self) -> bool:
         return self.held
+
+    def raised_above(self, number: int) -> Term | None:
+        return Term(self.host, number + 1) if self.is_newest else None
 
 
 class Host:

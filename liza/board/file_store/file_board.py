@@ -327,7 +327,7 @@ class FileBoard(Board):
     def forget_host(self, name: str, incarnation: UUID) -> None:
         """No other host works on a board in files."""
 
-    def take_duty(self, name: str) -> int | None:
+    def take_duty(self, name: str, above: int = 0) -> int | None:
         return 0
 
     def held_agents(self) -> Mapping[str, AgentPlacement]:

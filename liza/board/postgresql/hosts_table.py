@@ -59,9 +59,10 @@ UPDATE crew SET change = change + 1 WHERE id = %(crew)s AND EXISTS (SELECT FROM 
 """
 _TAKE_DUTY: Final = f"""
 INSERT INTO duty (crew, name, host, incarnation, term, since)
-SELECT crew, %(name)s, name, incarnation, 1, clock_timestamp() {_ACTING}
+SELECT crew, %(name)s, name, incarnation, %(above)s + 1, clock_timestamp() {_ACTING}
 ON CONFLICT (crew, name) DO UPDATE SET host = excluded.host, incarnation = excluded.incarnation,
-  term = duty.term + ((duty.host, duty.incarnation) <> (excluded.host, excluded.incarnation))::int,
+  term = greatest(duty.term + ((duty.host, duty.incarnation) <> (excluded.host, excluded.incarnation))::int,
+                  excluded.term),
   since = CASE WHEN (duty.host, duty.incarnation) = (excluded.host, excluded.incarnation)
                THEN duty.since ELSE excluded.since END
 WHERE duty.host = excluded.host OR NOT {_HELD.format(table="duty", lost=_LOST)}
@@ -155,9 +156,10 @@ class HostsTable:
         """Record that the session of a run is over. This is a change of the crew: others wait for it."""
         self._connection.execute_named(_END_SESSION, **self._names(agent, host, incarnation), run=run)
 
-    def take_duty(self, name: str, host: str, incarnation: UUID) -> int | None:
-        """Return the term in which this host has a duty; None if another host has it, or this one is fenced."""
-        rows = self._connection.fetch_named(_TAKE_DUTY, **self._names(name, host, incarnation))
+    def take_duty(self, name: str, host: str, incarnation: UUID, above: int = 0) -> int | None:
+        """Return the term, above ``above``, in which this host has a duty; None if another host has it, or this one is
+        fenced."""
+        rows = self._connection.fetch_named(_TAKE_DUTY, **self._names(name, host, incarnation), above=above)
         return int(rows[0][0]) if rows else None
 
     def _names(self, name: str, host: str, incarnation: UUID) -> dict[str, object]:

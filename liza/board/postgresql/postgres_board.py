@@ -372,11 +372,13 @@ class PostgresBoard(Board):
     def acts_for(self, host: str, incarnation: UUID) -> None:
         self._host = (host, incarnation)
 
-    def take_duty(self, name: str) -> int | None:
+    def take_duty(self, name: str, above: int = 0) -> int | None:
         if self._host is None:
             return None
         host, incarnation = self._host
-        return self._links.use(lambda connection: HostsTable(connection, self._crew).take_duty(name, host, incarnation))
+        return self._links.use(
+            lambda connection: HostsTable(connection, self._crew).take_duty(name, host, incarnation, above)
+        )
 
     def held_agents(self) -> Mapping[str, AgentPlacement]:
         table = self._read_placements()

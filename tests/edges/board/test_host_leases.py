@@ -110,6 +110,7 @@ def test_a_duty_has_one_holder_and_a_growing_term(crew: Crew) -> None:
     assert crew.table.take_duty("merger", "h1", first) == 1
     assert crew.table.take_duty("merger", "h1", first) == 1
     assert crew.table.take_duty("merger", "h2", second) is None
+    assert crew.table.take_duty("merger", "h2", second, above=5) is None
     assert crew.table.take_duty("exporter", "h2", second) == 1
     crew.age("h1", 61)
     assert crew.table.take_duty("merger", "h2", second) == 2
@@ -120,6 +121,7 @@ def test_a_duty_has_one_holder_and_a_growing_term(crew: Crew) -> None:
         ("exporter", "h2", 1),
         ("merger", "h3", 3),
     ]
+    assert [crew.table.take_duty("merger", "h3", third, above=number) for number in (6, 0)] == [7, 7]
 
 
 def test_a_host_that_left_holds_nothing(crew: Crew) -> None:

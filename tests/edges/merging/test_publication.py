@@ -23,7 +23,7 @@ from liza.tasks import task_branches
 from liza.tasks.claim import claim
 from tests.campaign import forks
 from tests.conftest import git, until
-from tests.edges.several_clones import Hosts
+from tests.edges.several_clones import Hosts, Term
 from tests.several_hosts import find_free_port
 
 
@@ -56,6 +56,16 @@ def test_a_clone_without_the_duty_merges_nothing(hosts: Hosts) -> None:
     hosts.a.leads(1)
     assert "another host: b has the term 2" in hosts.a.merge("t2")
     assert hosts.a.task("t2").status == "APPROVED"
+
+
+def test_a_board_older_than_its_remote_merges_under_a_newer_term(hosts: Hosts) -> None:
+    hosts.a.approved("t1", "t2")
+    assert hosts.b.leads(4).merge("t1") == ""
+    hosts.a.term = Term("a", 1, is_newest=True)
+    assert hosts.a.merge("t2") == ""
+    assert [each.term for each in hosts.publications()] == [4, 4, 5, 5]
+    assert hosts.a.task("t2").merge_commit == hosts.tip("integration")
+    assert "another host: a has the term 5" in hosts.b.merge()
 
 
 def test_commits_that_a_person_pushed_are_built_upon(hosts: Hosts, tmp_path: Path) -> None:
