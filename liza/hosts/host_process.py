@@ -87,7 +87,7 @@ class HostProcess:
             raise Refused(f"the host process of this clone runs already: {holder}", "liza host list")
         try:
             with self._catch_signals():
-                while not self._is_stopped:
+                while not self._is_over():
                     self._try_to_serve()
         finally:
             lock.release()
@@ -119,7 +119,7 @@ class HostProcess:
             if self._failures == 1:
                 self._say(error.message)
             # A server that does not come back must not keep this process for ever.
-            self._is_stopped = self._is_stopped or self._is_idle()
+            self._is_stopped = self._is_over() or self._is_idle()
             self._wait(0 if self._is_stopped else backoff(self._failures, FIRST_RETRY, MAX_RETRY))
 
     def _serve(self, connection: ServerConnection) -> None:
@@ -132,7 +132,7 @@ class HostProcess:
         if self._work is not None:
             self._work.start()
         renew_at = look_at = 0.0
-        while not self._is_stopped:
+        while not self._is_over():
             if boottime() >= renew_at:
                 lease, renew_at = self._renew(table, lease), boottime() + RENEWAL.total_seconds()
                 for agent in self._left_agents.release(table, lease):
@@ -146,7 +146,7 @@ class HostProcess:
                     break
                 continue  # A notification may have come with the answer to a statement.
             self._wait(min(renew_at, look_at) - boottime(), connection)
-        if self._work is not None:
+        if self._work is not None and self._paths.board_address.exists():
             self._work.stop()
         self._leave(table, lease)
 
@@ -194,6 +194,13 @@ class HostProcess:
             self._seen = marks
             with suppress(OSError):  # A full disk: the supervisors look by themselves, only later.
                 file_growth.wake_watchers(self._paths, file_growth.BOARD)
+
+    def _is_over(self) -> bool:
+        """Whether this process was stopped, or its clone is no host any more: it was deleted, or left the crew.
+
+        To write there would make another `.liza`, which no command understands.
+        """
+        return self._is_stopped or not self._paths.board_address.exists()
 
     def _is_idle(self) -> bool:
         if has_supervisors(self._paths):

@@ -12,6 +12,7 @@ from liza.board import crew_moves
 from liza.board.address import BoardAddress, read_address, write_address
 from liza.board.opening import open_server_board
 from liza.board.presence import has_board_or_intent
+from liza.board.rules.host_leases import HostCondition, HostTable, judge_host
 from liza.config import confirmed_settings
 from liza.config.rules import settings
 from liza.crew import layout, shared_pages
@@ -109,7 +110,9 @@ def _join(crew: Crew, address: BoardAddress, surveyed: Survey, say: ReportFact, 
         create = f'liza init "what you want to have" --board {shlex.quote(address.full_url)}'
         raise NoCrew(f"the database at {address.server} has no crew {address.crew}", create)
     _refuse_other_repository(crew.git, address.crew, roots)
-    state = open_server_board(address, crew.paths, crew.clock).read()
+    board = open_server_board(address, crew.paths, crew.clock)
+    _refuse_living_host(board.hosts(), address)
+    state = board.read()
     record = slots_directory.choose_directory(crew.paths.root, None, os.environ)
     crew = replace(crew, paths=replace(crew.paths, chosen_slots=record.directory))
     crew.paths.liza.mkdir(exist_ok=True)
@@ -137,6 +140,18 @@ def _join(crew: Crew, address: BoardAddress, surveyed: Survey, say: ReportFact, 
     _report_crew(state, address, say)
     details = {"crew": address.crew, "host": address.host, "revision": state.revision}
     return Result("changed", None, None, "liza status", details)
+
+
+def _refuse_living_host(table: HostTable | None, address: BoardAddress) -> None:
+    """Raise Refused if the name of this host is that of another one which is alive."""
+    if table is None:
+        return
+    for row in table.hosts:
+        if row.name == address.host and judge_host(row, table.now, table.started) is not HostCondition.LOST:
+            raise Refused(
+                f"{row.name} is the name of the host at {row.address}; each host needs a name of its own",
+                f"liza join {shlex.quote(address.full_url)} --host NAME",
+            )
 
 
 def _refuse_other_repository(git: Git, crew: str, roots: tuple[str, ...]) -> None:

@@ -71,7 +71,7 @@ class WorkThread:
         shared = crew.board.shared
         assert shared is not None
         parts = self._list_parts(crew, shared)
-        while True:
+        while crew.paths.board_address.exists():
             is_last = self._is_stopping.is_set()
             self._news.clear()
             for name, work in parts.items():

@@ -162,3 +162,12 @@ def test_a_submission_without_the_remote_counts_as_no_try(hosts: Hosts) -> None:
     task = hosts.h1.tell("task", "show", "first")
     assert task["review_commit"] == git(hosts.remote, "rev-parse", "task/first")
     assert "crash" not in events()
+
+
+def test_a_clone_cannot_join_as_a_host_that_is_alive(hosts: Hosts) -> None:
+    hosts.h1.up("coder-1", coder="true")
+    other = hosts.clone(hosts.remote.parent / "h3")
+    refused = other.liza("join", hosts.postgresql.url(hosts.database), "--host", "h1", code=1)
+    assert "h1 is the name of the host at" in refused
+    assert str(hosts.h1.root) in refused
+    other.liza("join", hosts.postgresql.url(hosts.database), "--host", "h3")

@@ -264,3 +264,12 @@ def test_runs_of_a_host_that_is_gone_are_lost(make_host: MakeHost) -> None:
     for each in (board, watcher):
         each.close()
     until(lambda: file_growth.last_wake(other.paths, file_growth.BOARD) != mark, "supervisors look at the board")
+
+
+def test_a_host_process_ends_when_its_clone_is_deleted(make_host: MakeHost) -> None:
+    host = make_host("h1")
+    host.start_and_wait()
+    host.paths.liza.rename(host.paths.root / "gone")
+    assert host.process is not None
+    assert host.process.wait(timeout=30) == 0
+    assert host.table().hosts == ()
