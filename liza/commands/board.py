@@ -44,7 +44,7 @@ def import_(
     host: HostOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move the board of this crew from its file into PostgreSQL, with its revisions and archived tasks.
+    """Move the board of this crew from files into PostgreSQL, with its revisions and archived tasks.
 
     The crew must be paused, and no supervisor or session may run. What arrived is compared with the file; the file
     stays as .liza/state.yaml.before-server. Other clones join with liza join URL.
