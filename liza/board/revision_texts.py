@@ -39,9 +39,16 @@ def rebuild_texts(
         if line.text is not None and line.revision <= since:
             break
     before = None if base is None else base[1]
+    # The document of the revision before, whose parts need no new parsing. Only of these revisions: how a text is split
+    # may depend on the document that its parts come from.
+    document: Document | None = None
     while lines:
         line = lines.pop()
-        before = _rebuild_text(before, line)
+        text = line.text
+        if text is None and before is not None:
+            document = _read_or_none(before, document)
+            text = None if document is None else apply_changes(document, line.entries)
+        before = text if text is not None and sha(text.encode()) == line.sha256 else None
         if before is not None:
             yield line, before
 
@@ -55,21 +62,11 @@ def newest_text(newest_first: Callable[[], Iterable[RevisionLine]]) -> tuple[int
     return None
 
 
-_last: Document | None = None
-"""Cache: the last document that ``_rebuild_text`` read, whose parts need no new parsing."""
-
-
-def _rebuild_text(before: str | None, line: RevisionLine) -> str | None:
-    """Return the text of a revision, given the one before it; None if it cannot be rebuilt."""
-    global _last
-    text = line.text
-    if text is None and before is not None:
-        try:
-            _last = read_document(before, previous=_last)
-        except LizaError:
-            return None
-        text = apply_changes(_last, line.entries)
-    return text if text is not None and sha(text.encode()) == line.sha256 else None
+def _read_or_none(text: str, previous: Document | None) -> Document | None:
+    try:
+        return read_document(text, previous=previous)
+    except LizaError:
+        return None
 
 
 def apply_changes(before: Document, entries: tuple[EntryChange, ...]) -> str | None:
