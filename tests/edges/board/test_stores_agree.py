@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -100,11 +100,18 @@ class TwoStores(CrewMachine):
     def teardown(self) -> None:
         try:
             self.both(_summarize)
-            self.both(lambda board: [text for _, text in board.texts()])
+            files, rows = (dict(_number_texts(board)) for board in (self.files[0], self.rows[0]))
+            # Known: a comment that a person puts above an entry can be in another part than when the text is split anew.
+            # Then the store in files cannot rebuild revisions before the next whole text.
+            assert {number: rows.get(number) for number in files} == files
         finally:
             for board in self.rows:
                 board.close()
             shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _number_texts(board: Board) -> Iterator[tuple[int, str]]:
+    return ((line.revision, text) for line, text in board.texts())
 
 
 def _answer(action: Callable[[Board], object], board: Board) -> object:
