@@ -101,7 +101,7 @@ class TwoStores(CrewMachine):
         try:
             self.both(_summarize)
             files, rows = (dict(_number_texts(board)) for board in (self.files[0], self.rows[0]))
-            # Known: a comment that a person puts above an entry can be in another part than when the text is split anew.
+            # Known: a comment that a person puts above an entry can be in another part after the text is split anew.
             # Then the store in files cannot rebuild revisions before the next whole text.
             assert {number: rows.get(number) for number in files} == files
         finally:
