@@ -25,7 +25,6 @@ from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
-from tests.conftest import variant
 from tests.postgresql import PostgreSQL
 from tests.unit.machine.crew_machine import PERSON, CrewMachine, Predict, indexes
 
@@ -145,7 +144,8 @@ def _summarize(board: Board) -> object:
     return board.read(), records, tasks, board.count_archived(()), board.unknown_config()
 
 
-@pytest.mark.parametrize(("examples", "steps"), [(8, 30), variant(250, 40, name="10,000 verbs")])
+@pytest.mark.campaign
+@pytest.mark.parametrize(("examples", "steps"), [(8, 30), (250, 40)])
 def test_random_verbs_have_the_same_results_on_both_stores(
     postgresql: PostgreSQL, database: str, examples: int, steps: int
 ) -> None:
