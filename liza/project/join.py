@@ -150,7 +150,7 @@ def _refuse_living_host(table: HostTable | None, address: BoardAddress) -> None:
         if row.name == address.host and judge_host(row, table.now, table.started) is not HostCondition.LOST:
             raise Refused(
                 f"{row.name} is the name of the host at {row.address}; each host needs a name of its own",
-                f"liza join {shlex.quote(address.full_url)} --host NAME",
+                "liza help join",
             )
 
 
