@@ -55,7 +55,7 @@ def require_host(paths: Paths) -> HostLease:
             raise BoardUnavailable("the host process got no lease from PostgreSQL", "liza doctor")
         if process is None and not is_running:
             process = _start(paths)
-        time.sleep(_LOOK)
+        time.sleep(_LOOK)  # the lease is a file of another process, which may end without writing it
 
 
 def start_if_absent(paths: Paths) -> None:

@@ -178,12 +178,6 @@ class ServerConnection:
         with self._errors():
             self._cursor.executemany(sql.encode(), rows)
 
-    @contextmanager
-    def pipeline(self) -> Iterator[None]:
-        """Send the statements of the block without waiting for the answer of each."""
-        with self._errors(), self._session.pipeline():
-            yield
-
     @property
     def is_in_transaction(self) -> bool:
         """Whether a transaction is open, or has failed and must be ended."""

@@ -94,7 +94,7 @@ def _limits(orders: Sequence[float | None]) -> list[float]:
 
 
 def _position_between(before: float, limit: float, is_first: bool) -> float | None:
-    """Return a position after ``before`` and before ``limit``; None if there is none left."""
+    """Return a position after ``before`` and before ``limit``; None if no number is between them."""
     wanted = (before // _SECTION_STEP + 1) * _SECTION_STEP if is_first else before // 1 + 1
     position = wanted if wanted < limit else (before + limit) / 2
     return position if before < position < limit else None

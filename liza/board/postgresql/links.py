@@ -116,4 +116,4 @@ def repeat(action: Callable[[], ResultT], is_lost: Callable[[], bool] = lambda: 
         except BoardUnavailable:
             if not is_lost() or time.monotonic() > end:
                 raise
-        time.sleep(_RETRY_SECONDS)
+        time.sleep(_RETRY_SECONDS)  # no event tells that a server is back

@@ -204,7 +204,7 @@ class PostgresBoard(Board):
         self._commit(lock, copy, changed, RevisionLine(number, actor=actor, event=event), full=True)
 
     def _last_good(self, wanted: Document) -> Document:
-        """Return the newest board of the journal, for a comparison; ``wanted`` if there is none."""
+        """Return the newest board of the journal, for a comparison; ``wanted`` if the journal has no board."""
         newest = revision_texts.newest_text(self._lines)
         return wanted if newest is None else document.read_document(newest[1], previous=wanted)
 
