@@ -6,6 +6,7 @@ prints the OpenAPI document.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
@@ -259,6 +260,9 @@ def make_document(operations: Iterable[Operation]) -> dict[str, Any]:
     types = list(dict.fromkeys([Problem, *(type_ for row in rows for type_ in (row.request, row.answer) if type_)]))
     structs = [type_ for type_ in types if isinstance(type_, type) and issubclass(type_, msgspec.Struct)]
     _, components = msgspec.json.schema_components(structs, ref_template=REF_TEMPLATE)
+    for component in components.values():
+        if "description" in component:  # msgspec before 0.23 keeps the indentation of docstrings.
+            component["description"] = inspect.cleandoc(component["description"])
     paths: dict[str, dict[str, Any]] = {}
     for row in rows:
         paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
