@@ -26,6 +26,8 @@ class HistoryEvent(StrEnum):
     HANDOFF = "handoff"
     SUBMIT = "submit"
     SUBMIT_AGAIN = "submit again"
+    SUBMIT_WORK = "submit work"
+    """A person, or a session that Liza did not start, submitted a commit: work, or its next state."""
     BLOCK = "block"
     CLAIM_REVIEW = "claim review"
     RELEASE_REVIEW = "release review"
@@ -104,6 +106,7 @@ EVENT_RULES: dict[HistoryEvent, EventRule] = dict.fromkeys(HistoryEvent, EventRu
     E.HANDOFF: EventRule(closes_run=True, frames_session=True),
     E.SUBMIT: EventRule(closes_run=True, frames_session=True),
     E.SUBMIT_AGAIN: EventRule(closes_run=True),
+    E.SUBMIT_WORK: EventRule(answers=True),
     E.BLOCK: EventRule(closes_run=True, asks=True),
     E.RELEASE_REVIEW: EventRule(closes_run=True),
     E.GIVE_UP_REVIEW: EventRule(asks=True),

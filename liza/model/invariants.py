@@ -127,7 +127,7 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
         yield from _target(key, task)
     for status, names in _NEEDED.items():
         if task.status is status:
-            yield from _missing_fields(key, task, names)
+            yield from _missing_fields(key, task, names if task.submission is None else _without_coder(names))
     if task.status not in (S.DRAFT, S.ABANDONED, S.SUPERSEDED):
         yield from _missing_fields(key, task, ("description", "done_when", "scope", "spec_ref"))
     if task.reviewing_by is not None:
@@ -159,6 +159,14 @@ _NEEDED: dict[Status, tuple[str, ...]] = {
     S.MERGED: ("merge_commit", "approved_by", "review_commit"),
     S.SUPERSEDED: ("superseded_by", "rescope_reason"),
 }
+
+
+_OF_A_CODER = frozenset({"assigned_to", "worktree"})
+
+
+def _without_coder(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the fields that submitted work needs, which its author did without a coder and a slot of the crew."""
+    return tuple(name for name in names if name not in _OF_A_CODER)
 
 
 def _target(key: str, task: Task) -> Iterator[Violation]:

@@ -154,6 +154,25 @@ class LineComment(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     commit: str = ""
 
 
+class Submission(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """Work of an author whom Liza did not start: a person, or a session of another tool.
+
+    ``branch``: the branch that has it in this repository, and ``worktree`` the directory where its author works; each
+    may be empty. ``request``: the number of its pull request, 0 without one. ``author``: of its newest commit.
+    ``program``: the name of the program that wrote it, if that is known. ``fix``: who mends what comes back.
+    ``is_foreign``: the author cannot write to the repository. Code of it runs only at the commit ``permitted``.
+    """
+
+    branch: str = ""
+    worktree: str = ""
+    request: int = 0
+    author: str = ""
+    program: str = ""
+    fix: Literal["author", "crew"] = "author"
+    is_foreign: bool = False
+    permitted: str = ""
+
+
 class Event(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a task's history. The pair (event, run) makes verbs idempotent.
 
@@ -175,7 +194,8 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     A task of an ``epic`` is merged into the branch of the epic, one with a ``target`` into that branch, all others into
     integration. ``landed`` is the commit with which its epic landed on integration. ``undo`` is the revert of its
     merge: the task is ABANDONED then. With the ``review`` ``human`` a person reviews it, and no agent claims the
-    review. ``review_comments`` are those of the last rejection, until the next verdict.
+    review. A ``submission`` needs no coder and no worktree of Liza. ``review_comments`` are those of the last
+    rejection, until the next verdict.
 
     ``tested`` is True if every gate that applies passed on a full checkout of exactly the merged commit. With
     ``remarks``, which a person allowed, the merge is tested, but…; False without remarks: untested.
@@ -231,6 +251,7 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     handoff_pending: bool = False
     max_iterations: int | None = None
     review: Literal["agent", "human"] = "agent"
+    submission: Submission | None = None
     history: tuple[Event, ...] = ()
 
     @property

@@ -218,6 +218,7 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     E.EXTEND: lambda event, task: f"keeps its lease {_short(event.detail)}",
     E.SUBMIT: lambda event, task: f"{W.IN_REVIEW} at {(event.commit or '')[:10]}{_verdict_hint(task)}",
     E.SUBMIT_AGAIN: lambda event, task: f"{W.IN_REVIEW} again at {(event.commit or '')[:10]}{_verdict_hint(task)}",
+    E.SUBMIT_WORK: lambda event, task: f"submitted, {W.IN_REVIEW} at {(event.commit or '')[:10]}{_verdict_hint(task)}",
     E.HANDOFF: lambda event, task: "handed over to a fresh session",
     E.STOP: lambda event, task: "stopped; its work is kept",
     E.CRASH: lambda event, task: f"crashed: {_short(event.detail)}",

@@ -52,6 +52,13 @@ TRANSITIONS: tuple[Transition, ...] = (
         E.SUBMIT_AGAIN, {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "its coder", "a later commit, no review under way"
     ),
     _transition(
+        E.SUBMIT_WORK,
+        {S.UNCLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED, S.INTEGRATION_FAILED, S.BLOCKED},
+        S.READY_FOR_REVIEW,
+        "its author, human",
+        "a commit of an author whom Liza did not start, or a later one of a branch that was changed",
+    ),
+    _transition(
         E.BLOCK,
         {S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.APPROVED},
         S.BLOCKED,
@@ -177,7 +184,8 @@ def find_illegal_changes(before: State, after: State) -> tuple[Violation, ...]:
     for task in after.tasks:
         previous = old.pop(task.id, None)
         if previous is None:
-            if task.status not in _INITIAL_STATUSES:
+            is_submitted = task.submission is not None and task.status is S.READY_FOR_REVIEW
+            if task.status not in _INITIAL_STATUSES and not is_submitted:
                 violations.append(
                     Violation(
                         entry=task.id, field="status", actual=task.status, expected="DRAFT or UNCLAIMED: it is new"

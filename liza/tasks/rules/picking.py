@@ -278,6 +278,8 @@ def claim_obstacle(
         return f"it is {task_word(task.status)}"
     if task.reservation is not None:
         return f"{task.reservation.agent} is taking it as {task.reservation.run}"
+    if task.submission is not None and task.submission.fix == "author":
+        return "its author goes on with it"
     if task.status is S.CLAIMED:
         lease = _lease_obstacle(task, agent, now, evidence)
         if lease:

@@ -109,7 +109,7 @@ def test_illegal_changes_of_a_status_name_the_allowed_ones() -> None:
             "a",
             "status",
             "APPROVED",
-            "UNCLAIMED or one of ABANDONED, CLAIMED, SUPERSEDED: it was UNCLAIMED",
+            "UNCLAIMED or one of ABANDONED, CLAIMED, READY_FOR_REVIEW, SUPERSEDED: it was UNCLAIMED",
         ),
         ("b", "status", "DRAFT", "MERGED or one of ABANDONED: it was MERGED"),
         ("new", "status", "CLAIMED", "DRAFT or UNCLAIMED: it is new"),
