@@ -38,6 +38,7 @@ from liza.programs.session import run_directory
 from liza.recovery import stopped_processes
 from liza.system import files
 from liza.tasks import draft_specs, task_branches
+from liza.tasks.rules import submissions
 from liza.tasks.rules.picking import Evidence, MissingParts
 from liza.text.formats import format_time
 from liza.text.redaction import redact
@@ -178,6 +179,14 @@ def _check_merges(crew: Crew, state: State) -> Iterator[Alarm]:
             yield AlarmKind.MERGE_SET_ASIDE.alarm(
                 task_id, reason=reason, next_try="; it is not merged", step="liza edit"
             )
+
+
+def _check_submissions(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Yield alarms about branches that are not where they were submitted, or gone."""
+    branches = submissions.open_branches(state)
+    if branches:
+        tips = git_refs.find_commits(crew.git, *(git_refs.HEADS + branch for branch in branches))
+        yield from submissions.branch_alarms(state, dict(zip(branches, tips, strict=True)))
 
 
 def _check_worktrees(crew: Crew, state: State) -> Iterator[Alarm]:
@@ -404,4 +413,9 @@ _CHECKS_BEFORE_THE_BOARD: Final[tuple[Check, ...]] = (
     _check_records,
 )
 """What blocks every worktree, every merge or every new claim; its alarms come first."""
-_CHECKS_AFTER_THE_BOARD: Final[tuple[Check, ...]] = (_check_hosts, _check_remotes, _check_outside_edits)
+_CHECKS_AFTER_THE_BOARD: Final[tuple[Check, ...]] = (
+    _check_submissions,
+    _check_hosts,
+    _check_remotes,
+    _check_outside_edits,
+)

@@ -12,7 +12,7 @@ from liza.briefs.brief_context import (
     describe_sprint,
     root_cause_demand,
 )
-from liza.model.derived import describe_lack
+from liza.model.derived import describe_lack, find_owner
 from liza.model.model import SpecChange, Task
 from liza.model.paths import Paths
 from liza.model.statuses import WakeTrigger
@@ -144,7 +144,7 @@ def _comment_fields(task: Task) -> list[str]:
 def _reviewer_sections(context: BriefContext, task: Task) -> list[str]:
     sections = ["=== REVIEW TASK ===", *_task_fields(context, task)]
     sections.append(_field("COMMIT TO REVIEW", task.review_commit or ""))
-    sections += [_field("AUTHOR", task.assigned_to or "unknown"), _field("SCOPE", task.scope)]
+    sections += [_field("AUTHOR", find_owner(task) or "unknown"), _field("SCOPE", task.scope)]
     if context.rejection is not None:
         sections.append(_field(f"LAST TIME, BY {context.rejection[0]}", context.rejection[1]))
         sections += _comment_fields(task)

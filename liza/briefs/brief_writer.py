@@ -21,7 +21,7 @@ from liza.briefs.brief_context import (
 )
 from liza.briefs.rules.context_rules import SectionType, TextSection
 from liza.briefs.rules.message_rules import Message
-from liza.model.derived import describe_lack
+from liza.model.derived import describe_lack, find_owner
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Task
 from liza.model.paths import branch_of
@@ -32,6 +32,7 @@ from liza.model.transitions import has_done
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules.conversations import earlier_runs
 from liza.tasks.rules.edits import describe_note
+from liza.tasks.rules.picking import unmet_dependencies
 from liza.tasks.rules.reviews import format_comment
 from liza.text.formats import count_noun, format_time
 from liza.text.quoting import BLOCK_BEGIN, BLOCK_END, NOTE_PREFIX, quote_line, quote_lines, quote_tail
@@ -257,7 +258,7 @@ def _reviewer_sections(context: BriefContext) -> list[TextSection]:
     )
     work = (
         f"This directory is a read-only copy at {task.review_commit}; your changes here are discarded.",
-        f"DIFF  git diff refs/heads/{branch}...{task.review_commit}",
+        f"DIFF  git diff {_review_base(context, task, branch)}...{task.review_commit}",
         f"TASK {task.id}   {quote_lines(task.description, LARGE)}",
         f"DONE WHEN  {quote_lines(task.done_when, MIDDLE)}",
         f"SCOPE {quote_line(task.scope, SMALL)}   SPEC {quote_line(context.spec_path(task.spec_ref), 300)}   "
@@ -274,11 +275,17 @@ def _reviewer_sections(context: BriefContext) -> list[TextSection]:
         "A refused command says what to do: do that once. You cannot ask anyone, and you fix nothing yourself.",
     )
     return [
-        _role_section(context, f"The author is {task.assigned_to or 'unknown'}. Your verdict binds."),
+        _role_section(context, f"The author is {find_owner(task) or 'unknown'}. Your verdict binds."),
         TextSection(SectionType.WORK, (*work, *_line_comments(task), *_answers(task), *_failed_check(context))),
         TextSection(SectionType.MAIL, tuple(_notes(context))),
         TextSection(SectionType.DIRECTIVE, directive),
     ]
+
+
+def _review_base(context: BriefContext, task: Task, branch: str) -> str:
+    """Return the revision from which a reviewer reads: the submitted work below this one, else the target."""
+    is_stacked = task.submission is not None and any(unmet_dependencies(context.state, task))
+    return task.base_commit if is_stacked and task.base_commit is not None else f"refs/heads/{branch}"
 
 
 def _planner_sections(context: BriefContext) -> list[TextSection]:

@@ -144,7 +144,10 @@ def load_all_commands() -> None:
 def find_process(words: Sequence[str]) -> Process:
     """Return where the command with these words runs. Words that are no command are refused anywhere."""
     _, command = find_command(words)
-    return getattr(getattr(command, "callback", None), "process", Process.SERVED)
+    function = getattr(command, "callback", None)
+    if set(getattr(function, "direct_options", ())).intersection(words):
+        return Process.DIRECT
+    return getattr(function, "process", Process.SERVED)
 
 
 def find_command(words: Sequence[str]) -> tuple[str, Any]:

@@ -86,10 +86,12 @@ def declare_command(
     position: Position | None = None,
     process: Process = Process.SERVED,
     in_sessions: bool = False,
+    direct_options: tuple[str, ...] = (),
     **settings: Any,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Declare a command. Its docstring is its help; the example is appended.
 
+    ``direct_options``: with one of them it runs in the process that was typed.
     ``in_sessions``: the command is answered when a process in the box of a session calls it. It runs outside of the
     box, so it must start no program and open no path that the caller names.
     """
@@ -99,6 +101,7 @@ def declare_command(
         example_text = "\n".join(f"  {line}" for line in example.splitlines())
         help_text = f"{text}\n\n\b\nExample:\n{example_text}"
         vars(function).update(process=process, position=position, in_sessions=in_sessions)
+        vars(function).update(direct_options=direct_options)
         app.command(name, help=help_text, short_help=_short_help(text), **settings)(function)
         return function
 

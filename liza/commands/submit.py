@@ -1,11 +1,19 @@
-"""``liza submit``: submit the committed work of this run's task for review."""
+"""``liza submit``: submit committed work for review: of this run's task, or of a branch that Liza did not start."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
+from liza.landing.submitted_requests import find_request, is_request
+from liza.model.errors import UsageError
 from liza.printing import printing
-from liza.tasks.submit import submit as submit_work
+from liza.tasks import submission
+from liza.tasks.rules.submissions import SubmissionWishes, check_wish
+from liza.tasks.submit import submit as submit_run
 
 app = create_app()
 
@@ -13,10 +21,64 @@ app = create_app()
 @declare_command(
     app,
     "submit",
-    "git commit -am 'Round half up' && liza submit",
+    "git commit -am 'Round half up' && liza submit\n"
+    "liza submit fix-rounding          # a branch\n"
+    "liza submit .                     # this worktree, whoever made it\n"
+    "liza submit 12 --review human     # a pull request of origin\n"
+    "liza submit . --merge             # review, test and merge it now",
     in_sessions=True,
+    direct_options=("--merge",),
     position=Position(Heading.AGENTS, 2),
 )
-def submit(as_json: JsonOption = False) -> None:
-    """Submit the committed work of this run's task for review."""
-    printing.print_result(submit_work(find_crew()), as_json)
+def submit(
+    work: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[BRANCH|PR|.]", help="Work that Liza did not start: a branch, a request, this worktree."
+        ),
+    ] = None,
+    task_id: Annotated[str | None, typer.Option("--id", help="The id of its task; default: of its branch.")] = None,
+    desc: Annotated[str | None, typer.Option("--desc", help="What it does; default: as its commits say.")] = None,
+    review: Annotated[
+        str | None, typer.Option("--review", metavar="agent|human", help="Who reviews it; default: an agent.")
+    ] = None,
+    fix: Annotated[
+        str | None, typer.Option("--fix", metavar="author|crew", help="Who mends it if it comes back; default: author.")
+    ] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Review, test and merge it here, without a crew.")] = False,
+    program: Annotated[
+        list[str] | None, typer.Option("--program", help="With --merge: the reviewer's program, as in `liza up`.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Submit committed work for review: without an argument that of this run's task.
+
+    With a branch, a pull request or `.` it is work that Liza did not start: it becomes a task, is reviewed, tested and
+    merged as any other, and goes back to its author. The same word submits its next commits. The other tool's worktree
+    and the branch are only read. With --merge the exit code is 76 if only a person can go on.
+    """
+    if work is None:
+        if any((task_id, desc, review, fix, merge, program)):
+            raise UsageError("these options are for the work of a branch, and none is named", "liza submit . --merge")
+        printing.print_result(submit_run(find_crew()), as_json)
+        return 0
+    wishes = SubmissionWishes(
+        task_id, desc, check_wish("review", review, ("agent", "human")), check_wish("fix", fix, ("author", "crew"))
+    )
+    crew = submission.find_shared_crew()
+    submission.require_author(crew)
+    source = find_request(crew, work) if is_request(crew, work) else submission.find_work(crew, work)
+    result = submission.submit_work(crew, source, wishes)
+    if not merge:
+        printing.print_result(result, as_json)
+        return 0
+    # Loaded now: most submissions are reviewed by a crew.
+    from liza.commands.up import Steps
+    from liza.supervisor.submission_run import merge_submitted
+
+    steps = Steps(as_json)
+    steps("", result.message, crew.clock.now())
+    printing.print_remarks(result)
+    landed, code = merge_submitted(crew, str(result.task), program or (), steps)
+    printing.print_result(landed, as_json)
+    return code

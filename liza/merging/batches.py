@@ -6,7 +6,7 @@ batch after a crash at any point.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from liza.board.contract import Board
@@ -32,6 +32,7 @@ from liza.project import commands, listeners
 from liza.project.rules.output_causes import BoxNeeds
 from liza.system import crash_points
 from liza.tasks import shared_code
+from liza.tasks.rules.picking import unmet_dependencies
 
 
 class BatchResult(Value):
@@ -365,7 +366,10 @@ def build_batch(crew: Crew, by: str, tasks: Sequence[Task], branch: str, base: s
     raised. Raises LizaError, OSError.
     """
     chain = _Chain(crew, branch, base, checks_files=len(tasks) > 1)
+    state = crew.board.read()
     for task in tasks:
+        if not chain.has(unmet_dependencies(state, task)):
+            continue  # what it is built on was left out
         try:
             _add_or_return(crew, by, chain, task, (branch, base))
         except Exception as error:
@@ -390,6 +394,10 @@ class _Chain:
         checkout = branch_moves.find_checkout(crew.git, branch) if checks_files else None
         self._checkout = None if checkout is None else crew.git.at(checkout)
         self._state = None if self._checkout is None else checkout_files.read_checkout(self._checkout, base)
+
+    def has(self, tasks: Collection[str]) -> bool:
+        """Return whether all these tasks are in the chain."""
+        return {member.task.id for member in self.members}.issuperset(tasks)
 
     def add(self, task: Task) -> None:
         """Add the candidate of a task. One that a person's changed files block is left out, unless it is the first: it

@@ -142,6 +142,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
     if task is None:
         raise Refused(*_no_merge_reason(before))
     merge_queue.refuse_held(task)
+    merge_queue.refuse_stacked(before, task)
     if task.merging is not None:
         # retry_candidates has just offered it: it waits until a person's changed files are out of the way.
         return _merge_result(crew.git, start, before, task.id)

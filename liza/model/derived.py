@@ -12,7 +12,7 @@ from typing import Any
 
 from liza.model.errors import NotOwner
 from liza.model.history_events import ANSWER_EVENTS, QUESTION_EVENTS, UNFINISHED_ENDS, VERDICTS, HistoryEvent
-from liza.model.model import FINAL_STATUSES, Agent, Event, State, Status, Task
+from liza.model.model import FINAL_STATUSES, Agent, Event, State, Status, Submission, Task
 from liza.model.paths import agent_of, is_person, split_run
 from liza.model.statuses import AgentStatus, GoalStatus, WorkKind
 from liza.model.value_classes import Value, replace
@@ -26,6 +26,17 @@ def update_derived_fields(state: State) -> State:
     work = work_by_agent(state)
     agents = {name: _agent(agent, work.get(name)) for name, agent in state.agents.items()}
     return replace(state, agents=agents, sprint=replace(state.sprint, metrics=sprint_metrics(state)))
+
+
+def author_name(submission: Submission) -> str:
+    """Return who wrote submitted work, without a mail address, and with the program if it is known."""
+    name = submission.author.partition(" <")[0].strip() or "its author"
+    return f"{name} ({submission.program})" if submission.program else name
+
+
+def find_owner(task: Task) -> str:
+    """Return the coder of a task, or the author of submitted work that no coder has; empty without either."""
+    return task.assigned_to or ("" if task.submission is None else author_name(task.submission))
 
 
 def restart_planning_rounds(state: State) -> State:

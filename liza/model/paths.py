@@ -342,6 +342,11 @@ class Paths(Value):
         return self.locks / "pins.lock"
 
     @property
+    def submit_lock(self) -> Path:
+        """Lock of the process that submits work of a branch: it chooses an id and writes a document."""
+        return self.locks / "submit.lock"
+
+    @property
     def worktree_lock(self) -> Path:
         return self.locks / "worktree-add.lock"
 

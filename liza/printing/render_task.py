@@ -123,6 +123,8 @@ _TASK_LABELS: Final = {
     "waits_for": "waits for",
     "kept_for": "kept for",
     "now": "now",
+    "author": "author",
+    "submitted_from": "from",
     "assigned_to": "coder",
     "run": "run",
     "conversation": "conversation",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from liza.crew.crew import Crew
-from liza.git import branch_moves, integration_tip
+from liza.git import branch_moves, git_refs, integration_tip
 from liza.git.runner import Git
 from liza.model.errors import Refused
 from liza.model.model import State, Status, Task
@@ -53,7 +53,7 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> TaskDiff:
         old, new = f"{task.merge_commit}^1", task.merge_commit
     else:
         new = _commit_to_show(crew, task)
-        old = _merge_base(crew.git, _find_target_tip(crew.git, state, task), new)
+        old = _find_base(crew.git, state, task, new)
     text = crew.git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, old, new, "--")
     return TaskDiff(task.id, task.status.value, old, new, None, (), _comments(task), text)
 
@@ -78,6 +78,19 @@ def _diff_worktree(crew: Crew, task: Task, onto: str, options: tuple[str, ...]) 
     untracked = tuple(git.names("ls-files", "-z", "--others", "--exclude-standard"))
     directory = str(crew.paths.task_link(task.id))
     return TaskDiff(task.id, task.status.value, base, head, directory, untracked, _comments(task), text)
+
+
+def _find_base(git: Git, state: State, task: Task, new: str) -> str:
+    """Return where the work of a task begins: of a branch on top of another submitted one, where that ends.
+
+    Raises Refused, Missing, GitFailed.
+    """
+    base = _merge_base(git, _find_target_tip(git, state, task), new)
+    start = None if task.submission is None else task.base_commit
+    is_stacked = (
+        start is not None and git_refs.is_contained(git, base, start) and git_refs.is_contained(git, start, new)
+    )
+    return start if start is not None and is_stacked else base
 
 
 def _merge_base(git: Git, onto: str, commit: str) -> str:

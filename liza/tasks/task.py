@@ -255,7 +255,7 @@ def _release_review(crew: Crew, by: str, task_id: str) -> Result:
     run = claims.get_task(before, task_id).review_run or ""
     with crew.change(by, "release review", task_id) as tx:
         tx.state = reviews.release_review(tx.state, task_id, run, crew.clock.now(), f"released by {by}")
-    _end_session(crew, run)
+    end_session(crew, run)
     return make_result(before, tx.state, task_id, f"liza task show {task_id}")
 
 
@@ -265,13 +265,14 @@ def end_task_work(crew: Crew, before: State, task_id: str) -> None:
     if task is None or task.run is None:
         return
     for run in filter(None, (task.run, task.review_run)):
-        _end_session(crew, run)
+        end_session(crew, run)
     if task.worktree and crew.is_here(task) and crew.paths.slot(task.worktree).is_dir():
         kept_in = (f"refs/heads/{before.config.integration_branch}",)
         crew.worktrees.salvage(task.worktree, task_id, task.run, kept_in)
 
 
-def _end_session(crew: Crew, run: str) -> None:
+def end_session(crew: Crew, run: str) -> None:
+    """End the session of a run that lost its task."""
     directory = crew.run_dir(run)
     if directory.exists():
         directory.write_stop(crew.clock.now(), StopReason.FENCED)
@@ -330,7 +331,7 @@ def add_sentence_task(crew: Crew, text: str) -> Result:
     if existing is not None:
         result = make_result(state, state, existing.id, "liza status")
         return Result(result.result, existing.id, existing.status.value, result.next, message=f"{existing.id}: open")
-    task_id = backlog.choose_task_id(sentence, _TakenIds(crew))
+    task_id = backlog.choose_task_id(sentence, TakenIds(crew))
     path = crew.paths.root / backlog.sentence_spec_path(task_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, backlog.compose_sentence_spec(sentence).encode(), 0o644)
@@ -351,20 +352,23 @@ def refuse_new_copies(crew: Crew, names: Sequence[str]) -> None:
         )
 
 
-class _TakenIds:
+class TakenIds:
     """The ids that a new task cannot have: of a task, of an archived one, of a branch, of a document."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew, self._state = crew, crew.board.read()
 
     def __contains__(self, task_id: object) -> bool:
-        name = str(task_id)
-        outcomes: dict[str, Status] = archive.find_outcomes(self._crew.board, self._state, (name,))
+        path = self._crew.paths.root / backlog.sentence_spec_path(str(task_id))
+        return self.has_work(str(task_id)) or path.exists()
+
+    def has_work(self, task_id: str) -> bool:
+        """Return whether a task or a branch has this id, whatever documents there are."""
+        outcomes: dict[str, Status] = archive.find_outcomes(self._crew.board, self._state, (task_id,))
         return (
-            self._state.task(name) is not None
-            or name in outcomes
-            or (self._crew.paths.root / backlog.sentence_spec_path(name)).exists()
-            or self._crew.git.find_commit(f"refs/heads/{branch_of(name)}") is not None
+            self._state.task(task_id) is not None
+            or task_id in outcomes
+            or self._crew.git.find_commit(f"refs/heads/{branch_of(task_id)}") is not None
         )
 
 

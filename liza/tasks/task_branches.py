@@ -165,7 +165,9 @@ def worktrees_for(crew: Crew, task: Task) -> Worktrees:
         start = shared_code.fetch_start(crew, task)
         return replace(crew.worktrees_onto(targets.target_branch(crew.board.read(), task)), start=start)
     if task.epic is None and task.target is None:
-        return crew.worktrees
+        # Submitted work that a coder goes on with: a new branch of the task begins with it.
+        is_submitted = task.submission is not None and task.review_commit is not None
+        return replace(crew.worktrees, start=task.review_commit) if is_submitted else crew.worktrees
     crew.refuse_moved()
     if task.epic is not None:
         ensure_branch(crew, task.epic)

@@ -9,6 +9,7 @@ from liza.board.archived_entries import ArchivedEntry
 from liza.crew.crew import Crew
 from liza.merging.rules.merge_queue import queue_rows
 from liza.model import history_events
+from liza.model.derived import author_name
 from liza.model.errors import LizaError, NotRegularFile, UsageError
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import branch_of
@@ -19,7 +20,7 @@ from liza.model.value_classes import asdict as fields_of
 from liza.tasks import archive, draft_specs
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.rules import claims, conversations, picking
+from liza.tasks.rules import claims, conversations, picking, submissions
 from liza.text.formats import did_you_mean, find_synonym
 from liza.view import activity
 from liza.view.rules.picture import task_rows
@@ -120,7 +121,9 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
     is_draft = task.status is Status.DRAFT
     return {
         **fields_of(task),
-        "branch": branch_of(task.id),
+        "branch": task.submission.branch if task.submission and not task.assigned_to else branch_of(task.id),
+        "author": "" if task.submission is None else author_name(task.submission),
+        "submitted_from": "" if task.submission is None else submissions.describe_place(task.submission),
         "directory": str(link) if link.is_symlink() and crew.is_here(task) else None,
         "missing": draft_specs.find_missing_parts(crew, state, task, find_existing_specs(crew, [task.spec_ref])).missing
         if is_draft

@@ -24,7 +24,7 @@ from liza.model.narration import verdict_command
 from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.tested import is_untested
 from liza.model.value_classes import replace
-from liza.tasks.rules import picking, planning, reviews
+from liza.tasks.rules import picking, planning, reviews, submissions
 from liza.tasks.rules.backlog import EDITABLE_STATUSES
 from liza.tasks.rules.picking import (
     Evidence,
@@ -115,6 +115,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
     retries = [task.set_aside for task in state.tasks] + [epic.set_aside for epic in state.epics.values()]
     if any(retries):
         alarms += [*merge_alarms.epic_alarms(state.epics, now), *merge_alarms.red_branch_alarms(state, now)]
+    alarms += submissions.returned_alarms(state)
     alarms += sprint_alarms(state, now, seen.cost)
     if any(task.status is S.READY_FOR_REVIEW for task in state.tasks):
         alarms += _unreviewed(state, seen)
@@ -396,7 +397,8 @@ def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> 
     reason = _short(history_events.first_line(failure) or "see its history")
     if coder is not None and coder in seen.evidence.offline:
         yield AlarmKind.ORPHANED_INTEGRATION_FAILED.alarm(task.id, reason=reason, coder=coder, starts=(coder,))
-    yield AlarmKind.INTEGRATION_FAILED.alarm(task.id, reason=reason, step=history_events.inspect_command(task))
+    if not picking.waits_for_author(task):  # that has an alarm of its own
+        yield AlarmKind.INTEGRATION_FAILED.alarm(task.id, reason=reason, step=history_events.inspect_command(task))
 
 
 def _rejected(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:

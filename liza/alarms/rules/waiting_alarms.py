@@ -15,6 +15,7 @@ from liza.tasks.rules.up_command import up_command_for
 
 _WAITING_KINDS = frozenset(
     {
+        AlarmKind.BACK_WITH_AUTHOR,
         AlarmKind.BLOCKED,
         AlarmKind.HYPOTHESIS_EXHAUSTION,
         AlarmKind.IMMEDIATE_DISCOVERY,

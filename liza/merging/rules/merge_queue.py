@@ -58,15 +58,29 @@ def choose_batch(state: State, head: Task, now: datetime) -> tuple[Task, ...]:
     """
     if is_alone(head):
         return (head,)
-    others = [
+    rest = [
         entry.task
         for entry in ordered_queue(state, now)
-        if entry.obstacle is None
+        if (entry.obstacle is None or _waits_only_for_tasks(state, entry.task, now))
         and entry.task.id != head.id
         and not is_alone(entry.task)
         and (entry.task.epic, entry.task.target) == (head.epic, head.target)
     ]
-    return (head, *others[: max(0, batch_size(state.config) - 1)])
+    batch, ids = [head], {head.id}
+    while len(batch) < batch_size(state.config):
+        # A task lands with those that it depends on, after them.
+        task = next((task for task in rest if ids.issuperset(unmet_dependencies(state, task))), None)
+        if task is None:
+            break
+        rest.remove(task)
+        batch.append(task)
+        ids.add(task.id)
+    return tuple(batch)
+
+
+def _waits_only_for_tasks(state: State, task: Task, now: datetime) -> bool:
+    """Return whether a task would be merged in its turn if the tasks that it depends on were merged."""
+    return bool(task.depends_on) and _find_obstacle(state, replace(task, depends_on=()), now, {}) is None
 
 
 def batch_size(config: Config) -> int:
@@ -121,6 +135,13 @@ def refuse_held(task: Task) -> None:
     """Raise Refused if a person holds the task."""
     if task.merge_hold is not None:
         raise Refused(f"{task.id} is held: {task.merge_hold}", f"liza queue release {task.id}")
+
+
+def refuse_stacked(state: State, task: Task) -> None:
+    """Raise Refused for submitted work that contains the commits of tasks that are not merged."""
+    unmet = unmet_dependencies(state, task) if task.submission is not None else ()
+    if unmet:
+        raise Refused(f"{task.id} is built on {', '.join(unmet)}, which is not merged", f"liza merge {unmet[0]}")
 
 
 def hold(state: State, task_id: str, reason: str) -> State:

@@ -374,6 +374,18 @@ def _in_place_of(task: Task, fields: TaskFields) -> TaskFields:
     return replace(fields, epic=task.epic, target=task.target)
 
 
+STACK_HOLD: Final = "built on an earlier state of "
+"""Begin of the reason of a hold that ends with the next commit of the held branch."""
+
+
+def hold_without(upper: Task, dropped: str) -> Task:
+    """Return the task, kept out of the queue if its branch contains the commits of a task that was dropped."""
+    if upper.submission is None or upper.merge_hold is not None:
+        return upper
+    message = f"{STACK_HOLD}{dropped}, which was dropped: its branch contains those commits"
+    return replace(upper, merge_hold=message)
+
+
 def drop(state: State, task_id: str, invocation: Invocation, dependants: str | None) -> State:
     """Drop a task. ``dependants``: ``cascade`` drops them too, ``unlink`` removes the dependency. Raises Refused."""
     task = get_task(state, task_id)
@@ -393,7 +405,7 @@ def drop(state: State, task_id: str, invocation: Invocation, dependants: str | N
             state = drop(state, other.id, invocation, dependants)
         else:
             rest = tuple(dependency for dependency in other.depends_on if dependency != task_id)
-            state = state.with_task(replace(get_task(state, other.id), depends_on=rest))
+            state = state.with_task(hold_without(replace(get_task(state, other.id), depends_on=rest), task_id))
     return state
 
 

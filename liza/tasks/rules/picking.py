@@ -278,7 +278,7 @@ def claim_obstacle(
         return f"it is {task_word(task.status)}"
     if task.reservation is not None:
         return f"{task.reservation.agent} is taking it as {task.reservation.run}"
-    if task.submission is not None and task.submission.fix == "author":
+    if waits_for_author(task):
         return "its author goes on with it"
     if task.status is S.CLAIMED:
         lease = _lease_obstacle(task, agent, now, evidence)
@@ -298,6 +298,11 @@ def claim_obstacle(
     if limit is not None and task.worktree is None and len(used_slots(state, but=task.id)) >= limit:
         return f"all {limit} slots are in use (config.slots.max)"
     return None
+
+
+def waits_for_author(task: Task) -> bool:
+    """Return whether only the author of submitted work, whom Liza did not start, can go on with a task."""
+    return task.submission is not None and task.submission.fix == "author" and task.status in CLAIMABLE_STATUSES
 
 
 def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:

@@ -20,7 +20,14 @@ from liza.model.transitions import TRANSITIONS
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import claims
 from liza.tasks.rules.claims import allocate_run
-from liza.tasks.rules.picking import CLAIMABLE_STATUSES, Evidence, failed_by_every_coder, occupation, unmet_dependencies
+from liza.tasks.rules.picking import (
+    CLAIMABLE_STATUSES,
+    Evidence,
+    failed_by_every_coder,
+    occupation,
+    unmet_dependencies,
+    waits_for_author,
+)
 from liza.tasks.rules.reviews import release_review
 from liza.text.formats import count_noun, format_duration
 
@@ -315,7 +322,7 @@ def is_idle(state: State) -> bool:
         task.status is S.CLAIMED
         or task.reviewing_by is not None
         or (task.status is S.READY_FOR_REVIEW and task.review == "agent")
-        or (task.status in CLAIMABLE_STATUSES and not unmet_dependencies(state, task))
+        or (task.status in CLAIMABLE_STATUSES and not waits_for_author(task) and not unmet_dependencies(state, task))
         for task in state.tasks
     )
 
@@ -349,7 +356,7 @@ def find_missing_roles(state: State, roles: frozenset[str]) -> dict[str, tuple[s
     """Return the roles beside ``roles`` that open tasks wait for: role → ids of those tasks."""
     needs: dict[str, tuple[str, ...]] = {}
     for task in state.tasks:
-        role = _NEEDS.get(task.status) if not waits_for_verdict(task) else None
+        role = None if waits_for_verdict(task) or waits_for_author(task) else _NEEDS.get(task.status)
         if role is not None and role not in roles and not unmet_dependencies(state, task):
             needs[role] = (*needs.get(role, ()), task.id)
     return needs
@@ -380,7 +387,7 @@ def _has_role(task: Task, roles: frozenset[str]) -> bool:
     """Return whether one of ``roles`` continues tasks of this status. Every supervisor merges."""
     if task.status is S.APPROVED:
         return bool(roles)
-    if waits_for_verdict(task):
+    if waits_for_verdict(task) or waits_for_author(task):
         return False
     return _NEEDS.get(task.status, "planner") in roles - {"planner"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from liza.model.derived import status_since
+from liza.model.derived import find_owner, status_since
 from liza.model.statuses import TaskWord
 from liza.ui.rules.filtering import lists_task, waiting_subjects
 from liza.ui.rules.lines import Cell, Line, Target, TargetKind, Tone, cut_line, make_row, make_rule, text_line
@@ -52,7 +52,7 @@ def _card(row: TaskRow, picture: Picture, width: int) -> Line:
     if any(other.task.epic for other in picture.tasks) and width >= NARROW_BELOW:
         cells.append(Cell(task.epic or "", _EPIC_CELLS, Tone.DIM))
     if width >= TINY_BELOW:
-        cells.append(Cell(short_name(task.reviewing_by or task.assigned_to or ""), OWNER_CELLS))
+        cells.append(Cell(short_name(task.reviewing_by or find_owner(task)), OWNER_CELLS))
     if width >= NARROW_BELOW:
         cells.append(Cell(age_since(status_since(task), picture.time), AGE_CELLS, Tone.DIM, is_right=True))
     return make_row(cells, width, Target(TargetKind.TASK, task.id))

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from liza.model.alarm_table import AlarmRow
-from liza.model.derived import status_since
+from liza.model.derived import find_owner, status_since
 from liza.model.statuses import TaskWord
 from liza.text.formats import MINUTE, format_duration
 from liza.ui.rules.lines import Cell, Line, Span, Target, TargetKind, Tone, clean, make_row, wrap_line
@@ -62,7 +62,7 @@ def task_line(row: TaskRow, now: datetime, width: int) -> Line:
         cells.append(Cell(row.word, WORD_CELLS, tone))
     cells.append(Cell(row.reason))
     if width >= TINY_BELOW:
-        cells.append(Cell(short_name(task.reviewing_by or task.assigned_to or ""), OWNER_CELLS))
+        cells.append(Cell(short_name(task.reviewing_by or find_owner(task)), OWNER_CELLS))
     if width >= WIDE_FROM:
         cells.append(Cell(f"try {task.iteration}" if task.iteration else "", TRY_CELLS))
     if width >= NARROW_BELOW:

@@ -12,6 +12,7 @@ from liza.merging.rules.merge_queue import QueueRow, queue_rows
 from liza.model import history_events
 from liza.model.agent_states import AgentState
 from liza.model.alarm_table import CONTAINED_NOTICES, Alarm, AlarmKind, AlarmRow
+from liza.model.derived import find_owner
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.statuses import TASK_WORDS, AgentWord, TaskWord, agent_word
 from liza.model.value_classes import Value, asdict
@@ -189,7 +190,7 @@ def task_rows(
         waits_for = tuple(picking.unmet_dependencies(state, task)) if task.status not in FINAL_STATUSES else ()
         is_stopped = task.status is Status.CLAIMED and task.assigned_to in off
         reason = f"{task.assigned_to} is off" if is_stopped else _task_reason(state, task, lacks, waits_for, queued)
-        owner = f"{task.reviewing_by} reviews" if task.reviewing_by else task.assigned_to or ""
+        owner = f"{task.reviewing_by} reviews" if task.reviewing_by else find_owner(task)
         yield TaskRow(
             task,
             TASK_WORDS[task.status],

@@ -33,6 +33,7 @@ REASONS = {
     "liza.commands.web": "an optional package, and modules of the server that the other commands do not need",
     "liza.alarms.notice_sender": "an optional package",
     "liza.git.git_start": "50 ms, and most commands start no git",
+    "liza.commands.submit": "supervisors, 0.2 s that a submission without a merge does not spend",
     "liza.supervisor.main": "an optional package",
     "liza.programs.session._shim": "a session outside of a box has no socket",
 }

@@ -1,0 +1,116 @@
+"""Pull requests of origin that are submitted for review, and the comment that tells their author of a return."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from liza.crew.crew import Crew
+from liza.git import branch_moves
+from liza.git.git_remote import FETCH_OPTIONS
+from liza.git.rules.remote_urls import (
+    Forge,
+    RemoteRepository,
+    find_forge_repository,
+    find_request_number,
+    parse_remote_url,
+)
+from liza.landing import forge
+from liza.landing.remotes import Remote, find_project, find_remote
+from liza.model.errors import LizaError, Missing, Refused
+from liza.model.model import Submission, Task
+from liza.model.value_classes import Value
+from liza.tasks.rules import submissions
+from liza.tasks.submission import WorkSource
+from liza.text.quoting import sanitize
+
+_WORD = re.compile(r"[#!]?([1-9][0-9]{0,8})")
+_OPEN: Final = ("open", "opened")
+_WRITERS: Final = ("OWNER", "MEMBER", "COLLABORATOR")
+
+
+class SubmittedRequest(Value):
+    """A pull request as the forge has it. ``source``: the repository of its branch; ``association``: of its author."""
+
+    state: str = ""
+    author: str = ""
+    association: str = ""
+    source: str = ""
+    target: str = ""
+
+
+def is_request(crew: Crew, word: str) -> bool:
+    """Return whether a word is the number or the address of a pull request. A branch of that name comes first."""
+    number = _WORD.fullmatch(word)
+    if number is not None:
+        return branch_moves.branch_tip(crew.git, word) is None
+    return "://" in word and find_request_number(word) > 0
+
+
+def find_request(crew: Crew, word: str) -> WorkSource:
+    """Fetch the commit of a pull request of origin. Raises Refused, Missing, GitFailed.
+
+    Without the program of the forge nothing is known of its author, who counts as foreign then.
+    """
+    remote = find_project(find_remote(crew.git))
+    repository = find_forge_repository(remote.urls)
+    number = _find_number(remote, repository, word)
+    commit = _fetch(crew, remote, repository, number)
+    facts, remarks = SubmittedRequest(), tuple[str, ...]()
+    if repository is not None:
+        try:
+            (facts,) = forge.read_rows(repository, "submitted", SubmittedRequest, number=number)
+        except LizaError as error:
+            remarks = (f"nothing is known of the author of request {number}: {error.message}; next: {error.hint}",)
+    if facts.state and facts.state not in _OPEN:
+        raise Refused(f"request {number} is {facts.state}, not open", "liza task list")
+    submission = Submission(request=number, author=sanitize(facts.author), is_foreign=_is_foreign(facts))
+    return WorkSource(commit, submission, remarks)
+
+
+def _is_foreign(facts: SubmittedRequest) -> bool:
+    """Return whether the author may not write to the repository, or whether that is unknown."""
+    is_of_fork = not facts.source or facts.source != facts.target
+    return is_of_fork and facts.association not in _WRITERS
+
+
+def _find_number(remote: Remote, repository: RemoteRepository | None, word: str) -> int:
+    match = _WORD.fullmatch(word)
+    if match is not None:
+        return int(match[1])
+    named = parse_remote_url(re.sub(r"/(?:-/)?(?:pull|merge_requests)/[0-9]+/?$", "", word))
+    if named != repository:
+        raise Refused(f"{word} is no request of {remote.project_name}, which this crew lands on", "git remote -v")
+    return find_request_number(word)
+
+
+def _fetch(crew: Crew, remote: Remote, repository: RemoteRepository | None, number: int) -> str:
+    """Fetch the head of a request, without a ref of the person's, and return its commit. Raises Missing, GitFailed."""
+    is_gitlab = repository is not None and repository.forge is Forge.GITLAB
+    name = f"refs/merge-requests/{number}/head" if is_gitlab else f"refs/pull/{number}/head"
+    tips = remote.list_refs(name)
+    if name not in tips:
+        raise Missing(f"{remote.project_name} has no request {number}", f"git ls-remote {remote.name} {name}")
+    result = remote.call("fetch", *FETCH_OPTIONS, patterns=[name])
+    if result.code != 0:
+        raise remote.explain(result)
+    return tips[name]
+
+
+def comment_return(crew: Crew, task: Task) -> str:
+    """Comment on the request of a task that came back. Return a sentence about it; empty without a request.
+
+    Nothing fails with it: the board and this command's output say the same.
+    """
+    submission = task.submission
+    if submission is None or not submission.request:
+        return ""
+    try:
+        repository = find_forge_repository(find_project(find_remote(crew.git)).urls)
+        if repository is None:
+            return ""
+        body = submissions.compose_comment(task)
+        forge.call_forge(repository, "comment", number=submission.request, body=body)
+    except LizaError as error:
+        return f"request {submission.request} got no comment: {error.message}; next: {error.hint}"
+    return f"request {submission.request} got a comment"

@@ -1,0 +1,386 @@
+"""Submitted work of authors whom Liza did not start: which task it is, what that task says, and its next commits."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from liza.model import targets
+from liza.model.alarm_table import Alarm, AlarmKind
+from liza.model.derived import author_name
+from liza.model.errors import Refused, UsageError
+from liza.model.history_events import HistoryEvent, first_line, is_last_return_cleared, last_failure
+from liza.model.model import FINAL_STATUSES, State, Status, Submission, Task
+from liza.model.statuses import describe_task
+from liza.model.targets import is_crew_branch
+from liza.model.transitions import Invocation, apply_verb
+from liza.model.value_classes import Value, replace
+from liza.tasks.rules.backlog import STACK_HOLD, TaskFields, sentence_spec_path
+from liza.tasks.rules.claims import get_task
+from liza.tasks.rules.picking import waits_for_author
+from liza.tasks.rules.reviews import REVIEW_OVER, format_comment
+from liza.text.formats import count_noun
+from liza.text.quoting import sanitize
+
+S = Status
+E = HistoryEvent
+RETURNED: Final = (S.REJECTED, S.INTEGRATION_FAILED, S.UNCLAIMED, S.BLOCKED)
+"""Statuses of submitted work that waits for another commit."""
+MAX_SUBJECTS: Final = 30
+MAX_TEXT: Final = 4000  # characters of a description
+MAX_PATHS: Final = 20
+_TRAILER = re.compile(r"^(?:co-authored-by|assisted-by|generated-by): *(.+)$", re.IGNORECASE | re.MULTILINE)
+_TRAILERS_AT_END = re.compile(r"(?:\n+[A-Za-z][A-Za-z-]*(?:-by|-Id): [^\n]*)+\s*\Z", re.IGNORECASE)
+_TOOL_DIRECTORY = re.compile(r"/\.([a-z][a-z0-9]*)/worktrees/")
+_TOOL_REFS: Final = ("liza", "refs")
+
+
+class BranchCommit(Value):
+    """A commit of submitted work: its id, its author as ``Name <mail>``, subject and body."""
+
+    id: str
+    author: str
+    subject: str
+    body: str = ""
+
+
+class OutsideWork(Value):
+    """Submitted work, as it is in the repository.
+
+    ``commits``: those that the target lacks, without merges, oldest first. ``base``: where the work begins.
+    ``paths``: files that it changes since then. ``contained``: open tasks whose submitted commit it contains.
+    ``rewritten``: open tasks that are built on its earlier commit, and not on this one. ``containing``: open tasks
+    whose submitted commit contains it.
+    """
+
+    commit: str
+    base: str
+    submission: Submission
+    commits: tuple[BranchCommit, ...] = ()
+    paths: tuple[str, ...] = ()
+    contained: tuple[str, ...] = ()
+    containing: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+
+
+class SubmissionWishes(Value):
+    """What the caller asked for. None: not given."""
+
+    task: str | None = None
+    description: str | None = None
+    review: Literal["agent", "human"] | None = None
+    fix: Literal["author", "crew"] | None = None
+
+
+def check_wish(name: str, word: str | None, expected: Sequence[str]) -> Any:
+    """Return the word of an option. Raises UsageError if it is none of the expected ones."""
+    if word is not None and word not in expected:
+        message = f"--{name} is {word!r}; expected {' or '.join(expected)}"
+        raise UsageError(message, f"liza submit --{name} {expected[-1]} .")
+    return word
+
+
+def refuse_reserved(branch: str, integration: str) -> None:
+    """Raise Refused for a branch that Liza writes: it is no work of an author."""
+    if branch == integration:
+        raise Refused(f"{branch} is the branch that work is merged into; submit a branch of your own", "git branch")
+    if is_crew_branch(branch) or branch.partition("/")[0] in _TOOL_REFS:
+        message = f"{branch} is a name of Liza's own branches and refs; submit the work under another name"
+        raise Refused(message, shlex.join(["git", "branch", branch.replace("/", "-"), branch]))
+
+
+def find_task(state: State, submission: Submission) -> Task | None:
+    """Return the open task of the same branch, request or, without both, worktree; None if there is none."""
+    for task in state.tasks:
+        other = task.submission
+        if other is None or task.status in FINAL_STATUSES:
+            continue
+        if submission.request or other.request:
+            is_same = submission.request == other.request
+        elif submission.branch or other.branch:
+            is_same = submission.branch == other.branch
+        else:
+            is_same = bool(other.worktree) and submission.worktree == other.worktree
+        if is_same:
+            return task
+    return None
+
+
+def find_landed(state: State, submission: Submission, commit: str) -> Task | None:
+    """Return the merged task of exactly this commit of the same work; None if there is none."""
+    for task in state.tasks:
+        other = task.submission if task.status is S.MERGED and task.review_commit == commit else None
+        if other is not None and (other.branch, other.request) == (submission.branch, submission.request):
+            return task
+    return None
+
+
+def name_work(work: OutsideWork) -> str:
+    """Return the words of which an id is made: the branch, else the subject of the newest commit."""
+    submission = work.submission
+    if submission.branch:
+        return submission.branch
+    newest = work.commits[-1].subject if work.commits else ""
+    return f"request {submission.request}" if submission.request and not newest else newest
+
+
+def describe_commits(work: OutsideWork) -> str:
+    """Return the description of a task: the message of a single commit, else the subjects of all."""
+    commits = work.commits
+    if len(commits) == 1:
+        body = _TRAILERS_AT_END.sub("", f"\n{commits[0].body}").strip()
+        return "\n\n".join(filter(None, (commits[0].subject, body)))[:MAX_TEXT]
+    rows = [f"- {commit.subject}" for commit in commits[:MAX_SUBJECTS]]
+    more = len(commits) - len(rows)
+    rows += [f"- and {count_noun(more, 'commit')} more"] if more else []
+    title = f"{work.submission.branch or name_work(work)}: {count_noun(len(commits), 'commit')}"
+    return "\n".join((title, *rows))[:MAX_TEXT]
+
+
+def describe_scope(paths: Sequence[str]) -> str:
+    """Return a scope of the changed files, or of their directories if they are many."""
+    if len(paths) <= MAX_PATHS:
+        return ", ".join(paths) or "no file"
+    for depth in (3, 2, 1):
+        areas = dict.fromkeys(_area(path, depth) for path in paths)
+        if len(areas) <= MAX_PATHS:
+            return ", ".join(areas)
+    shown = list(areas)[:MAX_PATHS]
+    return f"{', '.join(shown)} and {count_noun(len(areas) - MAX_PATHS, 'more place')}"
+
+
+def _area(path: str, depth: int) -> str:
+    parts = path.split("/")
+    return path if len(parts) <= depth else f"{'/'.join(parts[:depth])}/"
+
+
+def find_program(commits: Iterable[BranchCommit], worktree: str, programs: Collection[str]) -> str:
+    """Return the program that wrote the work: of a trailer of the newest commit that names one, or of the directory."""
+    for commit in reversed(tuple(commits)):
+        for line in _TRAILER.findall(commit.body):
+            named = [word for word in re.findall(r"[a-z0-9]+", line.lower()) if word in programs]
+            if named:
+                return str(named[0])
+    match = _TOOL_DIRECTORY.search(f"{worktree}/")
+    return match[1] if match is not None and match[1] in programs else ""
+
+
+def make_fields(task_id: str, work: OutsideWork, wishes: SubmissionWishes) -> TaskFields:
+    """Return the fields of a new task."""
+    description = (wishes.description or "").strip() or describe_commits(work)
+    return TaskFields(
+        task_id,
+        description=description,
+        done_when="A test or another command shows that the change does what its commits say, and breaks nothing.\n"
+        "The work was submitted with no other document. Judge it by what its commits say, and what they leave open by "
+        "the conventions of the project.",
+        scope=describe_scope(work.paths),
+        spec_ref=sentence_spec_path(task_id),
+        depends_on=work.contained or None,
+        review="human" if work.submission.is_foreign else wishes.review,
+    )
+
+
+def compose_spec(work: OutsideWork, description: str) -> str:
+    """Return the document of the task. Texts of commits are quoted: their authors give no orders."""
+    submission = work.submission
+    quoted = "\n".join(f"> {line}".rstrip() for line in description.splitlines())
+    return (
+        f"# Work of {submission.author or 'an unknown author'}\n\n"
+        f"It was submitted from {describe_place(submission)}; Liza did not start it. There is no other document. Its "
+        f"commits say:\n\n{quoted}\n"
+    )
+
+
+def add_submitted(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWishes, by: Invocation) -> State:
+    """Submit the first commit of a task that was just added. Raises Refused."""
+    task = replace(get_task(state, task_id), status=S.UNCLAIMED)
+    state = state.with_task(replace(task, submission=replace(work.submission, fix=wishes.fix or "author")))
+    return _submit(state, get_task(state, task_id), work, wishes, by)
+
+
+def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWishes, by: Invocation) -> State:
+    """Submit the next commit of an open task, or change who reviews and mends it. Raises Refused."""
+    task = get_task(state, task_id)
+    submission = task.submission
+    assert submission is not None
+    _refuse_busy(task)
+    if work.commit != task.review_commit:
+        return _submit(state, task, work, wishes, by)
+    is_returned = task.status in RETURNED
+    gets_review = wishes.review is not None and wishes.review != task.review and not submission.is_foreign
+    if is_returned and wishes.fix is not None and wishes.fix != submission.fix:
+        return state.with_task(replace(task, submission=replace(submission, fix=wishes.fix)))
+    if is_returned and not gets_review and not is_last_return_cleared(task):
+        raise Refused(
+            f"{work.commit[:12]} is the commit of {task_id} that was sent back; a new commit is needed, or a person "
+            "reviews this one",
+            f"{submit_command(submission)} --review human",
+        )
+    if gets_review or is_returned:
+        return _submit(state, task, work, wishes, by)
+    return state
+
+
+def _refuse_busy(task: Task) -> None:
+    if task.status is S.CLAIMED or task.reservation is not None:
+        coder = task.reservation.agent if task.reservation is not None else task.assigned_to
+        message = f"{coder} mends {task.id} on task/{task.id}; its author goes on when that is over"
+        raise Refused(message, f"liza task release {task.id}")
+    if task.is_being_merged:
+        raise Refused(f"{task.id} is being merged right now, at {(task.review_commit or '')[:12]}", "liza queue")
+    if task.status is S.DRAFT:
+        raise Refused(f"{describe_task(task.id, task.status)}: it is not complete", f"liza task edit {task.id}")
+
+
+def _submit(state: State, task: Task, work: OutsideWork, wishes: SubmissionWishes, by: Invocation) -> State:
+    before = task.submission
+    assert before is not None
+    is_foreign = work.submission.is_foreign
+    others = {name for name in task.depends_on if _is_stacked(state, name)}
+    kept = tuple(name for name in task.depends_on if name not in others or name in work.contained)
+    submitted = apply_verb(
+        task,
+        E.SUBMIT_WORK,
+        by,
+        submission=replace(work.submission, fix=wishes.fix or before.fix, permitted=before.permitted),
+        review="human" if is_foreign else (wishes.review or task.review),
+        description=(wishes.description or "").strip() or task.description,
+        scope=describe_scope(work.paths),
+        depends_on=tuple(dict.fromkeys((*kept, *work.contained))),
+        review_commit=work.commit,
+        base_commit=work.base,
+        review_cycles_current=0 if task.status is S.BLOCKED else task.review_cycles_current,
+        merge_hold=None if (task.merge_hold or "").startswith(STACK_HOLD) else task.merge_hold,
+        **_BEGUN_ANEW,
+        **REVIEW_OVER,
+    )
+    state = state.with_task(submitted)
+    for name in work.rewritten:
+        state = state.with_task(_hold(get_task(state, name), submitted, task.review_commit or ""))
+    for name in work.containing:
+        upper = get_task(state, name)
+        if task.id not in upper.depends_on and upper.target == task.target and upper.epic == task.epic:
+            state = state.with_task(replace(upper, depends_on=(*upper.depends_on, task.id)))
+    return state
+
+
+_BEGUN_ANEW: Final[Mapping[str, Any]] = {
+    "assigned_to": None,
+    "run": None,
+    "worktree": None,
+    "lease_expires": None,
+    "approved_by": None,
+    "merging": None,
+    "rejection_reason": None,
+    "blocked_reason": None,
+    "blocked_questions": (),
+    "handoff_pending": False,
+    "reviews_without_verdict": 0,
+}
+"""What a new commit ends: the work of a coder, an approval, a rejection, a question."""
+
+
+def _is_stacked(state: State, name: str) -> bool:
+    """Return whether a dependency is work that another branch may contain, and so may cease to contain."""
+    task = state.task(name)
+    return task is not None and task.submission is not None and task.status not in FINAL_STATUSES
+
+
+def _hold(upper: Task, lower: Task, earlier: str) -> Task:
+    """Keep a task out of the queue that contains an earlier commit of a branch that was rewritten."""
+    if upper.merge_hold is not None or upper.submission is None:
+        return upper
+    new, name = (lower.review_commit or "")[:12], upper.submission.branch or "HEAD"
+    step = f"git rebase --onto {new} {earlier[:12]} {shlex.quote(name)} && {submit_command(upper.submission)}"
+    return replace(upper, merge_hold=f"{STACK_HOLD}{lower.id} ({earlier[:12]}), which has no verdict any more: {step}")
+
+
+def submit_command(submission: Submission) -> str:
+    """Return the command with which the author submits the next commit."""
+    if submission.request:
+        return f"liza submit {submission.request}"
+    if submission.branch:
+        return shlex.join(["liza", "submit", submission.branch])
+    return f"{shlex.join(['cd', submission.worktree])} && liza submit ."
+
+
+def describe_place(submission: Submission) -> str:
+    """Return where the work is, for a person."""
+    request = f"pull request {submission.request}" if submission.request else ""
+    branch = f"branch {submission.branch}" if submission.branch else ""
+    worktree = f"worktree {submission.worktree}" if submission.worktree else ""
+    return ", ".join(filter(None, (request, branch, worktree))) or "an unknown place"
+
+
+def describe_return(task: Task) -> tuple[str, str]:
+    """Return where work went that was rejected or does not merge, and the author's command. One line each."""
+    submission = task.submission
+    assert submission is not None
+    if submission.fix == "crew":
+        return "a coder of the crew mends it", f"liza task show {task.id}"
+    where = f"it is back with {author_name(submission)}: {describe_place(submission)}"
+    return where, submit_command(submission)
+
+
+def describe_cause(task: Task) -> str:
+    """Return why work came back, in one line; empty if it did not."""
+    reason = task.rejection_reason if task.status is S.REJECTED else task.blocked_reason
+    reason = last_failure(task) if task.status is S.INTEGRATION_FAILED else reason
+    return first_line(reason or "")
+
+
+def compose_comment(task: Task) -> str:
+    """Return the comment on a request whose work came back."""
+    commit = (task.review_commit or "")[:12]
+    rows = [f"Liza did not merge {commit}: {describe_cause(task)}", ""]
+    rows += [f"- {format_comment(comment)}" for comment in task.review_comments]
+    return sanitize("\n".join(rows)).strip()
+
+
+def returned_alarms(state: State) -> Iterator[Alarm]:
+    """Yield an alarm for each task that waits for another commit of its author."""
+    for task in state.tasks:
+        if not waits_for_author(task) or task.submission is None:
+            continue
+        cause = describe_cause(task) or "a new commit is needed"
+        where, step = describe_return(task)
+        since = task.history[-1].time if task.history else None
+        yield AlarmKind.BACK_WITH_AUTHOR.alarm(task.id, where=where, reason=cause, step=step, waiting_since=since)
+
+
+def branch_alarms(state: State, tips: Mapping[str, str | None]) -> Iterator[Alarm]:
+    """Yield alarms for branches of open tasks that are not at the submitted commit. ``tips``: by branch; None: gone."""
+    for task in state.tasks:
+        submission = task.submission
+        if submission is None or task.status in FINAL_STATUSES or submission.branch not in tips:
+            continue
+        tip, commit, branch = tips[submission.branch], task.review_commit or "", submission.branch
+        if tip is None:
+            back = shlex.join(["git", "branch", branch, commit[:12]])
+            step = back if waits_for_author(task) else f'liza task drop {task.id} "…"'
+            yield AlarmKind.BRANCH_GONE.alarm(task.id, branch=branch, commit=commit[:12], step=step)
+        elif tip != commit and not (submission.fix == "crew" and task.assigned_to):
+            step = submit_command(submission)
+            yield AlarmKind.BRANCH_MOVED.alarm(task.id, branch=branch, tip=tip[:12], commit=commit[:12], step=step)
+
+
+def open_branches(state: State) -> tuple[str, ...]:
+    """Return the branches of this repository that open tasks were submitted from."""
+    names = (
+        task.submission.branch
+        for task in state.tasks
+        if task.submission is not None and not task.submission.request and task.status not in FINAL_STATUSES
+    )
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def list_open(state: State, target: str) -> dict[str, str]:
+    """Return the commits of the open tasks that are merged into a branch, by task, as they were submitted."""
+    return {
+        task.id: task.review_commit
+        for task in state.tasks
+        if task.review_commit and task.status not in FINAL_STATUSES and targets.target_branch(state, task) == target
+    }

@@ -1,0 +1,350 @@
+"""Submit a branch, or the worktree of another tool: work that Liza did not start, and its next commits."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+from liza.crew.caller import enclosing_run, require_person
+from liza.crew.crew import Crew, find_crew, find_crew_or_none, open_crew
+from liza.crew.result import Result, make_result
+from liza.git import branch_moves, git_refs, other_worktrees
+from liza.git.git_refs import HEADS
+from liza.git.other_worktrees import OtherWorktree
+from liza.git.runner import Git
+from liza.model import targets
+from liza.model.errors import Refused, UnknownId, UsageError
+from liza.model.model import State, Status, Submission, Task
+from liza.model.narration import verdict_command
+from liza.model.paths import check_task_id
+from liza.model.transitions import Invocation
+from liza.model.value_classes import Value, replace
+from liza.programs.presets import preset_table
+from liza.system import atomic, crash_points, untrusted_files
+from liza.system.locks import Lock
+from liza.tasks import archive, claim, next_steps, shared_code
+from liza.tasks import task as verbs
+from liza.tasks.draft_specs import find_existing_specs
+from liza.tasks.next_steps import NextStep
+from liza.tasks.rules import backlog, claims, reviews, submissions
+from liza.tasks.rules.backlog import RequestContext, sentence_spec_path
+from liza.tasks.rules.picking import waits_for_author
+from liza.tasks.rules.planning import waits_for_verdict
+from liza.tasks.rules.submissions import BranchCommit, OutsideWork, SubmissionWishes
+from liza.text.formats import count_noun, did_you_mean
+from liza.text.quoting import sanitize
+from liza.text.undecoded import list_names
+
+HERE = "."
+_LOCK_TIMEOUT = 60.0  # seconds: a submission of another process
+_COMMIT_FORMAT = "--format=%H%n%aN <%aE>%n%s%n%b"
+
+
+class WorkSource(Value):
+    """Where submitted work is, and its commit. ``remarks``: what else the author should know."""
+
+    commit: str
+    submission: Submission
+    remarks: tuple[str, ...] = ()
+
+
+def find_shared_crew() -> Crew:
+    """Return the crew of this directory, or of the repository of a worktree that another tool has elsewhere.
+
+    Raises NoCrew, Refused.
+    """
+    crew = find_crew_or_none()
+    main = None if crew is not None else other_worktrees.find_main(Path.cwd())
+    return find_crew() if main is None else find_crew_at(main)
+
+
+def find_crew_at(root: Path) -> Crew:
+    """Return the crew of a checkout, or what ``find_crew`` finds here if it has none. Raises NoCrew, Refused."""
+    crew = find_crew_or_none(root)
+    return find_crew() if crew is None else open_crew(crew.paths.root)
+
+
+def require_author(crew: Crew) -> str:
+    """Return the name of the person who submits. Raises Refused inside a session: a run submits its own task."""
+    run = enclosing_run(crew)
+    if run is not None:
+        raise Refused(f"the session {run} submits its own task, and names none", "liza submit")
+    return require_person(crew, planner=False)
+
+
+def find_work(crew: Crew, word: str) -> WorkSource:
+    """Return the work that ``.`` or a branch names. Raises Refused, UnknownId, UsageError, GitFailed."""
+    if word == HERE:
+        return _find_here(crew, Path.cwd())
+    branch = word.removeprefix(HEADS)
+    submissions.refuse_reserved(branch, crew.board.read().config.integration_branch)
+    if not targets.is_branch_name(branch):
+        raise UsageError(f"{word!r} is no branch, no pull request and not .", "git branch --all")
+    tip = branch_moves.branch_tip(crew.git, branch)
+    if tip is None:
+        raise _unknown_branch(crew.git, branch)
+    checkouts = branch_moves.list_checkouts(crew.git)
+    path = next((path for path, name in checkouts.items() if name == branch), None)
+    remarks = () if path is None else _describe_left(crew.git, path)
+    return WorkSource(tip, Submission(branch=branch, worktree="" if path is None else str(path)), remarks)
+
+
+def _unknown_branch(git: Git, word: str) -> UnknownId:
+    commit = git.find_commit(word)
+    if commit is not None and not word.startswith("-"):
+        step = shlex.join(["git", "branch", "my-work", word])
+        return UnknownId(f"{word} is no branch of this repository: a branch keeps the commit", step)
+    near = did_you_mean(word, git_refs.list_branches(git))
+    return UnknownId(f"there is no branch {word}{near}", "git branch --all")
+
+
+def _find_here(crew: Crew, directory: Path) -> WorkSource:
+    """Return the work of the worktree that has the directory."""
+    top = other_worktrees.find_top(directory.resolve())
+    worktree = None if top is None else other_worktrees.find_worktree(crew.git, top)
+    if top is None or worktree is None:
+        shown = top or directory
+        fetch = ["git", "-C", str(crew.paths.root), "fetch", str(shown), "HEAD:refs/heads/their-work"]
+        message = f"{shown} is no worktree of {crew.paths.root}, whose crew this is"
+        raise Refused(message, f"{shlex.join(fetch)} && liza submit their-work")
+    if top.parent == crew.paths.slots.resolve():
+        raise Refused(f"{top} is a worktree of the crew: its task is submitted without an argument", "liza submit")
+    operation = worktree.operation
+    if operation is not None:
+        raise Refused(operation.describe(str(top)), shlex.join(["git", "-C", str(top), "status"]))
+    if worktree.commit is None:
+        raise Refused(f"{top} has no commit yet", shlex.join(["git", "-C", str(top), "commit"]))
+    branch = worktree.branch or ""
+    if branch:
+        submissions.refuse_reserved(branch, crew.board.read().config.integration_branch)
+    _refuse_uncommitted(crew.git, worktree)
+    return WorkSource(worktree.commit, Submission(branch=branch, worktree=str(top)))
+
+
+def _refuse_uncommitted(git: Git, worktree: OtherWorktree) -> None:
+    changed = other_worktrees.list_uncommitted(git, worktree)
+    if not changed:
+        return
+    names, verb = list_names(changed, 3), "is" if len(changed) == 1 else "are"
+    without = f"; without them: {shlex.join(['liza', 'submit', worktree.branch])}" if worktree.branch else ""
+    message = f"{count_noun(len(changed), 'changed file')} of {worktree.path} {verb} not committed ({names}){without}"
+    raise Refused(message, shlex.join(["git", "-C", str(worktree.path), "commit", "-a"]))
+
+
+def _describe_left(git: Git, path: Path) -> tuple[str, ...]:
+    """Return a remark about files in the worktree of a branch that are not in its commit."""
+    worktree = other_worktrees.find_worktree(git, path)
+    changed = () if worktree is None else other_worktrees.list_uncommitted(git, worktree)
+    if not changed:
+        return ()
+    names = list_names(changed, 3)
+    return (f"{count_noun(len(changed), 'changed file')} of {path} not committed, so not submitted: {names}",)
+
+
+def submit_work(crew: Crew, source: WorkSource, wishes: SubmissionWishes) -> Result:
+    """Make a task of the work, or submit its next commit. The same commit again changes nothing.
+
+    Raises Refused, UsageError, RemoteUnavailable, GitFailed.
+    """
+    by = require_author(crew)
+    lock = Lock(crew.paths.submit_lock)
+    with lock.acquire(timeout=_LOCK_TIMEOUT):
+        state = crew.board.read()
+        landed = submissions.find_landed(state, source.submission, source.commit)
+        if landed is not None and submissions.find_task(state, source.submission) is None:
+            result = make_result(state, state, landed.id, f"liza task show {landed.id}")
+            return replace(result, message=f"{landed.id}: {source.commit[:12]} is merged")
+        work = _read_work(crew, state, source)
+        result = _record(crew, by, work, wishes)
+    return replace(result, remarks=(*result.remarks, *source.remarks))
+
+
+def _read_work(crew: Crew, state: State, source: WorkSource) -> OutsideWork:
+    """Read the commits of the work, and the open tasks that they contain or that contain them."""
+    git, commit, submission = crew.git, source.commit, source.submission
+    target, existing = state.config.integration_branch, submissions.find_task(state, submission)
+    tip = shared_code.fetch_integration(crew, state)
+    base = git_refs.find_merge_base(git, commit, tip)
+    if not base:
+        step = shlex.join(["git", "rebase", "--onto", target, "--root", submission.branch or commit])
+        raise Refused(f"{commit[:12]} has no commit in common with {target}, so it can never be merged", step)
+    if base == commit and (existing is None or existing.review_commit != commit):
+        raise Refused(f"{commit[:12]} has nothing that {target} lacks: it is merged, or it has no commit", "git status")
+    own = None if existing is None else existing.id
+    others = {name: tip for name, tip in submissions.list_open(state, target).items() if name != own}
+    same = next((name for name, other in others.items() if other == commit), None)
+    if same is not None:
+        raise Refused(f"{commit[:12]} is submitted already, as {same}", f"liza task show {same}")
+    contained = _find_contained(git, others, commit, tip)
+    containing = tuple(name for name, other in others.items() if git_refs.is_contained(git, commit, other))
+    lower = [others[name] for name in contained]
+    commits = _read_commits(git, commit, (tip, *lower))
+    presets = preset_table.load_presets(crew.paths).rows.keys()
+    program = submissions.find_program(commits, submission.worktree, presets)
+    author = submission.author or (commits[-1].author if commits else "")
+    start = lower[0] if len(lower) == 1 else base
+    return OutsideWork(
+        commit=commit,
+        base=start,
+        submission=replace(submission, author=author, program=submission.program or program),
+        commits=commits,
+        paths=tuple(git.names("diff", "--no-renames", "--name-only", "-z", start, commit, "--")),
+        contained=contained,
+        containing=containing,
+        rewritten=_find_rewritten(git, others, existing, commit),
+    )
+
+
+def _find_contained(git: Git, others: dict[str, str], commit: str, tip: str) -> tuple[str, ...]:
+    """Return the open tasks whose commits the work contains, without those that another of them contains."""
+    inside = {
+        name: other
+        for name, other in others.items()
+        if git_refs.is_contained(git, other, commit) and not git_refs.is_contained(git, other, tip)
+    }
+    if len(inside) < 2:
+        return tuple(inside)
+    highest = frozenset(git.lines("merge-base", "--independent", *dict.fromkeys(inside.values())))
+    return tuple(name for name, other in inside.items() if other in highest)
+
+
+def _find_rewritten(git: Git, others: dict[str, str], existing: Task | None, commit: str) -> tuple[str, ...]:
+    """Return the tasks that are built on the earlier commit of the work, which the new one does not contain."""
+    earlier = None if existing is None else existing.review_commit
+    if earlier is None or git_refs.is_contained(git, earlier, commit):
+        return ()
+    return tuple(
+        name
+        for name, other in others.items()
+        if git_refs.is_contained(git, earlier, other) and not git_refs.is_contained(git, commit, other)
+    )
+
+
+def _read_commits(git: Git, commit: str, others: Sequence[str]) -> tuple[BranchCommit, ...]:
+    """Return the commits that none of the others has, without merges, oldest first. Their texts are cleaned."""
+    texts = git.names(
+        "log", "-z", "--no-merges", "--reverse", "--topo-order", _COMMIT_FORMAT, commit, "--not", *existing
+    )
+    commits = []
+    for text in texts:
+        commit_id, author, subject, *body = sanitize(text).split("\n")
+        commits.append(BranchCommit(commit_id, author, subject, "\n".join(body).strip()))
+    return tuple(commits)
+
+
+def _record(crew: Crew, by: str, work: OutsideWork, wishes: SubmissionWishes) -> Result:
+    """Write the board. What the reviewer needs is there before the board names the commit."""
+    state = crew.board.read()
+    existing = submissions.find_task(state, work.submission)
+    if existing is not None and wishes.task not in (None, existing.id):
+        raise Refused(f"this work is {existing.id} already", f"liza task show {existing.id}")
+    task_id = existing.id if existing is not None else _choose_id(crew, work, wishes)
+    if existing is None:
+        _write_document(crew, task_id, work, wishes)
+        crash_points.point("submission", "document")
+    else:
+        # What the rules refuse is not pushed.
+        submissions.resubmit(state, task_id, work, wishes, _invoke(crew, by, work))
+    if crew.remote_name:
+        shared_code.push_submitted(crew, existing or Task(id=task_id, status=Status.DRAFT), work.commit)
+        crash_points.point("submission", "pushed")
+    specs = find_existing_specs(crew, [sentence_spec_path(task_id)])
+    archived = archive.find_outcomes(crew.board, state, (task_id, *work.contained))
+    with crew.change(by, "submit work", task_id) as tx:
+        invocation = _invoke(crew, by, work)
+        # Another host may have been faster.
+        present = submissions.find_task(tx.state, work.submission)
+        if present is not None:
+            tx.task = task_id = present.id
+            tx.state = submissions.resubmit(tx.state, task_id, work, wishes, invocation)
+        else:
+            fields = submissions.make_fields(task_id, work, wishes)
+            context = RequestContext(Invocation(now=invocation.now, by=by), specs, archived=archived)
+            added = backlog.add(tx.state, (fields,), context)
+            tx.state = submissions.add_submitted(added, task_id, work, wishes, invocation)
+    crash_points.point("submission", "recorded")
+    _conclude(crew, tx.before.task(task_id), claims.get_task(tx.state, task_id))
+    return _describe(crew, tx.before, tx.state, task_id, work)
+
+
+def _invoke(crew: Crew, by: str, work: OutsideWork) -> Invocation:
+    where = submissions.describe_place(work.submission)
+    return Invocation(now=crew.clock.now(), by=by, commit=work.commit, detail=f"from {where}")
+
+
+def _choose_id(crew: Crew, work: OutsideWork, wishes: SubmissionWishes) -> str:
+    """Return the id of a new task: the wished one, or one of the name of the branch. Raises Refused, UsageError."""
+    if wishes.task is not None:
+        verbs.check_new_id(crew, check_task_id(wishes.task))
+        return wishes.task
+    name = backlog.choose_task_id(submissions.name_work(work), ())
+    text = _compose(work, wishes)
+    taken = verbs.TakenIds(crew)
+    candidates = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    # A document without a task is of a submission that was killed before it wrote the board.
+    return next(each for each in candidates if not taken.has_work(each) and _read_document(crew, each) in (None, text))
+
+
+def _compose(work: OutsideWork, wishes: SubmissionWishes) -> bytes:
+    fields = submissions.make_fields("", work, wishes)
+    return submissions.compose_spec(work, fields.description or "").encode()
+
+
+def _read_document(crew: Crew, task_id: str) -> bytes | None:
+    return untrusted_files.read_if_exists(crew.paths.root / sentence_spec_path(task_id))
+
+
+def _write_document(crew: Crew, task_id: str, work: OutsideWork, wishes: SubmissionWishes) -> None:
+    path, text = crew.paths.root / sentence_spec_path(task_id), _compose(work, wishes)
+    existing = _read_document(crew, task_id)
+    if existing not in (None, text):
+        name = sentence_spec_path(task_id)
+        raise Refused(f"{name} exists with another text", shlex.join(["mv", name, f"{name}.old"]))
+    if existing is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write(path, text, 0o644)
+
+
+def _conclude(crew: Crew, before: Task | None, task: Task) -> None:
+    """Keep the submitted commit, and end what worked on the earlier one. Recovery does the same after a crash."""
+    if task.review_commit is not None:
+        git_refs.write_review_ref(crew.git, task.id, task.review_commit)
+    if before is None:
+        return
+    if before.review_run is not None and task.review_run is None:
+        verbs.end_session(crew, before.review_run)
+    if before.worktree is not None and task.worktree is None and crew.is_here(before):
+        claim.release_orphan_slot(crew, before.worktree)
+
+
+def _describe(crew: Crew, before: State, after: State, task_id: str, work: OutsideWork) -> Result:
+    task, earlier = claims.get_task(after, task_id), before.task(task_id)
+    result = make_result(before, after, task_id, f"liza task show {task_id}", commit=work.commit)
+    remarks = []
+    if earlier is not None and earlier.review_run is not None and task.review_run is None:
+        remarks.append(f"{earlier.reviewing_by} was reviewing {(earlier.review_commit or '')[:12]}: that review ended")
+    held = [other for other in after.tasks if other.merge_hold and other.id in work.rewritten]
+    remarks += [f"{other.id} is held: {other.merge_hold}" for other in held]
+    if task.depends_on:
+        remarks.append(f"it lands after {', '.join(task.depends_on)}, whose commits it contains")
+    result = replace(result, remarks=(*result.remarks, *remarks))
+    if result.result == "unchanged":
+        return replace(result, message=f"{task_id}: {work.commit[:12]} is submitted already")
+    # The last line: the task was added and submitted in one transaction.
+    result = replace(result, message=result.message.rpartition("\n")[2])
+    return next_steps.with_next_step(result, find_next_step(crew, after, task))
+
+
+def find_next_step(crew: Crew, state: State, task: Task) -> NextStep:
+    """Return who goes on with submitted work, and what the person types next."""
+    if task.submission is not None and waits_for_author(task):
+        return NextStep(*submissions.describe_return(task))
+    if waits_for_verdict(task):
+        return NextStep("it waits for your verdict", f"liza diff {task.id}; {verdict_command(task.id)}")
+    if task.status is not Status.READY_FOR_REVIEW or task.submission is None:
+        return next_steps.find_next_step(crew, state, "the crew goes on with it")
+    if not any(crew.is_supervised(agent) for agent in state.agents):
+        return NextStep("no reviewer runs", f"{submissions.submit_command(task.submission)} --merge")
+    return next_steps.find_next_step(crew, state, "a reviewer reviews it", reviews.REVIEWER)
