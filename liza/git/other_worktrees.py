@@ -66,7 +66,9 @@ def list_uncommitted(git: Git, worktree: OtherWorktree) -> tuple[str, ...]:
     pattern = r"^filter\..*\.(clean|smudge|process|required)$"
     keys = git.run("config", "--null", "--name-only", "--get-regexp", pattern, codes=(0, 1)).stdout
     off = ((key, "") for key in keys.decode("utf-8", "surrogateescape").split("\0") if key)
-    settings = (("core.fsmonitor", "false"), *(pair for pair in off if "=" not in pair[0]))
+    # By size and time alone: in a copy of a repository every file has another inode.
+    stat = (("core.fsmonitor", "false"), ("core.checkStat", "minimal"), ("core.trustctime", "false"))
+    settings = (*stat, *(pair for pair in off if "=" not in pair[0]))
     other = git.with_git_dir(worktree.path, worktree.git_dir, common).with_config(*settings)
     staged = other.names("diff-index", "--cached", "--name-only", "-z", "--ignore-submodules=all", "HEAD", "--")
     unstaged = other.names("diff-files", "--name-only", "-z", "--ignore-submodules=all")

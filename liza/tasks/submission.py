@@ -30,7 +30,7 @@ from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import backlog, claims, reviews, submissions
 from liza.tasks.rules.backlog import RequestContext, sentence_spec_path
-from liza.tasks.rules.picking import waits_for_author
+from liza.tasks.rules.picking import unmet_dependencies, waits_for_author
 from liza.tasks.rules.planning import waits_for_verdict
 from liza.tasks.rules.submissions import BranchCommit, OutsideWork, SubmissionWishes
 from liza.text.formats import count_noun, did_you_mean
@@ -224,9 +224,7 @@ def _find_rewritten(git: Git, others: dict[str, str], existing: Task | None, com
 
 def _read_commits(git: Git, commit: str, others: Sequence[str]) -> tuple[BranchCommit, ...]:
     """Return the commits that none of the others has, without merges, oldest first. Their texts are cleaned."""
-    texts = git.names(
-        "log", "-z", "--no-merges", "--reverse", "--topo-order", _COMMIT_FORMAT, commit, "--not", *existing
-    )
+    texts = git.names("log", "-z", "--no-merges", "--reverse", "--topo-order", _COMMIT_FORMAT, commit, "--not", *others)
     commits = []
     for text in texts:
         commit_id, author, subject, *body = sanitize(text).split("\n")
@@ -342,7 +340,14 @@ def find_next_step(crew: Crew, state: State, task: Task) -> NextStep:
     if task.submission is not None and waits_for_author(task):
         return NextStep(*submissions.describe_return(task))
     if waits_for_verdict(task):
-        return NextStep("it waits for your verdict", f"liza diff {task.id}; {verdict_command(task.id)}")
+        return NextStep("", f"liza diff {task.id}; {verdict_command(task.id)}")
+    if task.status is Status.BLOCKED:
+        return NextStep("", f'liza answer {task.id} "…"')
+    if task.status is Status.APPROVED and task.merge_hold is not None:
+        return NextStep(f"it is held: {task.merge_hold}", f"liza queue release {task.id}")
+    unmet = unmet_dependencies(state, task)
+    if task.status is Status.APPROVED and unmet:
+        return NextStep(f"it waits for {', '.join(unmet)}, whose commits it contains", f"liza task show {unmet[0]}")
     if task.status is not Status.READY_FOR_REVIEW or task.submission is None:
         return next_steps.find_next_step(crew, state, "the crew goes on with it")
     if not any(crew.is_supervised(agent) for agent in state.agents):
