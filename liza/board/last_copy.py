@@ -28,6 +28,9 @@ from liza.system import atomic, files, untrusted_files
 SAVE_INTERVAL: Final = 1.0
 """Seconds between two copies: a process that reads at each change must not write at each change, too."""
 
+WITHOUT_SERVER: Final = "liza doctor"
+"""The command for a person whose server does not answer: it says what is wrong, and what helps."""
+
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 

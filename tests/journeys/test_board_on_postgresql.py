@@ -345,6 +345,11 @@ def test_without_the_server_the_last_copy_is_shown_with_its_age(
     assert answer.returncode == 5
     assert json.loads(answer.stdout)["board"]["age"] >= 0
     assert json.loads(answer.stderr)["error"]["code"] == "board-unavailable"
+    for words in (["ui", "--once"], ["queue"], ["metrics"], ["metrics", "--by", "model"], ["validate"]):
+        done = bob.run(*words)
+        assert done.returncode == 5, done.stderr
+        assert done.stdout
+        assert len(re.findall(r"this is the board as it was read here \d+ s ago", done.stderr)) == 1
     postgresql.start()
     assert bob.tell("status")["board"]["age"] is None
 

@@ -7,6 +7,8 @@ server ends it (`lock_timeout`, `statement_timeout`, …), and a server that ans
 from __future__ import annotations
 
 import os
+import socket
+import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +36,9 @@ OLDEST_SERVER: Final = 15
 SCHEMA: Final = 1
 """Number of the newest migration that this Liza knows."""
 _CONNECT_LIMIT: Final = 5  # seconds
+_LOOK_LIMIT: Final = 1.0
+"""Seconds of silence while connecting after which a person who looks gets the last copy. libpq's limit is 2 or more,
+from the first packet to the last: over a slow link that is not enough."""
 _ANSWER_LIMIT: Final = 20.0  # seconds: more than any limit of the server
 _SETTINGS: Final = {
     "lock_timeout": "10s",
@@ -105,14 +110,24 @@ class _LimitedSession(psycopg.Connection[tuple[Any, ...]]):
         return super().wait(_give_up(gen, self.answer_limit), *args, **options)
 
 
+class _LookingSession(_LimitedSession):
+    """A connection of a person who looks: it is given up after _LOOK_LIMIT of silence."""
+
+    @classmethod
+    def _connect_gen(cls, *args: Any, **options: Any) -> Any:
+        return _give_up(super()._connect_gen(*args, **options), _LOOK_LIMIT)
+
+
 def _give_up(inner: Generator[Any, Any, Any], limit: float) -> Generator[Any, Any, Any]:
     """Pass on what psycopg waits for. Every 0.1 s it hears that nothing came; after ``limit`` it hears no more."""
-    end = time.monotonic() + limit
+    heard = time.monotonic()
     try:
         wanted = next(inner)
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() > end:
+            if ready:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > limit:
                 inner.close()
                 raise psycopg.OperationalError(f"timeout: no answer within {limit:g} s")
             wanted = inner.send(ready)
@@ -279,16 +294,38 @@ def connect(address: BoardAddress, answer_limit: float = _ANSWER_LIMIT) -> Serve
 
 
 def connect_with_facts(
-    address: BoardAddress, answer_limit: float = _ANSWER_LIMIT
+    address: BoardAddress, answer_limit: float = _ANSWER_LIMIT, *, is_look: bool = False
 ) -> tuple[ServerConnection, PostgresFacts]:
-    """As ``connect``; also return what the server told."""
-    connection, facts = _connect(address, _SETTINGS, _TRANSACTION_TIMEOUT, answer_limit)
+    """As ``connect``; also return what the server told. ``is_look``: a person looks, and there is a last copy."""
+    if is_look:
+        _refuse_slow_name(address)
+    connection, facts = _connect(
+        address, _SETTINGS, _TRANSACTION_TIMEOUT, answer_limit, _LookingSession if is_look else _LimitedSession
+    )
     try:
         check_schema(connection, address)
     except BaseException:
         connection.close()
         raise
     return connection, facts
+
+
+def _refuse_slow_name(address: BoardAddress) -> None:
+    """Raise BoardUnavailable if the name of the server is not resolved within _LOOK_LIMIT: a resolver without a network
+    takes many seconds, and cannot be interrupted."""
+    host = address.parameters["host"]
+    if host.startswith("/"):
+        return
+
+    def resolve() -> None:
+        with suppress(OSError):  # Why it fails, the connection tells.
+            socket.getaddrinfo(host, None)
+
+    resolver = threading.Thread(target=resolve, daemon=True)
+    resolver.start()
+    resolver.join(_LOOK_LIMIT)
+    if resolver.is_alive():
+        raise explain_failure("name resolution takes too long", address)
 
 
 @contextmanager
@@ -306,10 +343,14 @@ def connect_to_migrate(address: BoardAddress) -> ServerConnection:
 
 
 def _connect(
-    address: BoardAddress, settings: Mapping[str, str], transaction_timeout: str, answer_limit: float
+    address: BoardAddress,
+    settings: Mapping[str, str],
+    transaction_timeout: str,
+    answer_limit: float,
+    session_class: type[_LimitedSession] = _LimitedSession,
 ) -> tuple[ServerConnection, PostgresFacts]:
     try:
-        session = _LimitedSession.connect(autocommit=True, **_build_parameters(address))
+        session = session_class.connect(autocommit=True, **_build_parameters(address))
     except psycopg.Error as error:
         raise explain_failure(str(error), address) from error
     session.answer_limit = answer_limit

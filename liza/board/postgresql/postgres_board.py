@@ -61,10 +61,16 @@ class PostgresBoard(Board):
         clock: Clock,
         address: BoardAddress,
         trusted: Callable[[State], State] = lambda state: state,
+        *,
+        is_look: bool = False,
     ) -> None:
-        """``trusted`` replaces the settings of a board that was read by the effective ones; see ``rules.settings``."""
+        """``trusted`` replaces the settings of a board that was read by the effective ones; see ``rules.settings``.
+
+        ``is_look``: a person looks, who soon gets the last copy instead if the server does not answer.
+        """
         self.paths = paths
         self.address = address
+        self._is_look = is_look
         self._crew = address.crew
         self._clock = clock
         self._with_effective_settings = trusted
@@ -86,7 +92,7 @@ class PostgresBoard(Board):
         self._links.close()
 
     def _connect(self) -> ServerConnection:
-        connection, facts = connect_with_facts(self.address)
+        connection, facts = connect_with_facts(self.address, is_look=self._is_look)
         self._server_time.measure(facts.time, facts.measured)
         return connection
 
