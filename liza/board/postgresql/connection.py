@@ -40,16 +40,17 @@ _LOOK_LIMIT: Final = 1.0
 """Seconds of silence while connecting after which a person who looks gets the last copy. libpq's limit is 2 or more,
 from the first packet to the last: over a slow link that is not enough."""
 _ANSWER_LIMIT: Final = 20.0  # seconds: more than any limit of the server
+STATEMENT_TIMEOUT: Final = "15s"
 _SETTINGS: Final = {
     "lock_timeout": "10s",
-    "statement_timeout": "15s",
+    "statement_timeout": STATEMENT_TIMEOUT,
     "idle_in_transaction_session_timeout": "5s",
     "search_path": "liza",
     "timezone": "UTC",
     "datestyle": "ISO",
     "client_min_messages": "warning",
 }
-_TRANSACTION_TIMEOUT: Final = "20s"  # PostgreSQL 17 and newer: ends a client that reads nothing more
+TRANSACTION_TIMEOUT: Final = "20s"  # PostgreSQL 17 and newer: ends a client that reads nothing more
 _PATIENT: Final = {
     "lock_timeout": "60s",
     "statement_timeout": "0",
@@ -70,8 +71,9 @@ SELECT current_setting('server_version_num')::int, current_setting('server_encod
             THEN set_config('transaction_timeout', %s, false) END"""
     + ", set_config(%s, %s, false)" * len(_SETTINGS)
 )
-_LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "57014")
-"""SQLSTATEs of a server that stops or a time limit that passed."""
+_LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
+"""SQLSTATEs of a server that stops, or that has ended a transaction."""
+_STATEMENT_TIMEOUT: Final = "57014"
 
 
 StatementValues = Mapping[str, object] | Sequence[object]
@@ -108,6 +110,16 @@ class _LimitedSession(psycopg.Connection[tuple[Any, ...]]):
     def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
         """Wait as psycopg does, but at most ``answer_limit`` seconds."""
         return super().wait(_give_up(gen, self.answer_limit), *args, **options)
+
+    @contextmanager
+    def waiting(self, seconds: float) -> Iterator[None]:
+        """Give the server so much longer to answer."""
+        limit = self.answer_limit
+        self.answer_limit += seconds
+        try:
+            yield
+        finally:
+            self.answer_limit = limit
 
 
 class _LookingSession(_LimitedSession):
@@ -199,15 +211,19 @@ class ServerConnection:
         status = psycopg.pq.TransactionStatus
         return self._session.pgconn.transaction_status in (status.INTRANS, status.INERROR)
 
-    def run_together(self, statements: Sequence[tuple[str, StatementValues]]) -> list[list[tuple[Any, ...]]]:
+    def run_together(
+        self, statements: Sequence[tuple[str, StatementValues]], patience: float = 0
+    ) -> list[list[tuple[Any, ...]]]:
         """Run statements in one round trip, each when the one before has ended; return the rows of each.
 
+        ``patience``: seconds for which the statements may wait for a lock, beyond the usual limit of an answer.
         They are one message with the values in it. In psycopg's pipelines, PostgreSQL 15 did not end a client that
         stopped in a transaction: `idle_in_transaction_session_timeout` passed without effect.
         """
         with self._errors():
             composed = "; ".join(self._composer.mogrify(sql.encode(), values or None) for sql, values in statements)
-            cursor = self._session.execute(composed.encode())
+            with self._session.waiting(patience):
+                cursor = self._session.execute(composed.encode())
             results = [cursor.fetchall() if cursor.description else []]
             while cursor.nextset():
                 results.append(cursor.fetchall() if cursor.description else [])
@@ -262,6 +278,8 @@ def _to_error(error: psycopg.Error, address: BoardAddress, *, is_lost: bool) -> 
     at = f"PostgreSQL at {address.server}"
     if state == "55P03":
         return LockTimeout(f"{at}: another change of the crew {address.crew} took too long", "liza status")
+    if state == _STATEMENT_TIMEOUT:
+        return BoardUnavailable(f"{at} did not end a statement within {STATEMENT_TIMEOUT}", "liza doctor")
     if is_lost or state in _LOST:
         return BoardUnavailable(f"{at} is gone or does not answer: {reason}", "liza doctor")
     if state[:2] == "53":
@@ -300,7 +318,7 @@ def connect_with_facts(
     if is_look:
         _refuse_slow_name(address)
     connection, facts = _connect(
-        address, _SETTINGS, _TRANSACTION_TIMEOUT, answer_limit, _LookingSession if is_look else _LimitedSession
+        address, _SETTINGS, TRANSACTION_TIMEOUT, answer_limit, _LookingSession if is_look else _LimitedSession
     )
     try:
         check_schema(connection, address)

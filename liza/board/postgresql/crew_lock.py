@@ -92,10 +92,12 @@ class CrewLock:
 
     def _begin(self, questions: Sequence[CrewStatement]) -> list[Any]:
         """Begin a transaction, take the lock and ask ``questions``. Return the crew's numbers and the answers."""
-        statements = [BEGIN, crew_statements.lock_crew(self._crew), *questions]
+        lock = crew_statements.lock_crew(self._crew)
+        statements = [BEGIN, *lock, *questions]
         if self._host is not None:
             statements.append(crew_statements.check_lease(self._crew, *self._host))
-        _, locked, *answers = self._use_connection().run_together(statements)
+        results = self._use_connection().run_together(statements, patience=crew_statements.LOCK_LIMIT)
+        locked, *answers = results[len(lock) :]
         crash_points.point("crew", "locked")
         if not locked:
             raise missing_crew(self._crew)

@@ -11,7 +11,7 @@ import msgspec
 
 from liza.board.postgresql import hosts_table
 from liza.board.postgresql.board_copy import CrewRow, DeltaRow
-from liza.board.postgresql.connection import StatementValues
+from liza.board.postgresql.connection import STATEMENT_TIMEOUT, TRANSACTION_TIMEOUT, StatementValues
 from liza.board.postgresql.entry_rows import EntryWrite
 from liza.board.revisions import RevisionLine
 
@@ -29,6 +29,19 @@ _READ_ALL: Final = """
 SELECT c.revision, c.change, c.journaled, clock_timestamp(), true, e.section, e.name, e.ord, e.body, e.change
 FROM crew c LEFT JOIN entry e ON e.crew = c.id AND e.body IS NOT NULL
 WHERE c.id = %(crew)s"""
+LOCK_LIMIT: Final = 30.0
+"""Seconds for which a change waits for the others of its crew."""
+_WAIT_LONG: Final = """
+SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', '0', true),
+       CASE WHEN current_setting('server_version_num')::int >= 170000
+            THEN set_config('transaction_timeout', '0', true) END"""
+_QUEUE: Final = "SELECT pg_advisory_xact_lock(hashtext('liza change'), hashtext(%s))"
+"""Only for the order: of clients that wait for a row that others change, a later one is often served first."""
+_WAIT_SHORT: Final = """
+SELECT set_config('statement_timeout', %s, true),
+       CASE WHEN current_setting('server_version_num')::int >= 170000
+            THEN set_config('transaction_timeout', %s, true) END"""
+"""The limit of the transaction begins here."""
 _LOCK: Final = "SELECT revision, change, journaled FROM crew WHERE id = %(crew)s FOR NO KEY UPDATE"
 _READ_LOCKED: Final = """
 WITH newer AS MATERIALIZED (
@@ -101,9 +114,17 @@ def read_newer(crew: str, seen: int) -> CrewStatement:
     return CrewStatement(_READ, {"crew": crew, "seen": seen}) if seen else CrewStatement(_READ_ALL, {"crew": crew})
 
 
-def lock_crew(crew: str) -> CrewStatement:
-    """Return the query that takes the lock of a crew until the end of the transaction."""
-    return CrewStatement(_LOCK, {"crew": crew})
+def lock_crew(crew: str) -> list[CrewStatement]:
+    """Return the queries that take the lock of a crew until the end of the transaction, in the order of arrival.
+
+    The last one has the numbers of the crew.
+    """
+    return [
+        CrewStatement(_WAIT_LONG, (f"{LOCK_LIMIT:g}s",)),
+        CrewStatement(_QUEUE, (crew,)),
+        CrewStatement(_WAIT_SHORT, (STATEMENT_TIMEOUT, TRANSACTION_TIMEOUT)),
+        CrewStatement(_LOCK, {"crew": crew}),
+    ]
 
 
 def insert_crew(crew: str) -> CrewStatement:

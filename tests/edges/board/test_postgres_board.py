@@ -25,6 +25,7 @@ from liza.board.rules import archiving
 from liza.board.text import document
 from liza.model.errors import (
     BoardInconsistent,
+    BoardUnavailable,
     BoardUnreadable,
     HostFenced,
     LockTimeout,
@@ -35,7 +36,7 @@ from liza.model.model import Handoff, HumanNote, State, Status
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.campaign.small_board import FIRST
-from tests.conftest import LONG, FakeClock
+from tests.conftest import LONG, FakeClock, until
 from tests.postgresql import PostgreSQL
 
 replace = msgspec.structs.replace
@@ -253,10 +254,37 @@ def test_a_held_lock_ends_the_wait_with_one_sentence(
     board: PostgresBoard, opened: Callable[[], PostgresBoard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = opened()
-    monkeypatch.setitem(vars(connection)["_SETTINGS"], "lock_timeout", "50ms")
+    monkeypatch.setattr("liza.board.postgresql.crew_statements.LOCK_LIMIT", 0.05)
     with board.transaction("human", "note"), pytest.raises(LockTimeout, match="shop"):
         say(other, "never")
     assert board.read().revision == 1
+
+
+def test_changes_are_made_in_the_order_of_their_arrival(
+    board: PostgresBoard, opened: Callable[[], PostgresBoard], sql: ServerConnection
+) -> None:
+    texts = [f"note {number}" for number in range(6)]
+    boards = [opened() for _ in texts]
+    writers = [threading.Thread(target=say, args=pair) for pair in zip(boards, texts, strict=True)]
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with board.transaction("human", "held"):
+        for number, writer in enumerate(writers, 1):
+            writer.start()
+            until(lambda wanted=number: sql.fetch_one(waiting) == (wanted,), "the writer waits")
+    for writer in writers:
+        writer.join()
+    assert messages(board.read()) == texts
+
+
+def test_a_slow_statement_is_not_called_a_lost_server(
+    board: PostgresBoard, monkeypatch: pytest.MonkeyPatch, address: BoardAddress
+) -> None:
+    monkeypatch.setitem(vars(connection)["_SETTINGS"], "statement_timeout", "50ms")
+    slow = connection.connect(address)
+    with pytest.raises(BoardUnavailable, match="did not end a statement within"):
+        slow.execute("SELECT pg_sleep(5)")
+    assert not slow.is_closed
+    slow.close()
 
 
 def test_much_that_is_new_is_read_before_the_lock(
