@@ -100,6 +100,8 @@ class CopyBoard(Board):
         """Which hosts are alive, only the server knows."""
 
     def signals(self) -> Mapping[str, Signal]:
+        if not self._paths.signals_copy.exists():
+            return {}  # No command here has asked for them yet.
         try:
             data = untrusted_files.read_record(self._paths.signals_copy)
             rows = msgspec.json.decode(data, type=decodable(list[tuple[str, str, Any]]))

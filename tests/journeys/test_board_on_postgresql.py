@@ -185,6 +185,14 @@ def test_another_repository_cannot_join(ann: Clone, tmp_path: Path, url: str) ->
     assert not stranger.paths.liza.exists()
 
 
+def test_join_of_a_mistyped_crew_names_the_crews(ann: Clone, remote: Path, url: str) -> None:
+    clone = make_clone(remote, "carl")
+    refused = clone.refuse("join", url.replace("crew=shop", "crew=shpo"), code=5)
+    assert "has no crew shpo; it has shop" in refused
+    assert f"next: liza join '{url}'" in refused
+    assert "next: liza init" in clone.refuse("join", url.replace("crew=shop", "crew=blog"), code=5)
+
+
 def test_a_shallow_clone_learns_what_it_lacks(ann: Clone, remote: Path, url: str) -> None:
     git(ann.root, "commit", "-q", "--allow-empty", "-m", "more")
     git(ann.root, "push", "-q", "origin", "HEAD:main")
@@ -350,8 +358,21 @@ def test_without_the_server_the_last_copy_is_shown_with_its_age(
         assert done.returncode == 5, done.stderr
         assert done.stdout
         assert len(re.findall(r"this is the board as it was read here \d+ s ago", done.stderr)) == 1
+    assert ann.run("status").returncode == 5  # the first one in this clone
     postgresql.start()
     assert bob.tell("status")["board"]["age"] is None
+
+
+def test_a_purge_without_the_server_changes_nothing(
+    ann: Clone, postgresql: PostgreSQL, stopped: Callable[[], None]
+) -> None:
+    ann.work_by_hand("invoice-model")
+    refs = git(ann.root, "for-each-ref")
+    stopped()
+    assert "nothing was purged" in ann.refuse("down", "--purge", code=75)
+    assert git(ann.root, "for-each-ref") == refs
+    postgresql.start()
+    assert ann.tell("task", "show", "invoice-model")["status"] == "CLAIMED"
 
 
 def test_a_change_waits_for_the_server_and_then_gives_up(

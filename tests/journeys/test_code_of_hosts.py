@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,11 @@ def hosts(postgresql: PostgreSQL, database: str, tmp_path: Path) -> Iterator[Hos
         host.clean()
 
 
+def has_fetched_no_task(host: Clone) -> bool:
+    """Whether a clone has nothing of branches of tasks that it fetched."""
+    return git(host.root, "for-each-ref", "refs/liza/fetched/task") == ""
+
+
 def test_a_task_passes_from_host_to_host_until_it_is_merged(hosts: Hosts) -> None:
     hosts.h1.add("first", "second")
     hosts.h2.up("coder-1", coder=WORK)
@@ -106,6 +112,7 @@ def test_a_task_passes_from_host_to_host_until_it_is_merged(hosts: Hosts) -> Non
         assert {alert["kind"] for alert in host.tell("status")["alerts"]} == {"untested_merges"}
         assert git(host.root, "status", "--porcelain") == ""
         assert git(host.root, "symbolic-ref", "HEAD") == "refs/heads/main"
+        until(partial(has_fetched_no_task, host), "nothing is kept of what was fetched for closed tasks")
 
 
 @pytest.mark.parametrize("point", ["merge.tested", "publish.push#2", "publish.pushed#2"])
