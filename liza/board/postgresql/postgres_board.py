@@ -358,7 +358,7 @@ class PostgresBoard(Board):
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def pages(self) -> Mapping[str, str]:
-        return dict(self._links.ask("SELECT name, text FROM page WHERE crew = %(crew)s"))
+        return dict(self._links.ask_much("SELECT name, text FROM page WHERE crew = %(crew)s"))
 
     def write_page(self, name: str, text: str) -> None:
         self._links.ask(_WRITE_PAGE, name=name, text=text)

@@ -319,12 +319,11 @@ def _trace(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, steps: lis
     monkeypatch.setattr(owner, name, call)
 
 
-def test_a_read_in_a_transaction_of_this_thread_needs_no_other_connection(
-    board: PostgresBoard, sql: ServerConnection
-) -> None:
+def test_a_transaction_needs_no_other_connection_for_what_is_short(board: PostgresBoard, sql: ServerConnection) -> None:
     with board.transaction("human", "note"):
         assert board.read().revision == 1
-        assert board.archived_ids() == []
+        assert board.signals() == {}
+        assert board.hosts().hosts == ()
         here = "datname = current_database() AND pid <> pg_backend_pid()"
         assert sql.fetch_one(f"SELECT count(*) FROM pg_stat_activity WHERE {here}") == (1,)
     with board.transaction("human", "note"), pytest.raises(RuntimeError), board.transaction("human", "note"):
