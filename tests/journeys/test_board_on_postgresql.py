@@ -44,31 +44,12 @@ class Clone(Crew):
         return self.liza(*words, code=code)
 
 
-@pytest.fixture
-def remote(tmp_path: Path) -> Path:
-    """A bare repository with a small project."""
-    remote, project = tmp_path / "shop.git", tmp_path / "project"
-    git(tmp_path, "init", "-q", "--bare", "-b", "main", str(remote))
-    git(tmp_path, "clone", "-q", str(remote), str(project))
-    (project / "README.md").write_text("# Shop\n")
-    git(project, "add", "-A")
-    git(project, "commit", "-q", "-m", "A shop")
-    git(project, "push", "-q", "origin", "HEAD:main")
-    return remote
-
-
 def make_clone(remote: Path, name: str) -> Clone:
     """Clone the project."""
     root, notes = remote.parent / name / "shop", remote.parent / name / "notes"
     notes.mkdir(parents=True)
     git(root.parent, "clone", "-q", str(remote), str(root))
     return Clone(root, notes)
-
-
-@pytest.fixture
-def url(postgresql: PostgreSQL, database: str) -> str:
-    """The URL of the crew's board."""
-    return postgresql.url(database)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from liza.git.rules.publications import TERM_REF, Publication, parse_publication
 from liza.system.locks import find_holder
-from tests.conftest import git, until
+from tests.conftest import git, make_remote, until
 from tests.journeys.crews import APPROVE, QUICK, WORK, Crew
 from tests.postgresql import PostgreSQL
 
@@ -43,14 +43,7 @@ class Hosts:
 
     def __init__(self, base: Path, postgresql: PostgreSQL, database: str) -> None:
         self.postgresql, self.database, url = postgresql, database, postgresql.url(database)
-        self.remote = base / "shop.git"
-        project = base / "project"
-        git(base, "init", "-q", "--bare", "-b", "main", str(self.remote))
-        git(base, "clone", "-q", str(self.remote), str(project))
-        (project / "README.md").write_text("# Shop\n")
-        git(project, "add", "-A")
-        git(project, "commit", "-q", "-m", "A shop")
-        git(project, "push", "-q", "origin", "HEAD:main")
+        self.remote = make_remote(base)
         self.h1, self.h2 = self.clone(base / "h1"), self.clone(base / "h2")
         self.h1.liza("init", "A shop", "--board", url, "--host", "h1", "--no-test", "--confinement", "off")
         for name, value in QUICK.items():

@@ -44,11 +44,6 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def address(postgresql: PostgreSQL, database: str) -> BoardAddress:
-    return postgresql.address(database)
-
-
-@pytest.fixture
 def opened(address: BoardAddress, tmp_path: Path) -> Iterator[Callable[[], PostgresBoard]]:
     """Open the board as another process would."""
     boards: list[PostgresBoard] = []

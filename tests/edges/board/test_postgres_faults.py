@@ -35,11 +35,6 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def address(postgresql: PostgreSQL, database: str) -> BoardAddress:
-    return postgresql.address(database)
-
-
-@pytest.fixture
 def board(address: BoardAddress, tmp_path: Path) -> Iterator[PostgresBoard]:
     made = PostgresBoard(Paths(tmp_path), SystemClock(), address)
     made.create(FIRST)
