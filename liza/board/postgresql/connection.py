@@ -247,8 +247,10 @@ class ServerConnection:
     def take_notifications(self, timeout: float = 0) -> int:
         """Wait at most ``timeout`` seconds for notifications of others; return how many there are, and forget them."""
         with self._errors():
-            notifications = self._session.notifies(timeout=timeout, stop_after=1)
-            return sum(notification.pid != self.backend_pid for notification in notifications)
+            # What was read behind the answer to a statement is not found by waiting: the socket has no more data.
+            read = sum(row.be_pid != self.backend_pid for row in iter(self._session.pgconn.notifies, None))
+            notifications = self._session.notifies(timeout=0 if read else timeout, stop_after=1)
+            return read + sum(notification.pid != self.backend_pid for notification in notifications)
 
     def close(self) -> None:
         """Close the connection. What was not committed is undone."""

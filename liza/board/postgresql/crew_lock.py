@@ -59,6 +59,7 @@ class CrewLock:
         self._measure = measure
         self.connection: ServerConnection | None = None
         self.is_committed = False
+        self.is_notification_due = True
         self._taken = 0.0  # of CLOCK_BOOTTIME
         self._is_late = False
 
@@ -124,7 +125,7 @@ class CrewLock:
     def _write(self, change: CrewChange) -> None:
         assert self.connection is not None
         try:
-            self.connection.run_together([*change.list_statements(), COMMIT])
+            *_, [(self.is_notification_due,)], _ = self.connection.run_together([*change.list_statements(), COMMIT])
         except RowConflict as conflict:
             reason = _CONFLICTS.get(conflict.constraint, f"the database refuses it: {conflict.message}")
             raise BoardInconsistent(f"{reason}; nothing was written", "liza validate") from None

@@ -73,8 +73,13 @@ _WRITE_JOURNAL: Final = """
 INSERT INTO journal (crew, revision, time, change_id, head, entries, text)
 VALUES (%(crew)s, %(revision)s, clock_timestamp(), %(id)s, %(head)s::jsonb, %(entries)s::jsonb, %(text)s)"""
 _FIND_CHANGE: Final = "SELECT count(*) FROM journal WHERE crew = %(crew)s AND change_id = %(id)s"
-_WRITE_CREW: Final = """
-UPDATE crew SET revision = %(revision)s, change = %(change)s, journaled = %(journaled)s WHERE id = %(crew)s"""
+NOTIFY_MS: Final = 50
+"""Milliseconds after a notification in which no other is sent: watchers look again by themselves."""
+_WRITE_CREW: Final = f"""
+UPDATE crew SET revision = %(revision)s, change = %(change)s, journaled = %(journaled)s,
+  notified = CASE WHEN notified BETWEEN statement_timestamp() - interval '{NOTIFY_MS} ms' AND statement_timestamp()
+                  THEN notified ELSE statement_timestamp() END
+WHERE id = %(crew)s RETURNING notified = statement_timestamp()"""
 _WRITE_ARCHIVED: Final = """
 INSERT INTO archived (crew, change, ord, task, body, value, status, merge_commit)
 SELECT %(crew)s, %(change)s, ord, task, body, value::jsonb, coalesce(value::jsonb->>'status', ''),
@@ -165,17 +170,16 @@ class CrewChange(msgspec.Struct, frozen=True):
     moved: Mapping[str, tuple[str, str | None]] = {}
 
     def list_statements(self) -> list[CrewStatement]:
-        """Return the statements that write the change, without the commit."""
+        """Return the statements that write the change, without the commit. The last has one row: whether watchers are
+        to be notified."""
         statements = [self._write_entries()] if self.writes else []
         if self.moved:
             statements.append(self._write_archived())
         if self.line is not None:
             statements.append(self._write_journal(self.line))
-        numbers = {"crew": self.crew, **self.after._asdict()}
-        statements.append(CrewStatement(_WRITE_CREW, numbers))
         if any(write.body is None for write in self.writes):
             statements.append(CrewStatement(_SWEEP, {"crew": self.crew, "limit": self.after.change - _SWEEP_AGE}))
-        return statements
+        return [*statements, CrewStatement(_WRITE_CREW, {"crew": self.crew, **self.after._asdict()})]
 
     def find_written(self) -> tuple[CrewStatement, int]:
         """Return the query whose count tells whether the change was written, and the count if it was."""

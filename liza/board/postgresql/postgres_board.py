@@ -263,7 +263,7 @@ class PostgresBoard(StoredBoard):
                     yield lock, copy
             finally:
                 lock.release()
-            if lock.is_committed:
+            if lock.is_committed and lock.is_notification_due:
                 signal_rows.notify(self._links)
 
     # ── revisions and archived tasks ─────────────────────────────────────────────────────────────────────────────

@@ -17,10 +17,11 @@ from liza.board import archived_entries
 from liza.board.address import BoardAddress
 from liza.board.contract import Transaction
 from liza.board.events import BoardChanged, SignalChanged, WatchEvent
-from liza.board.postgresql import connection, crew_lock
+from liza.board.postgresql import connection, crew_lock, server_watch, signal_rows
 from liza.board.postgresql.connection import ServerConnection
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
+from liza.board.postgresql.signal_rows import CrewMarks
 from liza.board.rules import archiving
 from liza.board.text import document
 from liza.model.errors import (
@@ -427,6 +428,26 @@ def test_a_watch_reports_changes_of_others_also_after_its_connection_was_lost(
         say(board, "and then")
         assert events.get(timeout=LONG) == BoardChanged()
     assert events.empty()
+
+
+def test_a_watch_hears_of_the_last_of_many_changes(
+    board: PostgresBoard, opened: Callable[[], PostgresBoard], sql: ServerConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: queue.Queue[CrewMarks] = queue.Queue()
+
+    def look(connection: ServerConnection, crew: str) -> CrewMarks:
+        looks.put(signal_rows.read_marks(connection, crew))
+        return looks.queue[-1]
+
+    monkeypatch.setattr(server_watch, "LOOK_SECONDS", 10 * LONG)
+    monkeypatch.setattr(server_watch, "LOOK_AGAIN_SECONDS", 2.0)  # A commit may take long here.
+    monkeypatch.setattr(server_watch, "read_marks", look)
+    with opened().watch():
+        for number in range(30):
+            beat(board, number)
+        newest = signal_rows.read_marks(sql, "shop")
+        while looks.get(timeout=LONG) != newest:
+            pass
 
 
 # ── the archive ──────────────────────────────────────────────────────────────────────────────────────────────────────
