@@ -98,7 +98,7 @@ class ManyHosts:
 
 @pytest.mark.needs("unshare")
 @pytest.mark.parametrize(
-    ("claimers", "hosts", "tasks"), [(8, 2, 10), pytest.param(64, 4, 500, marks=pytest.mark.campaign)]
+    ("claimers", "hosts", "tasks"), [(4, 2, 6), pytest.param(64, 4, 500, marks=pytest.mark.campaign)]
 )
 def test_claimers_of_several_hosts_get_each_task_once(
     postgresql: PostgreSQL, database: str, tmp_path: Path, claimers: int, hosts: int, tasks: int
