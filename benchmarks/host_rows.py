@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import shutil
 import subprocess
@@ -18,15 +19,20 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from benchmarks.command_rows import VARIABLE, command_server
 from benchmarks.options import Options
+from benchmarks.projects import commit_work, end_processes, project, recorded_elsewhere
 from benchmarks.rows import Row, percentile, summarize
 from benchmarks.sample_boards import WallClock, board_text, flip
+from benchmarks.timing import run_process
 from liza.board.address import write_address
 from liza.board.opening import open_board
 from liza.board.postgresql.connection import connect
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.model.errors import LockTimeout
 from liza.model.paths import Paths
+from tests.conftest import make_remote
+from tests.journeys.crews import BIN, Crew
 from tests.postgresql import PostgreSQL
 from tests.tools import DIRECTORIES
 
@@ -166,6 +172,57 @@ def measure_renewals(server: PostgreSQL, database: str, rounds: int) -> list[flo
     return taken
 
 
+def measure_submits(crew: Crew, rounds: int, socket: Path) -> list[float]:
+    """Return the milliseconds of `liza submit` as a process, in worktrees of a crew, through the command server."""
+    taken = []
+    with recorded_elsewhere(crew):
+        for number in range(rounds):
+            crew.prepare("claim", f"t{number}", "--agent", f"coder-{number + 1}")
+            record = json.loads(crew.liza("task", "show", f"t{number}", "--json"))
+            worktree = crew.paths.slot(record["worktree"])
+            commit_work(worktree, f"t{number}.txt")
+            env = {"LIZA_RUN": record["run"], "LIZA_TASK": f"t{number}", "LIZA_ROOT": str(crew.root)}
+            taken.append(run_process([str(BIN / "liza"), "submit"], worktree, {**env, VARIABLE: str(socket)}).wall)
+    return taken
+
+
+def measure_pushes(clone: Path, rounds: int) -> list[float]:
+    """Return the milliseconds of `git push` of a new branch to the remote."""
+    words = ["git", "push", "-q", "origin"]
+    return [run_process([*words, f"HEAD:refs/heads/push-{number}"], clone).wall for number in range(rounds)]
+
+
+@contextmanager
+def crew_of_a_host(scratch: Path, url: str) -> Iterator[Crew]:
+    """A clone with a crew in PostgreSQL, beside its remote."""
+    home = Path(tempfile.mkdtemp(prefix="host-", dir=scratch))
+    run_process(["git", "clone", "-q", str(make_remote(home)), str(home / "shop")], home)
+    (home / "notes").mkdir()
+    crew = Crew(home / "shop", home / "notes")
+    crew.liza("init", "Every file is there", "--board", url, "--host", "h1", "--no-test", "--confinement", "off")
+    try:
+        yield crew
+    finally:
+        end_processes(crew)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _measure_submits(options: Options, url: str) -> Iterator[Row]:
+    rounds = options.rounds(20)
+    with (
+        command_server(options) as (socket, _),
+        project(options, confinement="off") as files,
+        crew_of_a_host(options.scratch, url) as own,
+    ):
+        for crew in (files, own):
+            crew.add(*(f"t{number}" for number in range(rounds)))
+        beside, taken = (measure_submits(crew, rounds, socket) for crew in (files, own))
+        pushes = summarize(measure_pushes(own.root, rounds))
+    target = 60.0 + pushes.median
+    note = f"a `git push` as a process takes {pushes.median:g} ms"
+    yield Row("hosts", "submit as a process", "ms", summarize(taken), {FILES: summarize(beside)}, target, note=note)
+
+
 @contextmanager
 def running_server() -> Iterator[PostgreSQL]:
     """Run a PostgreSQL with the settings that it has after its installation, on the disk of the boards in files."""
@@ -192,8 +249,8 @@ def _measure_loads(options: Options, own: Place, files: Place) -> Iterator[Row]:
         rivals = {FILES: summarize([file.rate])}
         target = 200.0 if is_goal else None
         yield Row("hosts", name, "transitions/s", summarize([rows.rate]), rivals, target, "higher")
-        rivals = {FILES: summarize(file.taken)}
-        yield Row("hosts", f"{name}, p99", "ms", summarize(rows.taken), rivals, 150.0 if is_goal else None)
+        slowest, rivals = ({key: summarize([percentile(load.taken, 99)])} for key, load in (("", rows), (FILES, file)))
+        yield Row("hosts", f"{name}, p99", "ms", slowest[""], rivals, 150.0 if is_goal else None)
 
 
 def _measure_crews(options: Options, own: Place, slow: Place, files: Place) -> Iterator[Row]:
@@ -216,6 +273,7 @@ def measure(options: Options) -> Iterator[Row]:
         rounds = options.rounds(200)
         rows, file = (measure_wake_ups(place.make(500), rounds) for place in (own, files))
         yield Row("hosts", "wake-up of another process, p95", "ms", summarize(rows), {FILES: summarize(file)}, 150.0)
+        yield from _measure_submits(options, server.url(server.create_database()))
         yield from _measure_crews(options, own, Place(options.scratch, server, slow), files)
         renewals = summarize(measure_renewals(server, database, options.rounds(10)))
         name = f"renewal of a host with {LEASES} agents, {HOSTS} hosts"

@@ -25,6 +25,7 @@ from tests.command_servers import VARIABLE, Usage, running_server
 from tests.tools import Tools
 
 if TYPE_CHECKING:
+    from liza.board.address import BoardAddress
     from tests.postgresql import PostgreSQL
 
 settings.register_profile(
@@ -201,6 +202,18 @@ def database(postgresql: PostgreSQL) -> Iterator[str]:
 
 
 @pytest.fixture
+def url(postgresql: PostgreSQL, database: str) -> str:
+    """The URL of the board of a crew in ``database``."""
+    return postgresql.url(database)
+
+
+@pytest.fixture
+def address(postgresql: PostgreSQL, database: str) -> BoardAddress:
+    """What ``url`` says."""
+    return postgresql.address(database)
+
+
+@pytest.fixture
 def usual_path(_tools: Tools) -> str:
     """A PATH without the programs of the environment: ``liza`` is not found."""
     return str(_tools.usual)
@@ -302,6 +315,24 @@ def repo(tmp_path: Path) -> Path:
     git(root, "add", "README.md")
     git(root, "commit", "-q", "-m", "first")
     return root
+
+
+def make_remote(base: Path) -> Path:
+    """Make a bare repository ``shop.git`` with one commit on main."""
+    remote, project = base / "shop.git", base / "project"
+    git(base, "init", "-q", "--bare", "-b", "main", str(remote))
+    git(base, "clone", "-q", str(remote), str(project))
+    (project / "README.md").write_text("# Shop\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "A shop")
+    git(project, "push", "-q", "origin", "HEAD:main")
+    return remote
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    """The bare repository of a shop, with one commit on main."""
+    return make_remote(tmp_path)
 
 
 KEY = "0123456789abcdef"

@@ -13,7 +13,7 @@ from typing import Final
 from liza.alarms import confinement, notices
 from liza.alarms.rules import alarm_checks as alarms
 from liza.alarms.rules.alarm_checks import AlarmFacts, is_checkpoint_due
-from liza.board.rules.host_leases import HostCondition, judge_host, sessions_end, takeover_time
+from liza.board.rules.host_leases import HostCondition, forget_command, judge_host, takeover_time
 from liza.board.signals import Signal
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config import confirmed_settings
@@ -228,7 +228,7 @@ def _check_hosts(crew: Crew, state: State) -> Iterator[Alarm]:
             seen=format_time(row.seen),
             held=f"{', '.join(tasks)} {'waits' if len(tasks) == 1 else 'wait'}" if tasks else "it holds no task",
             takeover=f"other hosts may take over since {at}" if is_lost else f"other hosts may take over at {at}",
-            step=f"liza host forget {row.name}" if table.now > sessions_end(row) else "liza host list",
+            step=forget_command(row, table.now, table.started),
         )
 
 

@@ -39,6 +39,12 @@ def read_repository(address: BoardAddress) -> tuple[str, ...] | None:
         return crew_rows.read_repository(connection, address.crew)
 
 
+def list_crews(address: BoardAddress) -> tuple[str, ...]:
+    """Return the names of all crews of a database. Raises BoardServerRefused."""
+    with refuse_unreachable(), connected(address) as connection:
+        return crew_rows.list_crews(connection)
+
+
 def note_repository(address: BoardAddress, repository: tuple[str, ...]) -> None:
     """Record the repository of a crew that has none yet: the first clone decides."""
     with connected(address) as connection:
@@ -112,7 +118,8 @@ def take_crew(address: BoardAddress, write: Callable[[CrewCopy], None]) -> str:
         supervised = crew_rows.find_supervised(connection, address.crew)
         if supervised:
             names = ", ".join(f"{agent} on {host}" for agent, host in supervised.items())
-            raise Refused(f"supervisors run: {names}", "liza down")
+            is_here = set(supervised.values()) == {address.host}
+            raise Refused(f"supervisors run: {names}", "liza down" if is_here else "liza host list")
         write(crew_rows.read_copy(connection, address.crew))
         return crew_rows.rename_crew(connection, address.crew, f"{address.crew}.exported-{revision}")
 

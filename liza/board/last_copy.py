@@ -28,6 +28,9 @@ from liza.system import atomic, files, untrusted_files
 SAVE_INTERVAL: Final = 1.0
 """Seconds between two copies: a process that reads at each change must not write at each change, too."""
 
+WITHOUT_SERVER: Final = "liza doctor"
+"""The command for a person whose server does not answer: it says what is wrong, and what helps."""
+
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -97,6 +100,8 @@ class CopyBoard(Board):
         """Which hosts are alive, only the server knows."""
 
     def signals(self) -> Mapping[str, Signal]:
+        if not self._paths.signals_copy.exists():
+            return {}  # No command here has asked for them yet.
         try:
             data = untrusted_files.read_record(self._paths.signals_copy)
             rows = msgspec.json.decode(data, type=decodable(list[tuple[str, str, Any]]))

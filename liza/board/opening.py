@@ -14,6 +14,7 @@ from liza.model.model import Clock, State
 from liza.model.paths import Paths
 
 _unavailable: BoardUnavailable | None = None
+_is_look = False
 
 
 def open_board(paths: Paths, clock: Clock, trusted: Callable[[State], State] = lambda state: state) -> Board:
@@ -26,16 +27,21 @@ def open_board(paths: Paths, clock: Clock, trusted: Callable[[State], State] = l
         return FileBoard(paths, clock, trusted)
     if _unavailable is not None:
         return CopyBoard(paths, _unavailable)
-    return open_server_board(address, paths, clock, trusted)
+    return open_server_board(address, paths, clock, trusted, is_look=_is_look and paths.board_copy.exists())
 
 
 def open_server_board(
-    address: BoardAddress, paths: Paths, clock: Clock, trusted: Callable[[State], State] = lambda state: state
+    address: BoardAddress,
+    paths: Paths,
+    clock: Clock,
+    trusted: Callable[[State], State] = lambda state: state,
+    *,
+    is_look: bool = False,
 ) -> Board:
-    """Return the board at ``address``."""
+    """Return the board at ``address``. ``is_look``: give a server that does not answer up soon."""
     from liza.board.postgresql.postgres_board import PostgresBoard
 
-    return PostgresBoard(paths, clock, address, trusted)
+    return PostgresBoard(paths, clock, address, trusted, is_look=is_look)
 
 
 def load_server_store() -> None:
@@ -45,6 +51,17 @@ def load_server_store() -> None:
     """
     with suppress(Missing):
         import liza.board.postgresql.postgres_board  # noqa: F401
+
+
+@contextmanager
+def look_soon() -> Iterator[None]:
+    """Let the block give a server that does not answer up soon, if there is a last copy to show instead."""
+    global _is_look
+    _is_look = True
+    try:
+        yield
+    finally:
+        _is_look = False
 
 
 @contextmanager

@@ -16,6 +16,7 @@ FULL_TEXT_INTERVAL: Final = 64
 """Every so many revisions a line has the whole text, so that a damaged line affects at most this many revisions."""
 NEWEST: Final = 1 << 62
 """For ``rebuild_texts``: only what the newest text needs."""
+_COMMENTS: Final = re.compile(r"(?: *#.*\n)*")
 _VOLATILE_LINE: Final = re.compile(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
 _MAX_DIFF: Final = 64 << 10  # characters
 
@@ -39,9 +40,7 @@ def rebuild_texts(
         if line.text is not None and line.revision <= since:
             break
     before = None if base is None else base[1]
-    # The document of the revision before, whose parts need no new parsing. Only of these revisions: how a text is split
-    # may depend on the document that its parts come from.
-    document: Document | None = None
+    document: Document | None = None  # of the revision before, whose parts need no new parsing
     while lines:
         line = lines.pop()
         text = line.text
@@ -79,10 +78,23 @@ def apply_changes(before: Document, entries: tuple[EntryChange, ...]) -> str | N
         if index is None:
             return None
         if change.after is None:
+            if _is_first_entry(before, index):
+                # Older versions put comments above the first entry into the entry, which now belong to the head.
+                texts[index - 1] = texts[index - 1].removesuffix(_leading_comments(change.text))
             texts[index] = change.text
         else:
             added[index] = added.get(index, "") + change.text
     return "".join(text + added.get(index, "") for index, text in enumerate(texts))
+
+
+def _is_first_entry(board: Document, index: int) -> bool:
+    entries = (PieceKind.ITEM, PieceKind.PAIR)
+    return board.parts[index].kind in entries and board.parts[index - 1].kind is PieceKind.TEXT
+
+
+def _leading_comments(text: str) -> str:
+    match = _COMMENTS.match(text)
+    return match[0] if match else ""
 
 
 # ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────────────

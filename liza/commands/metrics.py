@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, split_names
+from liza.commands._last_copy import show_last_copy
 from liza.crew.crew import find_crew
 from liza.printing import printing, render_metrics
 from liza.view.metrics import metrics as verb
@@ -21,6 +22,7 @@ app = create_app()
     "liza metrics\nliza metrics --all\nliza metrics --by model,day --json",
     position=Position(Heading.LOOK, 11),
 )
+@show_last_copy
 def metrics(
     by: Annotated[
         str | None,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, declare_group
+from liza.commands._last_copy import show_last_copy
 from liza.crew.crew import find_crew
 from liza.merging import queue as verbs
 from liza.printing import printing
@@ -21,8 +22,14 @@ def queue(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """Show the merge queue: the order of the approved tasks, the batch under test, and the gates with their times."""
     if ctx.invoked_subcommand is not None:
         return
+    raise typer.Exit(_print_queue(as_json=as_json) or 0)
+
+
+@show_last_copy
+def _print_queue(*, as_json: bool) -> int | None:
     shown = verbs.show_queue(find_crew())
     printing.print_json(shown) if as_json else printing.print_wrapped(format_queue(shown, printing.wants_colours()))
+    return None
 
 
 @declare_command(app, "move", "liza queue move invoice-model 1", position=Position(Heading.MERGES, 17))

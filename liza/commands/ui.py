@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, Position, Process, create_app, declare_command
+from liza.commands._last_copy import show_last_copy
 from liza.crew.caller import enclosing_run
 from liza.crew.crew import find_crew
 from liza.model.errors import Missing, UsageError
@@ -27,12 +28,9 @@ def ui(
     once: Annotated[bool, typer.Option("--once", help="Print one picture as text, and end.")] = False,
 ) -> None:
     """Show the crew as a picture that follows it, with keys to answer, review and steer."""
-    crew = find_crew()
     if once:
-        from liza.ui.facts import format_once
-
-        printing.print_text(format_once(crew, *shutil.get_terminal_size()))
-        return
+        raise typer.Exit(_print_once() or 0)
+    crew = find_crew()
     if (
         not all(file.isatty() for file in (sys.stdin, sys.stdout, sys.stderr))
         or os.environ.get("TERM", "dumb") == "dumb"
@@ -52,3 +50,14 @@ def ui(
         raise typer.Exit(1)
     if picture.return_code:
         raise typer.Exit(picture.return_code)
+
+
+@show_last_copy
+def _print_once() -> int | None:
+    from liza.ui.facts import format_once
+
+    crew = find_crew()
+    if crew.is_on_server:
+        crew.board.read()  # A picture names a failure and is none: without the server the last copy is drawn.
+    printing.print_text(format_once(crew, *shutil.get_terminal_size()))
+    return None

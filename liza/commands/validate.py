@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
+from liza.commands._last_copy import show_last_copy
 from liza.printing import printing, render_crew
 from liza.recovery.validate import validate as verb
 
@@ -17,6 +18,7 @@ app = create_app()
 @declare_command(
     app, "validate", "liza validate .liza/state.yaml", in_sessions=True, position=Position(Heading.LOOK, 12)
 )
+@show_last_copy
 def validate(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="A board, or a directory with one.")] = None,
     as_json: JsonOption = False,

@@ -29,10 +29,11 @@ _MAX_BATCHES: Final = 50  # of one export; the next one goes on
 
 
 def has_news(crew: Crew) -> bool:
-    """Return whether this clone has not recorded the newest revision. Raises BoardUnavailable, GitFailed."""
+    """Return whether the newest revision that this clone has recorded is not that of the board: after a restore of the
+    database it is newer, which the export refuses. Raises BoardUnavailable, GitFailed."""
     newest = next(crew.board.records(), None)
     recorded = board_history.newest_revision(crew.git)
-    return newest is not None and (recorded is None or newest.revision > recorded)
+    return newest is not None and newest.revision != recorded
 
 
 def export_history(crew: Crew) -> int:

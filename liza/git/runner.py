@@ -14,9 +14,10 @@ import shlex
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Final, Protocol
 
 from liza.git import git_start
 from liza.model.errors import GitFailed, GitTimeout, Missing
@@ -71,6 +72,11 @@ COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _FILTER_ERROR = re.compile(r"(?m)^fatal: .*: (?:smudge|clean) filter '?(.+?)'? failed$")
 _MISSING_FILTER = re.compile(r"(?m)^\S.*\bfilter\S*: .*\bnot found$")
 _OWNER_REMEDY = re.compile(r"(?m)^\s+(git config --global --add safe\.directory .+)$")
+_MISSED_WORKTREE: Final = re.compile(r"(?m)^fatal: failed to read .*/commondir: ")
+"""Error of a git that lists the worktrees while another git adds one: the file is there and has no text yet."""
+_ADD_LIMIT: Final = 5.0
+"""Seconds for which git is run again after that error; the text comes at once, unless the other git was killed."""
+_ADD_PAUSE: Final = 0.02
 _WRITING = ("--output", "--index-output")
 _DIFF_COMMANDS = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
@@ -194,9 +200,13 @@ class Git(Value):
         be an open file. Raises GitFailed, Missing."""
         _refuse_writing(args)
         environment = {**self._environment(), **self.extra_environment, **(env or {})}
-        result = self._spawn(
-            _add_safe_switches(args), _encode(stdin), environment, self.timeout if timeout is None else timeout
-        )
+        data, words, limit = _encode(stdin), _add_safe_switches(args), self.timeout if timeout is None else timeout
+        result, end = self._spawn(words, data, environment, limit), time.monotonic() + _ADD_LIMIT
+        # A file on stdin is read already.
+        is_repeatable = data is None or isinstance(data, bytes)
+        while is_repeatable and _MISSED_WORKTREE.search(result.stderr) and result.code and time.monotonic() < end:
+            time.sleep(_ADD_PAUSE)  # no event tells that the other git has gone on
+            result = self._spawn(words, data, environment, limit)
         crash_points.point("git", next(arg for arg in args if not arg.startswith("-")))
         if codes is not None and result.code not in codes:
             raise GitFailed(

@@ -10,6 +10,7 @@ from liza.board.rules.host_leases import (
     HostCondition,
     HostRow,
     HostTable,
+    forget_command,
     judge_host,
     sessions_end,
     takeover_time,
@@ -69,7 +70,7 @@ def _describe(table: HostTable, row: HostRow, here: str) -> HostLine:
         agents=tuple(held.agent for held in table.agents if is_of_row(held.host, held.incarnation)),
         duties=tuple(_format_duty(duty) for duty in table.duties if is_of_row(duty.host, duty.incarnation)),
         is_here=row.name == here,
-        next="" if is_alive else f"liza host forget {row.name}",
+        next="" if is_alive else forget_command(row, table.now, table.started),
     )
 
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 from liza.board.address import BoardAddress
 from liza.board.postgresql.connection import ServerConnection, connect
 from liza.board.postgresql.hosts_table import HostsTable
-from liza.board.postgresql.signal_rows import CrewMarks, channel, read_marks
+from liza.board.postgresql.signal_rows import LOOK_AGAIN_SECONDS, CrewMarks, channel, read_marks
 from liza.board.rules.host_leases import RENEWAL, Begin, Continue, HostLease, NameTaken, decide_start
 from liza.hosts import lease_file
 from liza.hosts.left_agents import LeftAgents
@@ -137,11 +137,12 @@ class HostProcess:
                 lease, renew_at = self._renew(table, lease), boottime() + RENEWAL.total_seconds()
                 for agent in self._left_agents.release(table, lease):
                     self._say(f"{agent} has no supervisor here: other hosts may have it")
-            if boottime() >= look_at or connection.take_notifications():
-                self._look(connection)
+            is_notified = connection.take_notifications() > 0
+            if is_notified or boottime() >= look_at:
+                is_busy = self._look(connection) or is_notified
                 if self._work is not None:
                     self._work.look()
-                look_at = boottime() + LOOK_SECONDS
+                look_at = boottime() + (LOOK_AGAIN_SECONDS if is_busy else LOOK_SECONDS)
                 if self._is_idle():
                     break
                 continue  # A notification may have come with the answer to a statement.
@@ -187,13 +188,15 @@ class HostProcess:
         lease_file.write_lease(self._paths, renewed)
         return renewed
 
-    def _look(self, connection: ServerConnection) -> None:
-        """Wake the supervisors if the board has changed."""
+    def _look(self, connection: ServerConnection) -> bool:
+        """Wake the supervisors if the board has changed; return whether it has."""
         marks = read_marks(connection, self._address.crew)
-        if marks != self._seen:
-            self._seen = marks
-            with suppress(OSError):  # A full disk: the supervisors look by themselves, only later.
-                file_growth.wake_watchers(self._paths, file_growth.BOARD)
+        if marks == self._seen:
+            return False
+        self._seen = marks
+        with suppress(OSError):  # A full disk: the supervisors look by themselves, only later.
+            file_growth.wake_watchers(self._paths, file_growth.BOARD)
+        return True
 
     def _is_over(self) -> bool:
         """Whether this process was stopped, or its clone is no host any more: it was deleted, or left the crew.

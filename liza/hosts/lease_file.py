@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from liza.board.rules.host_leases import SESSION_LIMIT, HostLease, must_end_sessions
+from liza.board.rules.host_leases import GRACE, LEASE, SESSION_LIMIT, HostLease, must_end_sessions
 from liza.crew.crew import Crew
 from liza.model.errors import HostFenced
 from liza.model.paths import Paths
-from liza.model.value_classes import decodable
+from liza.model.value_classes import Value, decodable
 from liza.system import files, untrusted_files
 from liza.system.clock import boottime
 
@@ -31,12 +31,23 @@ def write_lease(paths: Paths, lease: HostLease) -> None:
     files.replace_unsynced(paths.host_lease, msgspec.json.encode(lease))
 
 
-def find_sessions_end(paths: Paths) -> float | None:
-    """Return the seconds until this host ends its sessions if no renewal succeeds; None if it has no lease."""
+class LeaseEnds(Value):
+    """Seconds until this host ends its sessions, and until other hosts may take over its work, unless a renewal
+    succeeds before. None: it has no lease. The takeover may be later: the server counts from when it heard this host.
+    """
+
+    sessions_end: float | None = None
+    takeover_in: float | None = None
+
+
+def find_lease_ends(paths: Paths) -> LeaseEnds:
+    """Return when this host loses what it has, if the server does not answer."""
     lease = read_lease(paths)
     if lease is None:
-        return None
-    return round(max(0.0, SESSION_LIMIT.total_seconds() - (boottime() - lease.sent_at)), 1)
+        return LeaseEnds()
+    age = boottime() - lease.sent_at
+    limits = (SESSION_LIMIT, LEASE + GRACE)
+    return LeaseEnds(*(round(max(0.0, limit.total_seconds() - age), 1) for limit in limits))
 
 
 def act_for_host(crew: Crew) -> None:

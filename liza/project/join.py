@@ -42,6 +42,10 @@ from liza.project.init import (
 from liza.system.clock import SystemClock
 from liza.system.locks import lock_path
 from liza.tasks import shared_code
+from liza.text.formats import closest_match
+
+_MAX_SHOWN = 10
+"""Crews of a database that an error names."""
 
 
 def join(
@@ -107,8 +111,7 @@ def _join(crew: Crew, address: BoardAddress, surveyed: Survey, say: ReportFact, 
     layout.refuse_survivors(crew.paths)
     roots = crew_moves.read_repository(address)
     if roots is None:
-        create = f'liza init "what you want to have" --board {shlex.quote(address.full_url)}'
-        raise NoCrew(f"the database at {address.server} has no crew {address.crew}", create)
+        raise _missing_crew(address)
     _refuse_other_repository(crew.git, address.crew, roots)
     board = open_server_board(address, crew.paths, crew.clock)
     _refuse_living_host(board.hosts(), address)
@@ -140,6 +143,18 @@ def _join(crew: Crew, address: BoardAddress, surveyed: Survey, say: ReportFact, 
     _report_crew(state, address, say)
     details = {"crew": address.crew, "host": address.host, "revision": state.revision}
     return Result("changed", None, None, "liza status", details)
+
+
+def _missing_crew(address: BoardAddress) -> NoCrew:
+    """Return the error for a database without the crew, with the crews that it has: the name may be mistyped."""
+    crews = crew_moves.list_crews(address)
+    shown = f"; it has {', '.join(crews[:_MAX_SHOWN])}{' and others' if len(crews) > _MAX_SHOWN else ''}"
+    match = closest_match(address.crew, crews)
+    create = f'liza init "what you want to have" --board {shlex.quote(address.full_url)}'
+    return NoCrew(
+        f"the database at {address.server} has no crew {address.crew}{shown if crews else ''}",
+        create if match is None else join_command(replace(address, crew=match)),
+    )
 
 
 def _refuse_living_host(table: HostTable | None, address: BoardAddress) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from liza.crew.crew import Crew
 from liza.git import branch_moves, git_refs, remote_probe
-from liza.git.git_refs import HEADS
 from liza.git.shared_remote import SharedRemote
 from liza.model.configuration import Config
 from liza.model.errors import Finding, LizaError
@@ -29,8 +28,8 @@ def _inspect(crew: Crew, remote: SharedRemote, branch: str) -> Iterator[Finding]
     tip = remote.fetch(branch)[branch]
     local = branch_moves.branch_tip(crew.git, branch) or crew.git.find_commit("HEAD")
     if tip is None:
-        text = f"{remote.name} ({remote.address}) has no branch {branch}"
-        yield Finding("remote", text, False, f"git push {remote.name} {HEADS}{branch}")
+        missing = shared_code.missing_branch(remote, branch)
+        yield Finding("remote", missing.message, False, missing.hint)
     elif local is not None and not git_refs.has_merge_base(crew.git, tip, local):
         text = f"{branch} of {remote.name} ({remote.address}) has no commit in common with {branch} here"
         yield Finding("remote", f"{text}: it is another repository", False, f"git remote get-url {remote.name}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from liza.board.last_copy import find_age
 from liza.board.presence import find_board_path
 from liza.board.text import document, parse, values
 from liza.board.text.splitter import TABLE_SECTIONS
@@ -45,11 +46,12 @@ def validate(path: Path | None) -> dict[str, Any]:
         for violation in invariants.check_board(state)
     ]
     command = _repair_command(board_path) if violations else ""
-    for fault in archive.find_faults(crew.board, state) if crew is not None else ():
+    has_archive = crew is not None and find_age(crew.board) is None  # A last copy has no archive.
+    for fault in archive.find_faults(crew.board, state) if crew is not None and has_archive else ():
         violations.append(_violation_row(fault.entry, fault.field, fault.actual, fault.expected))
         command = command or fault.next
     warnings = [settings.describe_unknown_key(key) for key in document.find_unknown_config(text)]
-    archived = state.archived.total if crew is not None else 0
+    archived = state.archived.total if has_archive else 0
     return {**_validation_row(board_path, state, violations, warnings, command), "archived": archived}
 
 

@@ -24,7 +24,7 @@ from liza.hosts import host_start
 from liza.merging import merge_lock
 from liza.model.configuration import Config
 from liza.model.derived import find_current_work
-from liza.model.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused, UnknownId
+from liza.model.errors import BoardInconsistent, BoardUnavailable, LizaError, LockTimeout, NoCrew, Refused, UnknownId
 from liza.model.model import State
 from liza.model.paths import HISTORY_REF, Paths, parse_agent_id, sort_agents
 from liza.model.session_ends import StopReason
@@ -219,8 +219,13 @@ def purge(crew: Crew) -> PurgeResult:
 
     Raises Refused, GitFailed, Missing.
     """
-    with suppress(BoardInconsistent, NoCrew):
+    try:
         layout.refuse_damaged(crew.paths, crew.board.read())
+    except BoardUnavailable as error:
+        message = f"nothing was purged: only the board tells what of this clone is saved, and {error.message}"
+        raise BoardUnavailable(message, error.hint) from error
+    except (BoardInconsistent, NoCrew):
+        pass  # A purge is one way out.
     lock = Lock(crew.paths.locks / "purge.lock")
     if not lock.try_acquire():
         raise Refused("another purge is under way", "liza status")

@@ -25,9 +25,11 @@ from liza.hosts import lease_file
 from liza.hosts.host_process import HostProcess
 from liza.hosts.host_start import require_host_address
 from liza.model.errors import BoardUnavailable, HostFenced, LizaError, format_error
+from liza.model.model import FINAL_STATUSES
 from liza.supervisor.agent_reports import AgentReporter
 from liza.system import file_growth
 from liza.system.clock import boottime
+from liza.tasks import shared_code
 
 LOOK_SECONDS: Final = 5.0
 """Seconds between two looks without news."""
@@ -142,7 +144,16 @@ def _list_record_parts(crew: Crew, shared: SharedRecords) -> WorkParts:
 
 def _list_history_parts(crew: Crew, _shared: SharedRecords) -> WorkParts:
     exporter = HistoryExporter(crew)
-    return {"history": lambda is_last: exporter.export(now=is_last)}
+    open_tasks: frozenset[str] | None = None
+
+    def forget_closed(_is_last: bool) -> None:
+        nonlocal open_tasks
+        now_open = frozenset(task.id for task in crew.board.read().tasks if task.status not in FINAL_STATUSES)
+        if now_open != open_tasks:
+            shared_code.forget_fetched(crew, now_open)
+            open_tasks = now_open
+
+    return {"history": lambda is_last: exporter.export(now=is_last), "closed tasks": forget_closed}
 
 
 class HistoryExporter:

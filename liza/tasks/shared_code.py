@@ -5,14 +5,14 @@ A crew on one host has no remote: then nothing here runs a git command.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 
 from liza.crew.crew import Crew
-from liza.git import branch_moves, following, git_refs, integration_tip, salvage, slot_records
+from liza.git import branch_moves, following, git_refs, integration_tip, publication_log, salvage, slot_records
 from liza.git.following import SeenTip, TaskBranchStep
 from liza.git.git_refs import HEADS
-from liza.git.shared_remote import SharedRemote, open_remote
+from liza.git.shared_remote import FETCHED_PREFIX, SharedRemote, open_remote
 from liza.model import targets
 from liza.model.errors import LizaError, Missing, Refused, RemoteUnavailable
 from liza.model.model import State, Task
@@ -43,11 +43,22 @@ def fetch_target(crew: Crew, remote: SharedRemote, branch: str, *others: str) ->
     before = remote.seen(branch)
     tip = remote.fetch(branch, *others, crew.board.read().config.integration_branch)[branch]
     if tip is None:
-        raise Missing(f"{remote.name} ({remote.address}) has no branch {branch}", f"git push {remote.name} {branch}")
+        raise missing_branch(remote, branch)
     obstacle = following.follow_target(crew.git, remote, SeenTip(branch, tip, before), last_tip_ref(crew, branch))
     if obstacle is None:
         remote.mark_seen(branch, tip)
     return tip, obstacle
+
+
+def missing_branch(remote: SharedRemote, branch: str) -> Missing:
+    """Return the error for a remote without a branch that the crew merges into, and the command that restores it: here
+    it may be older, or be missing, too."""
+    published, seen = publication_log.find_published_tip(remote.git, branch), remote.seen(branch)
+    is_newer = published is None or (seen is not None and git_refs.is_contained(remote.git, published, seen))
+    commit = seen if is_newer else published
+    source = HEADS + branch if commit is None else commit[:12]
+    text = f"{remote.name} ({remote.address}) has no branch {branch}"
+    return Missing(text, f"git push {remote.name} {source}:{HEADS}{branch}")
 
 
 def fetch_all_targets(crew: Crew, remote: SharedRemote) -> None:
@@ -164,6 +175,17 @@ def _leave_slot(crew: Crew, task: Task, branch: str) -> str | None:
         return None
     crew.worktrees.release(slot, *owner)
     return owner[1]
+
+
+def forget_fetched(crew: Crew, tasks: Container[str]) -> None:
+    """Delete what was fetched of the branches of all tasks but ``tasks``: their commits need not be kept here.
+
+    Raises GitFailed.
+    """
+    prefix = FETCHED_PREFIX + branch_of("")
+    names = [name for name in git_refs.refs_below(crew.git, prefix) if name not in tasks]
+    if names:
+        crew.git.out("update-ref", "--stdin", stdin="".join(f"delete {prefix}{name}\n" for name in names))
 
 
 def push_submitted(crew: Crew, task: Task, commit: str) -> None:

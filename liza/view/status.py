@@ -12,7 +12,7 @@ import msgspec
 from liza.alarms import current_alarms
 from liza.api import api_server
 from liza.board.address import read_address
-from liza.board.last_copy import find_age
+from liza.board.last_copy import WITHOUT_SERVER, find_age
 from liza.breaker.rules.breaker_trips import signal_hint
 from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
@@ -101,8 +101,9 @@ def _find_board_place(crew: Crew) -> BoardPlace | None:
 
     age = find_age(crew.board)
     hosts = host_list.list_hosts(crew) if age is None else ()
-    sessions_end = lease_file.find_sessions_end(crew.paths)
-    return BoardPlace(address.server, address.crew, address.host, age, hosts, sessions_end)
+    ends = lease_file.find_lease_ends(crew.paths)
+    step = next((host.next for host in hosts if host.next), "liza host list") if age is None else WITHOUT_SERVER
+    return BoardPlace(address.server, address.crew, address.host, age, hosts, ends.sessions_end, ends.takeover_in, step)
 
 
 def _up_command(crew: Crew, state: State) -> str | None:

@@ -2,7 +2,8 @@
 
     python -m tests.campaign.host_claimers CLONE CLAIMERS FIRST-NUMBER
 
-It prints ``ready``, and begins with a line on stdin. An agent has one task: a claimer is another agent for each.
+Each reads the board first: to parse it takes longer than a claim. Then ``ready`` is printed, and they begin with a line
+on stdin. An agent has one task: a claimer is another agent for each.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import os
 import socket
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from liza.crew.crew import find_crew
@@ -23,9 +25,38 @@ from tests.campaign import forks
 AGENTS_EACH = 1000
 
 
-def claim_all(root: Path, first: int) -> None:
+class Start:
+    """The moment at which all claimers begin: when this process has closed a pipe that they read."""
+
+    def __init__(self, claimers: int) -> None:
+        self._claimers = claimers
+        self._readers, self._ready = os.pipe()
+        self._gate, self._opener = os.pipe()
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        """In a claimer: run the block, and wait for the start."""
+        os.close(self._opener)
+        try:
+            yield
+        finally:
+            os.write(self._ready, b".")
+        os.read(self._gate, 1)
+
+    def give(self) -> None:
+        """Wait for all claimers, and for a line on stdin; let them begin."""
+        for _ in range(self._claimers):
+            os.read(self._readers, 1)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        os.close(self._opener)
+
+
+def claim_all(root: Path, first: int, start: Start) -> None:
     """Claim until no task is left; write each claim as a line."""
     crew = find_crew(root)
+    with start.wait():
+        crew.board.read()
     number = first
     while any(task.status is Status.UNCLAIMED for task in crew.board.read().tasks):
         began = time.monotonic()
@@ -47,11 +78,12 @@ def main(root: Path, claimers: int, first: int) -> int:
     """Start the claimers, and wait for them; return how many failed."""
     with suppress(OSError):  # In a namespace of its own the machine has another name.
         socket.sethostname(f"host-{first}")
-    print("ready", flush=True)
-    sys.stdin.readline()
+    start = Start(claimers)
     pids = [
-        forks.fork(lambda number=number: claim_all(root, first + number * AGENTS_EACH)) for number in range(claimers)
+        forks.fork(lambda number=number: claim_all(root, first + number * AGENTS_EACH, start))
+        for number in range(claimers)
     ]
+    start.give()
     return sum(forks.ended(pid) != 0 for pid in pids)
 
 

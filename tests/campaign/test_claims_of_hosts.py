@@ -15,7 +15,7 @@ from liza.crew.crew import find_crew
 from liza.model.model import Status
 from liza.model.paths import Paths
 from tests.campaign.host_claimers import AGENTS_EACH
-from tests.conftest import git
+from tests.conftest import git, make_remote
 from tests.journeys.test_code_of_hosts import Clone
 from tests.namespaces import unshared
 from tests.postgresql import PostgreSQL
@@ -28,13 +28,7 @@ class ManyHosts:
     """Clones of a project as hosts of one crew, whose tasks are all ready."""
 
     def __init__(self, base: Path, url: str, hosts: int, tasks: int) -> None:
-        remote, project = base / "shop.git", base / "project"
-        git(base, "init", "-q", "--bare", "-b", "main", str(remote))
-        git(base, "clone", "-q", str(remote), str(project))
-        (project / "README.md").write_text("# Shop\n")
-        git(project, "add", "-A")
-        git(project, "commit", "-q", "-m", "A shop")
-        git(project, "push", "-q", "origin", "HEAD:main")
+        remote = make_remote(base)
         self.tasks = {f"task-{number}" for number in range(tasks)}
         self.clones: dict[str, Clone] = {}
         for number in range(hosts):
@@ -104,7 +98,7 @@ class ManyHosts:
 
 @pytest.mark.needs("unshare")
 @pytest.mark.parametrize(
-    ("claimers", "hosts", "tasks"), [(8, 2, 10), pytest.param(64, 4, 500, marks=pytest.mark.campaign)]
+    ("claimers", "hosts", "tasks"), [(4, 2, 6), pytest.param(64, 4, 500, marks=pytest.mark.campaign)]
 )
 def test_claimers_of_several_hosts_get_each_task_once(
     postgresql: PostgreSQL, database: str, tmp_path: Path, claimers: int, hosts: int, tasks: int

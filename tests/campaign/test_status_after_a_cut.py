@@ -80,9 +80,12 @@ def test_each_host_names_what_is_lost_after_a_cut(hosts: dict[str, Host], postgr
         assert row["agents"] == ["coder-2"]
         assert row["seen"] < row["takeover"]
         assert board["age"] is None
+        assert board["next"] == "liza host list"
     cut = _look(hosts["h2"], "h2 is cut off")
     assert cut["board"]["age"] > 0
     assert 0 <= cut["board"]["sessions_end"] <= 30
+    assert 0 <= cut["board"]["takeover_in"] <= 60
+    assert cut["board"]["next"] == "liza doctor"
     wait_until(lambda: "host_silent" in _kinds(hosts["h1"].status()), "h1 reports the silent host", 60)
     alert = next(alert for alert in hosts["h1"].status()["alerts"] if alert["kind"] == "host_silent")
     print(f"    {alert}")

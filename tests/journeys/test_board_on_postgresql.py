@@ -44,31 +44,12 @@ class Clone(Crew):
         return self.liza(*words, code=code)
 
 
-@pytest.fixture
-def remote(tmp_path: Path) -> Path:
-    """A bare repository with a small project."""
-    remote, project = tmp_path / "shop.git", tmp_path / "project"
-    git(tmp_path, "init", "-q", "--bare", "-b", "main", str(remote))
-    git(tmp_path, "clone", "-q", str(remote), str(project))
-    (project / "README.md").write_text("# Shop\n")
-    git(project, "add", "-A")
-    git(project, "commit", "-q", "-m", "A shop")
-    git(project, "push", "-q", "origin", "HEAD:main")
-    return remote
-
-
 def make_clone(remote: Path, name: str) -> Clone:
     """Clone the project."""
     root, notes = remote.parent / name / "shop", remote.parent / name / "notes"
     notes.mkdir(parents=True)
     git(root.parent, "clone", "-q", str(remote), str(root))
     return Clone(root, notes)
-
-
-@pytest.fixture
-def url(postgresql: PostgreSQL, database: str) -> str:
-    """The URL of the crew's board."""
-    return postgresql.url(database)
 
 
 @pytest.fixture
@@ -183,6 +164,14 @@ def test_another_repository_cannot_join(ann: Clone, tmp_path: Path, url: str) ->
     stranger = Clone(other, tmp_path)
     assert "works on another repository" in stranger.refuse("join", url)
     assert not stranger.paths.liza.exists()
+
+
+def test_join_of_a_mistyped_crew_names_the_crews(ann: Clone, remote: Path, url: str) -> None:
+    clone = make_clone(remote, "carl")
+    refused = clone.refuse("join", url.replace("crew=shop", "crew=shpo"), code=5)
+    assert "has no crew shpo; it has shop" in refused
+    assert f"next: liza join '{url}'" in refused
+    assert "next: liza init" in clone.refuse("join", url.replace("crew=shop", "crew=blog"), code=5)
 
 
 def test_a_shallow_clone_learns_what_it_lacks(ann: Clone, remote: Path, url: str) -> None:
@@ -345,8 +334,26 @@ def test_without_the_server_the_last_copy_is_shown_with_its_age(
     assert answer.returncode == 5
     assert json.loads(answer.stdout)["board"]["age"] >= 0
     assert json.loads(answer.stderr)["error"]["code"] == "board-unavailable"
+    for words in (["ui", "--once"], ["queue"], ["metrics"], ["metrics", "--by", "model"], ["validate"]):
+        done = bob.run(*words)
+        assert done.returncode == 5, done.stderr
+        assert done.stdout
+        assert len(re.findall(r"this is the board as it was read here \d+ s ago", done.stderr)) == 1
+    assert ann.run("status").returncode == 5  # the first one in this clone
     postgresql.start()
     assert bob.tell("status")["board"]["age"] is None
+
+
+def test_a_purge_without_the_server_changes_nothing(
+    ann: Clone, postgresql: PostgreSQL, stopped: Callable[[], None]
+) -> None:
+    ann.work_by_hand("invoice-model")
+    refs = git(ann.root, "for-each-ref")
+    stopped()
+    assert "nothing was purged" in ann.refuse("down", "--purge", code=75)
+    assert git(ann.root, "for-each-ref") == refs
+    postgresql.start()
+    assert ann.tell("task", "show", "invoice-model")["status"] == "CLAIMED"
 
 
 def test_a_change_waits_for_the_server_and_then_gives_up(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from liza.git.rules.publications import TERM_REF, Publication, parse_publication
 from liza.system.locks import find_holder
-from tests.conftest import git, until
+from tests.conftest import git, make_remote, until
 from tests.journeys.crews import APPROVE, QUICK, WORK, Crew
 from tests.postgresql import PostgreSQL
 
@@ -42,14 +43,7 @@ class Hosts:
 
     def __init__(self, base: Path, postgresql: PostgreSQL, database: str) -> None:
         self.postgresql, self.database, url = postgresql, database, postgresql.url(database)
-        self.remote = base / "shop.git"
-        project = base / "project"
-        git(base, "init", "-q", "--bare", "-b", "main", str(self.remote))
-        git(base, "clone", "-q", str(self.remote), str(project))
-        (project / "README.md").write_text("# Shop\n")
-        git(project, "add", "-A")
-        git(project, "commit", "-q", "-m", "A shop")
-        git(project, "push", "-q", "origin", "HEAD:main")
+        self.remote = make_remote(base)
         self.h1, self.h2 = self.clone(base / "h1"), self.clone(base / "h2")
         self.h1.liza("init", "A shop", "--board", url, "--host", "h1", "--no-test", "--confinement", "off")
         for name, value in QUICK.items():
@@ -95,6 +89,11 @@ def hosts(postgresql: PostgreSQL, database: str, tmp_path: Path) -> Iterator[Hos
         host.clean()
 
 
+def has_fetched_no_task(host: Clone) -> bool:
+    """Whether a clone has nothing of branches of tasks that it fetched."""
+    return git(host.root, "for-each-ref", "refs/liza/fetched/task") == ""
+
+
 def test_a_task_passes_from_host_to_host_until_it_is_merged(hosts: Hosts) -> None:
     hosts.h1.add("first", "second")
     hosts.h2.up("coder-1", coder=WORK)
@@ -106,6 +105,7 @@ def test_a_task_passes_from_host_to_host_until_it_is_merged(hosts: Hosts) -> Non
         assert {alert["kind"] for alert in host.tell("status")["alerts"]} == {"untested_merges"}
         assert git(host.root, "status", "--porcelain") == ""
         assert git(host.root, "symbolic-ref", "HEAD") == "refs/heads/main"
+        until(partial(has_fetched_no_task, host), "nothing is kept of what was fetched for closed tasks")
 
 
 @pytest.mark.parametrize("point", ["merge.tested", "publish.push#2", "publish.pushed#2"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -121,3 +122,28 @@ def test_a_history_of_another_crew_is_not_replaced(hosts: Hosts) -> None:
     hosts.h1.up("coder-1", coder=WAIT)
     until(lambda: "history_conflict" in str(hosts.h1.tell("status")["alerts"]), "the conflict is reported")
     assert git(hosts.remote, "rev-parse", HISTORY_REF) == other
+
+
+def test_after_a_restore_the_newer_history_gets_another_name(hosts: Hosts) -> None:
+    hosts.h1.add("first")
+    hosts.h1.up("coder-1", coder=WAIT)
+    until(lambda: hosts.h1.statuses()["first"] == "CLAIMED" and exported_revisions(hosts) != [], "it is exported")
+    hosts.h1.liza("down", "--now")
+    until(lambda: git(hosts.remote, "rev-parse", HISTORY_REF) == git(hosts.h1.root, "rev-parse", HISTORY_REF), "all is")
+    text = "A change after the backup\n\nLiza-Revision: 99999"
+    newer = git(hosts.h1.root, "commit-tree", f"{HISTORY_REF}^{{tree}}", "-p", HISTORY_REF, "-m", text)
+    git(hosts.h1.root, "update-ref", HISTORY_REF, newer)
+    git(hosts.h1.root, "push", "-q", "origin", HISTORY_REF)
+    hosts.h1.up("coder-1", coder=WAIT)
+    steps = set[str]()
+
+    def is_exported() -> bool:
+        for alert in hosts.h1.tell("status")["alerts"]:
+            if alert["kind"] == "history_conflict" and alert["next"] not in steps:
+                steps.add(alert["next"])
+                subprocess.run(["sh", "-c", alert["next"]], cwd=hosts.h1.root, check=True, timeout=60)
+        newest = find_crew(hosts.h1.root).board.read().revision
+        return len(steps) == 2 and newest in exported_revisions(hosts)
+
+    until(is_exported, "after a command for this clone and one for the remote the history goes on")
+    assert git(hosts.remote, "rev-parse", f"{HISTORY_REF}-{newer[:12]}") == newer

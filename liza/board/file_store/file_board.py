@@ -13,7 +13,7 @@ import msgspec
 
 from liza.board import new_violations, revision_texts, revisions
 from liza.board.archived_entries import ArchivedEntry, ArchiveFault
-from liza.board.contract import Alert, Board, Restored, RestoredArchive, Transaction
+from liza.board.contract import Alert, Restored, RestoredArchive, Transaction
 from liza.board.events import Watch
 from liza.board.file_store import (
     archive_files,
@@ -29,11 +29,12 @@ from liza.board.revisions import RevisionLine, RevisionRecord, sha
 from liza.board.rules.archiving import ArchiveTotals
 from liza.board.rules.host_leases import AgentPlacement
 from liza.board.signals import Signal
+from liza.board.stored_board import StoredBoard, refuse_violations
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
-from liza.model.model import Clock, State, Task, Violation
+from liza.model.model import Clock, State, Task
 from liza.model.paths import Paths
 from liza.system import ancestors, files
 from liza.system.locks import Lock
@@ -43,25 +44,18 @@ _MAX_LOCKLESS_READS: Final = 4
 """Reads without the lock; if none matches the write intent, the board is read under the lock."""
 
 
-class FileBoard(Board):
+class FileBoard(StoredBoard):
     """The board in `.liza/state.yaml`. Only one thread at a time is in a transaction; the others wait."""
 
     def __init__(self, paths: Paths, clock: Clock, trusted: Callable[[State], State] = lambda state: state) -> None:
         """``trusted`` replaces the settings of a board that was read by the effective ones; see ``rules.settings``."""
-        self.paths = paths
-        self._with_effective_settings = trusted
+        super().__init__(paths, trusted)
         self._clock = clock
         self._lock: Lock | None = None
         self._repairer = BoardRepairer(paths, clock)
-        self._owner: int | None = None
-        self._thread_lock = threading.Lock()
         self._newest_read = 0
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def read(self) -> State:
-        """Return the board with the effective settings. Raises what ``read_as_written`` raises."""
-        return self._with_effective_settings(self.read_as_written())
 
     def read_as_written(self) -> State:
         """Return the board as the file says it, settings included. Take the lock only if the file does not match
@@ -97,13 +91,6 @@ class FileBoard(Board):
         alerts, self._repairer.alerts = self._repairer.alerts, []
         return [Alert(kind, message, time) for kind, message, time in alerts]
 
-    def last_good_text(self) -> str:
-        """Return the newest text of the journal. Raises BoardInconsistent if it has none."""
-        newest = revision_texts.newest_text(lambda: revision_journal.iter_lines(self.paths.journal))
-        if newest is None:
-            raise BoardInconsistent("no earlier board is kept in .liza", "git log -p liza/blackboard")
-        return newest[1]
-
     def unknown_config(self) -> tuple[str, ...]:
         """Return the keys of ``config:`` that are no setting."""
         self.read_as_written()
@@ -125,7 +112,7 @@ class FileBoard(Board):
                 return
             number = self._next_revision(locked)
             after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
-            self._refuse_new_violations(before, after)
+            refuse_violations(new_violations.find_added(before, after))
             changed = changes.change_document(locked.document, after)
             line = RevisionLine(number, actor=actor, event=event, task=tx.task)
             if tx.moved:
@@ -147,7 +134,7 @@ class FileBoard(Board):
             if tx.state is before or tx.state == before:
                 return
             after = msgspec.structs.replace(tx.state, version=before.version, revision=before.revision)
-            self._refuse_new_violations(before, after)
+            refuse_violations(new_violations.find_added(before, after))
             changed = changes.change_document(locked.document, after)
             tx.state = changed.state
             entries = revision_texts.diff_entries(locked.document, changed, ())
@@ -179,7 +166,7 @@ class FileBoard(Board):
             check_revision(number)
             if first.state.revision != number:
                 first = changes.change_document(first, msgspec.structs.replace(first.state, revision=number))
-            _raise_if_any(new_violations.find_all(first.state))
+            refuse_violations(new_violations.find_all(first.state))
             no_board = LockedBoard(first, b"", "", WriteIntent(0, "", ""))
             self._commit(no_board, first, RevisionLine(number, actor="human", event="init"), full=True)
 
@@ -245,7 +232,7 @@ class FileBoard(Board):
             return
         number = max(self._next_revision(locked), wanted.state.revision + 1)
         after = msgspec.structs.replace(wanted.state, revision=number)
-        self._refuse_new_violations(before, after)
+        refuse_violations(new_violations.find_added(before, after))
         changed = changes.change_document(wanted, after)
         self._commit(locked, changed, RevisionLine(number, actor=actor, event=event), full=True)
 
@@ -254,8 +241,8 @@ class FileBoard(Board):
     def records(self) -> Iterator[RevisionRecord]:
         return revision_journal.iter_newest_first(self.paths.journal)
 
-    def texts(self, since: int = 0, base: tuple[int, str] | None = None) -> Iterator[tuple[RevisionLine, str]]:
-        return revision_texts.rebuild_texts(revision_journal.iter_lines(self.paths.journal), since, base)
+    def _lines(self) -> Iterator[RevisionLine]:
+        return revision_journal.iter_lines(self.paths.journal)
 
     def archived(self, ids: Container[str]) -> dict[str, ArchivedEntry]:
         return archive_files.find_entries(self.paths, ids)
@@ -380,14 +367,6 @@ class FileBoard(Board):
             revision_journal.highest_revision(self.paths.journal),
         )
 
-    def _refuse_new_violations(self, before: State, after: State) -> None:
-        _raise_if_any(new_violations.find_added(before, after))
-
-    @files.convert_os_errors()
-    def _make_directories(self) -> None:
-        for directory in (self.paths.liza, self.paths.tx, self.paths.locks):
-            directory.mkdir(parents=True, exist_ok=True)
-
     # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _require_crew(self) -> None:
@@ -395,18 +374,6 @@ class FileBoard(Board):
             if ancestors.is_without_board():
                 raise NoCrew("the box of `liza confine` shows no board: type this outside of it", "liza confine --help")
             raise NoCrew(f"{self.paths.state} is gone", document.RESTORE_COMMAND)
-
-    @contextmanager
-    def _one_thread(self) -> Iterator[None]:
-        """Let one thread at a time use this object. Raises RuntimeError if this thread already does."""
-        if self._owner == threading.get_ident():
-            raise RuntimeError("a transaction inside a transaction")
-        with self._thread_lock:
-            self._owner = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._owner = None
 
     @contextmanager
     def _hold_lock(self) -> Iterator[None]:
@@ -421,9 +388,3 @@ class FileBoard(Board):
         self._require_crew()
         with self._one_thread(), self._repairer.lock_and_repair(self._hold_lock) as locked:
             yield locked
-
-
-def _raise_if_any(violations: tuple[Violation, ...]) -> None:
-    if violations:
-        more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-        raise BoardInconsistent(f"{violations[0]}{more}; nothing was written", "liza validate")

@@ -47,13 +47,17 @@ def describe_moved(moved: Mapping[str, str]) -> dict[str, tuple[str, str | None]
 
 def list_ids(links: Links) -> list[str]:
     """Return the ids of the archived tasks, the first archived first."""
-    return [task_id for (task_id,) in links.ask(_IDS)]
+    return [task_id for (task_id,) in links.ask_much(_IDS)]
 
 
 def find_entries(links: Links, ids: Container[str]) -> dict[str, ArchivedEntry]:
     """Return the archived entries of these tasks."""
     wanted = list(ids) if isinstance(ids, Collection) else [task_id for task_id in list_ids(links) if task_id in ids]
-    return {task_id: parse_entry(task_id, text) for task_id, text in links.ask(_ENTRIES, ids=wanted)} if wanted else {}
+    return (
+        {task_id: parse_entry(task_id, text) for task_id, text in links.ask_much(_ENTRIES, ids=wanted)}
+        if wanted
+        else {}
+    )
 
 
 def iter_newest(links: Links) -> Iterator[Task]:
@@ -66,7 +70,7 @@ def iter_newest(links: Links) -> Iterator[Task]:
 
 def _iter_texts(links: Links) -> Iterator[tuple[str, str]]:
     change, order = _AFTER_ALL
-    while rows := links.ask(_NEWEST, change=change, ord=order):
+    while rows := links.ask_much(_NEWEST, change=change, ord=order):
         for task_id, text, change, order in rows:  # noqa: B007 - the last ones are those of the next query
             yield task_id, text
 
@@ -74,7 +78,7 @@ def _iter_texts(links: Links) -> Iterator[tuple[str, str]]:
 def find_merged(links: Links, commits: Iterable[str]) -> tuple[Task, ...]:
     """Return the archived tasks with one of these merge commits."""
     wanted = list(commits)
-    entries = [parse_entry(*row) for row in links.ask(_MERGED, commits=wanted)] if wanted else []
+    entries = [parse_entry(*row) for row in links.ask_much(_MERGED, commits=wanted)] if wanted else []
     return tuple(entry.task for entry in entries if entry.task is not None and not entry.error)
 
 
@@ -110,7 +114,7 @@ def read_files(links: Links) -> dict[str, bytes]:
     An entry that is added changes the last file only.
     """
     parts: dict[str, list[list[str]]] = {}
-    for month, text in links.ask(_FILES):
+    for month, text in links.ask_much(_FILES):
         files = parts.setdefault(month, [[HEAD]])
         if sum(map(len, files[-1])) > MAX_FILE_SIZE:
             files.append([HEAD])

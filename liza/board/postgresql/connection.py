@@ -7,6 +7,8 @@ server ends it (`lock_timeout`, `statement_timeout`, …), and a server that ans
 from __future__ import annotations
 
 import os
+import socket
+import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,17 +36,21 @@ OLDEST_SERVER: Final = 15
 SCHEMA: Final = 1
 """Number of the newest migration that this Liza knows."""
 _CONNECT_LIMIT: Final = 5  # seconds
+_LOOK_LIMIT: Final = 1.0
+"""Seconds of silence while connecting after which a person who looks gets the last copy. libpq's limit is 2 or more,
+from the first packet to the last: over a slow link that is not enough."""
 _ANSWER_LIMIT: Final = 20.0  # seconds: more than any limit of the server
+STATEMENT_TIMEOUT: Final = "15s"
 _SETTINGS: Final = {
     "lock_timeout": "10s",
-    "statement_timeout": "15s",
+    "statement_timeout": STATEMENT_TIMEOUT,
     "idle_in_transaction_session_timeout": "5s",
     "search_path": "liza",
     "timezone": "UTC",
     "datestyle": "ISO",
     "client_min_messages": "warning",
 }
-_TRANSACTION_TIMEOUT: Final = "20s"  # PostgreSQL 17 and newer: ends a client that reads nothing more
+TRANSACTION_TIMEOUT: Final = "20s"  # PostgreSQL 17 and newer: ends a client that reads nothing more
 _PATIENT: Final = {
     "lock_timeout": "60s",
     "statement_timeout": "0",
@@ -65,8 +71,9 @@ SELECT current_setting('server_version_num')::int, current_setting('server_encod
             THEN set_config('transaction_timeout', %s, false) END"""
     + ", set_config(%s, %s, false)" * len(_SETTINGS)
 )
-_LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "57014")
-"""SQLSTATEs of a server that stops or a time limit that passed."""
+_LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
+"""SQLSTATEs of a server that stops, or that has ended a transaction."""
+_STATEMENT_TIMEOUT: Final = "57014"
 
 
 StatementValues = Mapping[str, object] | Sequence[object]
@@ -104,15 +111,35 @@ class _LimitedSession(psycopg.Connection[tuple[Any, ...]]):
         """Wait as psycopg does, but at most ``answer_limit`` seconds."""
         return super().wait(_give_up(gen, self.answer_limit), *args, **options)
 
+    @contextmanager
+    def waiting(self, seconds: float) -> Iterator[None]:
+        """Give the server so much longer to answer."""
+        limit = self.answer_limit
+        self.answer_limit += seconds
+        try:
+            yield
+        finally:
+            self.answer_limit = limit
+
+
+class _LookingSession(_LimitedSession):
+    """A connection of a person who looks: it is given up after _LOOK_LIMIT of silence."""
+
+    @classmethod
+    def _connect_gen(cls, *args: Any, **options: Any) -> Any:
+        return _give_up(super()._connect_gen(*args, **options), _LOOK_LIMIT)
+
 
 def _give_up(inner: Generator[Any, Any, Any], limit: float) -> Generator[Any, Any, Any]:
     """Pass on what psycopg waits for. Every 0.1 s it hears that nothing came; after ``limit`` it hears no more."""
-    end = time.monotonic() + limit
+    heard = time.monotonic()
     try:
         wanted = next(inner)
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() > end:
+            if ready:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > limit:
                 inner.close()
                 raise psycopg.OperationalError(f"timeout: no answer within {limit:g} s")
             wanted = inner.send(ready)
@@ -184,15 +211,19 @@ class ServerConnection:
         status = psycopg.pq.TransactionStatus
         return self._session.pgconn.transaction_status in (status.INTRANS, status.INERROR)
 
-    def run_together(self, statements: Sequence[tuple[str, StatementValues]]) -> list[list[tuple[Any, ...]]]:
+    def run_together(
+        self, statements: Sequence[tuple[str, StatementValues]], patience: float = 0
+    ) -> list[list[tuple[Any, ...]]]:
         """Run statements in one round trip, each when the one before has ended; return the rows of each.
 
+        ``patience``: seconds for which the statements may wait for a lock, beyond the usual limit of an answer.
         They are one message with the values in it. In psycopg's pipelines, PostgreSQL 15 did not end a client that
         stopped in a transaction: `idle_in_transaction_session_timeout` passed without effect.
         """
         with self._errors():
             composed = "; ".join(self._composer.mogrify(sql.encode(), values or None) for sql, values in statements)
-            cursor = self._session.execute(composed.encode())
+            with self._session.waiting(patience):
+                cursor = self._session.execute(composed.encode())
             results = [cursor.fetchall() if cursor.description else []]
             while cursor.nextset():
                 results.append(cursor.fetchall() if cursor.description else [])
@@ -216,8 +247,10 @@ class ServerConnection:
     def take_notifications(self, timeout: float = 0) -> int:
         """Wait at most ``timeout`` seconds for notifications of others; return how many there are, and forget them."""
         with self._errors():
-            notifications = self._session.notifies(timeout=timeout, stop_after=1)
-            return sum(notification.pid != self.backend_pid for notification in notifications)
+            # What was read behind the answer to a statement is not found by waiting: the socket has no more data.
+            read = sum(row.be_pid != self.backend_pid for row in iter(self._session.pgconn.notifies, None))
+            notifications = self._session.notifies(timeout=0 if read else timeout, stop_after=1)
+            return read + sum(notification.pid != self.backend_pid for notification in notifications)
 
     def close(self) -> None:
         """Close the connection. What was not committed is undone."""
@@ -247,6 +280,8 @@ def _to_error(error: psycopg.Error, address: BoardAddress, *, is_lost: bool) -> 
     at = f"PostgreSQL at {address.server}"
     if state == "55P03":
         return LockTimeout(f"{at}: another change of the crew {address.crew} took too long", "liza status")
+    if state == _STATEMENT_TIMEOUT:
+        return BoardUnavailable(f"{at} did not end a statement within {STATEMENT_TIMEOUT}", "liza doctor")
     if is_lost or state in _LOST:
         return BoardUnavailable(f"{at} is gone or does not answer: {reason}", "liza doctor")
     if state[:2] == "53":
@@ -279,16 +314,38 @@ def connect(address: BoardAddress, answer_limit: float = _ANSWER_LIMIT) -> Serve
 
 
 def connect_with_facts(
-    address: BoardAddress, answer_limit: float = _ANSWER_LIMIT
+    address: BoardAddress, answer_limit: float = _ANSWER_LIMIT, *, is_look: bool = False
 ) -> tuple[ServerConnection, PostgresFacts]:
-    """As ``connect``; also return what the server told."""
-    connection, facts = _connect(address, _SETTINGS, _TRANSACTION_TIMEOUT, answer_limit)
+    """As ``connect``; also return what the server told. ``is_look``: a person looks, and there is a last copy."""
+    if is_look:
+        _refuse_slow_name(address)
+    connection, facts = _connect(
+        address, _SETTINGS, TRANSACTION_TIMEOUT, answer_limit, _LookingSession if is_look else _LimitedSession
+    )
     try:
         check_schema(connection, address)
     except BaseException:
         connection.close()
         raise
     return connection, facts
+
+
+def _refuse_slow_name(address: BoardAddress) -> None:
+    """Raise BoardUnavailable if the name of the server is not resolved within _LOOK_LIMIT: a resolver without a network
+    takes many seconds, and cannot be interrupted."""
+    host = address.parameters["host"]
+    if host.startswith("/"):
+        return
+
+    def resolve() -> None:
+        with suppress(OSError):  # Why it fails, the connection tells.
+            socket.getaddrinfo(host, None)
+
+    resolver = threading.Thread(target=resolve, daemon=True)
+    resolver.start()
+    resolver.join(_LOOK_LIMIT)
+    if resolver.is_alive():
+        raise explain_failure("name resolution takes too long", address)
 
 
 @contextmanager
@@ -306,10 +363,14 @@ def connect_to_migrate(address: BoardAddress) -> ServerConnection:
 
 
 def _connect(
-    address: BoardAddress, settings: Mapping[str, str], transaction_timeout: str, answer_limit: float
+    address: BoardAddress,
+    settings: Mapping[str, str],
+    transaction_timeout: str,
+    answer_limit: float,
+    session_class: type[_LimitedSession] = _LimitedSession,
 ) -> tuple[ServerConnection, PostgresFacts]:
     try:
-        session = _LimitedSession.connect(autocommit=True, **_build_parameters(address))
+        session = session_class.connect(autocommit=True, **_build_parameters(address))
     except psycopg.Error as error:
         raise explain_failure(str(error), address) from error
     session.answer_limit = answer_limit

@@ -59,6 +59,7 @@ class CrewLock:
         self._measure = measure
         self.connection: ServerConnection | None = None
         self.is_committed = False
+        self.is_notification_due = True
         self._taken = 0.0  # of CLOCK_BOOTTIME
         self._is_late = False
 
@@ -92,10 +93,12 @@ class CrewLock:
 
     def _begin(self, questions: Sequence[CrewStatement]) -> list[Any]:
         """Begin a transaction, take the lock and ask ``questions``. Return the crew's numbers and the answers."""
-        statements = [BEGIN, crew_statements.lock_crew(self._crew), *questions]
+        lock = crew_statements.lock_crew(self._crew)
+        statements = [BEGIN, *lock, *questions]
         if self._host is not None:
             statements.append(crew_statements.check_lease(self._crew, *self._host))
-        _, locked, *answers = self._use_connection().run_together(statements)
+        results = self._use_connection().run_together(statements, patience=crew_statements.LOCK_LIMIT)
+        locked, *answers = results[len(lock) :]
         crash_points.point("crew", "locked")
         if not locked:
             raise missing_crew(self._crew)
@@ -122,7 +125,7 @@ class CrewLock:
     def _write(self, change: CrewChange) -> None:
         assert self.connection is not None
         try:
-            self.connection.run_together([*change.list_statements(), COMMIT])
+            *_, [(self.is_notification_due,)], _ = self.connection.run_together([*change.list_statements(), COMMIT])
         except RowConflict as conflict:
             reason = _CONFLICTS.get(conflict.constraint, f"the database refuses it: {conflict.message}")
             raise BoardInconsistent(f"{reason}; nothing was written", "liza validate") from None

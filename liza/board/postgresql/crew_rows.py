@@ -63,6 +63,11 @@ def read_repository(connection: ServerConnection, crew: str) -> tuple[str, ...] 
     return None if row is None else tuple(row[0].split())
 
 
+def list_crews(connection: ServerConnection) -> tuple[str, ...]:
+    """Return the names of all crews of the database."""
+    return tuple(name for (name,) in connection.fetch_all("SELECT id FROM crew ORDER BY id"))
+
+
 def write_copy(connection: ServerConnection, crew: str, copy: CrewCopy, repository: tuple[str, ...]) -> None:
     """Write a new crew; the caller has begun a transaction. Raises CrewExists, BoardInconsistent for what PostgreSQL
     cannot hold."""

@@ -11,7 +11,7 @@ import msgspec
 
 from liza.board.postgresql import hosts_table
 from liza.board.postgresql.board_copy import CrewRow, DeltaRow
-from liza.board.postgresql.connection import StatementValues
+from liza.board.postgresql.connection import STATEMENT_TIMEOUT, TRANSACTION_TIMEOUT, StatementValues
 from liza.board.postgresql.entry_rows import EntryWrite
 from liza.board.revisions import RevisionLine
 
@@ -29,6 +29,19 @@ _READ_ALL: Final = """
 SELECT c.revision, c.change, c.journaled, clock_timestamp(), true, e.section, e.name, e.ord, e.body, e.change
 FROM crew c LEFT JOIN entry e ON e.crew = c.id AND e.body IS NOT NULL
 WHERE c.id = %(crew)s"""
+LOCK_LIMIT: Final = 30.0
+"""Seconds for which a change waits for the others of its crew."""
+_WAIT_LONG: Final = """
+SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', '0', true),
+       CASE WHEN current_setting('server_version_num')::int >= 170000
+            THEN set_config('transaction_timeout', '0', true) END"""
+_QUEUE: Final = "SELECT pg_advisory_xact_lock(hashtext('liza change'), hashtext(%s))"
+"""Only for the order: of clients that wait for a row that others change, a later one is often served first."""
+_WAIT_SHORT: Final = """
+SELECT set_config('statement_timeout', %s, true),
+       CASE WHEN current_setting('server_version_num')::int >= 170000
+            THEN set_config('transaction_timeout', %s, true) END"""
+"""The limit of the transaction begins here."""
 _LOCK: Final = "SELECT revision, change, journaled FROM crew WHERE id = %(crew)s FOR NO KEY UPDATE"
 _READ_LOCKED: Final = """
 WITH newer AS MATERIALIZED (
@@ -60,8 +73,13 @@ _WRITE_JOURNAL: Final = """
 INSERT INTO journal (crew, revision, time, change_id, head, entries, text)
 VALUES (%(crew)s, %(revision)s, clock_timestamp(), %(id)s, %(head)s::jsonb, %(entries)s::jsonb, %(text)s)"""
 _FIND_CHANGE: Final = "SELECT count(*) FROM journal WHERE crew = %(crew)s AND change_id = %(id)s"
-_WRITE_CREW: Final = """
-UPDATE crew SET revision = %(revision)s, change = %(change)s, journaled = %(journaled)s WHERE id = %(crew)s"""
+NOTIFY_MS: Final = 50
+"""Milliseconds after a notification in which no other is sent: watchers look again by themselves."""
+_WRITE_CREW: Final = f"""
+UPDATE crew SET revision = %(revision)s, change = %(change)s, journaled = %(journaled)s,
+  notified = CASE WHEN notified BETWEEN statement_timestamp() - interval '{NOTIFY_MS} ms' AND statement_timestamp()
+                  THEN notified ELSE statement_timestamp() END
+WHERE id = %(crew)s RETURNING notified = statement_timestamp()"""
 _WRITE_ARCHIVED: Final = """
 INSERT INTO archived (crew, change, ord, task, body, value, status, merge_commit)
 SELECT %(crew)s, %(change)s, ord, task, body, value::jsonb, coalesce(value::jsonb->>'status', ''),
@@ -101,9 +119,17 @@ def read_newer(crew: str, seen: int) -> CrewStatement:
     return CrewStatement(_READ, {"crew": crew, "seen": seen}) if seen else CrewStatement(_READ_ALL, {"crew": crew})
 
 
-def lock_crew(crew: str) -> CrewStatement:
-    """Return the query that takes the lock of a crew until the end of the transaction."""
-    return CrewStatement(_LOCK, {"crew": crew})
+def lock_crew(crew: str) -> list[CrewStatement]:
+    """Return the queries that take the lock of a crew until the end of the transaction, in the order of arrival.
+
+    The last one has the numbers of the crew.
+    """
+    return [
+        CrewStatement(_WAIT_LONG, (f"{LOCK_LIMIT:g}s",)),
+        CrewStatement(_QUEUE, (crew,)),
+        CrewStatement(_WAIT_SHORT, (STATEMENT_TIMEOUT, TRANSACTION_TIMEOUT)),
+        CrewStatement(_LOCK, {"crew": crew}),
+    ]
 
 
 def insert_crew(crew: str) -> CrewStatement:
@@ -144,17 +170,16 @@ class CrewChange(msgspec.Struct, frozen=True):
     moved: Mapping[str, tuple[str, str | None]] = {}
 
     def list_statements(self) -> list[CrewStatement]:
-        """Return the statements that write the change, without the commit."""
+        """Return the statements that write the change, without the commit. The last has one row: whether watchers are
+        to be notified."""
         statements = [self._write_entries()] if self.writes else []
         if self.moved:
             statements.append(self._write_archived())
         if self.line is not None:
             statements.append(self._write_journal(self.line))
-        numbers = {"crew": self.crew, **self.after._asdict()}
-        statements.append(CrewStatement(_WRITE_CREW, numbers))
         if any(write.body is None for write in self.writes):
             statements.append(CrewStatement(_SWEEP, {"crew": self.crew, "limit": self.after.change - _SWEEP_AGE}))
-        return statements
+        return [*statements, CrewStatement(_WRITE_CREW, {"crew": self.crew, **self.after._asdict()})]
 
     def find_written(self) -> tuple[CrewStatement, int]:
         """Return the query whose count tells whether the change was written, and the count if it was."""

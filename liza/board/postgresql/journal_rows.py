@@ -38,6 +38,6 @@ def iter_lines(links: Links) -> Iterator[RevisionLine]:
 
 def _iter_rows(links: Links, sql: str, limit: int) -> Iterator[tuple[Any, ...]]:
     below = _NEWEST
-    while rows := links.ask(sql, below=below, limit=limit):
+    while rows := links.ask_much(sql, below=below, limit=limit):
         yield from rows
         below = rows[-1][0]

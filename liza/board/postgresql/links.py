@@ -81,6 +81,13 @@ class Links:
         """
         return self.use(lambda connection: connection.run_together([(sql, {"crew": self.crew, **values})])[0])
 
+    def ask_much(self, sql: str, **values: object) -> list[tuple[Any, ...]]:
+        """As ``ask``, for an answer that may be longer than a socket holds: in a transaction, on another connection.
+
+        PostgreSQL ends the transaction of a client that was stopped when it is idle, and not while it sends.
+        """
+        return self._use_other(lambda connection: connection.run_together([(sql, {"crew": self.crew, **values})])[0])
+
     def use(self, action: Callable[[ServerConnection], ResultT]) -> ResultT:
         """Return the result of ``action`` with a connection. One that was lost since its last use is replaced.
 
@@ -88,6 +95,9 @@ class Links:
         """
         if self.is_in_transaction:
             return action(self._held[threading.get_ident()][-1])
+        return self._use_other(action)
+
+    def _use_other(self, action: Callable[[ServerConnection], ResultT]) -> ResultT:
         connection = self.take()
         try:
             return action(connection)

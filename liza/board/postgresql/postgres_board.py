@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +14,7 @@ import msgspec
 from liza.board import new_violations, revision_texts
 from liza.board.address import BoardAddress
 from liza.board.archived_entries import ArchivedEntry, ArchiveFault
-from liza.board.contract import Alert, Board, Restored, RestoredArchive, Transaction
+from liza.board.contract import Alert, Restored, RestoredArchive, Transaction
 from liza.board.events import Watch
 from liza.board.last_copy import CopySaver
 from liza.board.postgresql import archived_rows, board_copy, crew_lock, entry_rows, journal_rows, signal_rows
@@ -31,11 +30,12 @@ from liza.board.revisions import RevisionLine, RevisionRecord, sha, with_statuse
 from liza.board.rules.archiving import ArchiveTotals
 from liza.board.rules.host_leases import AgentPlacement, HostTable
 from liza.board.signals import Signal
+from liza.board.stored_board import StoredBoard, refuse_violations
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
-from liza.model.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, Refused
-from liza.model.model import Clock, State, Task, Violation
+from liza.model.errors import BoardTooNew, BoardUnreadable, Refused
+from liza.model.model import Clock, State, Task
 from liza.model.paths import Paths, split_run
 from liza.system import files
 from liza.text.formats import format_time
@@ -52,7 +52,7 @@ _HELD_SECONDS: Final = 1.0
 up after a minute."""
 
 
-class PostgresBoard(Board):
+class PostgresBoard(StoredBoard):
     """The board of one crew in PostgreSQL. Only one thread at a time is in a transaction; the others wait."""
 
     def __init__(
@@ -61,19 +61,22 @@ class PostgresBoard(Board):
         clock: Clock,
         address: BoardAddress,
         trusted: Callable[[State], State] = lambda state: state,
+        *,
+        is_look: bool = False,
     ) -> None:
-        """``trusted`` replaces the settings of a board that was read by the effective ones; see ``rules.settings``."""
-        self.paths = paths
+        """``trusted`` replaces the settings of a board that was read by the effective ones; see ``rules.settings``.
+
+        ``is_look``: a person looks, who soon gets the last copy instead if the server does not answer.
+        """
+        super().__init__(paths, trusted)
         self.address = address
+        self._is_look = is_look
         self._crew = address.crew
         self._clock = clock
-        self._with_effective_settings = trusted
         self._links = Links(self._connect, address.crew)
         self._shared = SharedRows(self._links)
         self._server_time = ServerTime()
         self._copy: BoardCopy | None = None
-        self._owner: int | None = None
-        self._thread_lock = threading.Lock()
         self._saver = CopySaver(paths)
         self._host: tuple[str, UUID] | None = None
         self._placements: tuple[float, HostTable] | None = None
@@ -86,7 +89,7 @@ class PostgresBoard(Board):
         self._links.close()
 
     def _connect(self) -> ServerConnection:
-        connection, facts = connect_with_facts(self.address)
+        connection, facts = connect_with_facts(self.address, is_look=self._is_look)
         self._server_time.measure(facts.time, facts.measured)
         return connection
 
@@ -95,9 +98,6 @@ class PostgresBoard(Board):
         self._server_time.measure(time)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def read(self) -> State:
-        return self._with_effective_settings(self.read_as_written())
 
     def read_as_written(self) -> State:
         return self._read_copy().document.state
@@ -135,7 +135,7 @@ class PostgresBoard(Board):
                 return
             number = _next_revision(copy)
             after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
-            _raise_if_any(new_violations.find_added(before, after))
+            refuse_violations(new_violations.find_added(before, after))
             changed = changes.change_document(copy.document, after)
             line = RevisionLine(number, actor=actor, event=event, task=tx.task, archived=tuple(tx.moved))
             self._commit(lock, copy, changed, line, moved=tx.moved)
@@ -150,7 +150,7 @@ class PostgresBoard(Board):
             if tx.state is before or tx.state == before:
                 return
             after = msgspec.structs.replace(tx.state, version=before.version, revision=before.revision)
-            _raise_if_any(new_violations.find_added(before, after))
+            refuse_violations(new_violations.find_added(before, after))
             changed = changes.change_document(copy.document, after)
             tx.state = changed.state
             self._commit(lock, copy, changed, None)
@@ -162,7 +162,7 @@ class PostgresBoard(Board):
         check_revision(number)
         if first.state.revision != number:
             first = changes.change_document(first, msgspec.structs.replace(first.state, revision=number))
-        _raise_if_any(new_violations.find_all(first.state))
+        refuse_violations(new_violations.find_all(first.state))
         nothing = board_copy.read_copy(self._crew, CrewRow(0, 0, _NO_REVISION), (), None)
         line = RevisionLine(number, actor="human", event="init")
         with self._one_thread():
@@ -199,7 +199,7 @@ class PostgresBoard(Board):
             return
         number = max(_next_revision(copy, before), wanted.state.revision + 1)
         after = msgspec.structs.replace(wanted.state, revision=number)
-        _raise_if_any(new_violations.find_added(before.state, after))
+        refuse_violations(new_violations.find_added(before.state, after))
         changed = changes.change_document(wanted, after)
         self._commit(lock, copy, changed, RevisionLine(number, actor=actor, event=event), full=True)
 
@@ -214,11 +214,6 @@ class PostgresBoard(Board):
         path = self.paths.tx / f"broken-{stamp}"
         files.write_synced(path, text.encode())
         return path
-
-    @files.convert_os_errors()
-    def _make_directories(self) -> None:
-        for directory in (self.paths.liza, self.paths.tx, self.paths.locks):
-            directory.mkdir(parents=True, exist_ok=True)
 
     # ── the commit ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -268,34 +263,13 @@ class PostgresBoard(Board):
                     yield lock, copy
             finally:
                 lock.release()
-            if lock.is_committed:
+            if lock.is_committed and lock.is_notification_due:
                 signal_rows.notify(self._links)
-
-    @contextmanager
-    def _one_thread(self) -> Iterator[None]:
-        """Let one thread at a time use this object. Raises RuntimeError if this thread already does."""
-        if self._owner == threading.get_ident():
-            raise RuntimeError("a transaction inside a transaction")
-        with self._thread_lock:
-            self._owner = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._owner = None
 
     # ── revisions and archived tasks ─────────────────────────────────────────────────────────────────────────────
 
     def records(self) -> Iterator[RevisionRecord]:
         return journal_rows.iter_records(self._links)
-
-    def texts(self, since: int = 0, base: tuple[int, str] | None = None) -> Iterator[tuple[RevisionLine, str]]:
-        return revision_texts.rebuild_texts(self._lines(), since, base)
-
-    def last_good_text(self) -> str:
-        newest = revision_texts.newest_text(self._lines)
-        if newest is None:
-            raise BoardInconsistent("the journal has no board", "git log -p liza/blackboard")
-        return newest[1]
 
     def _lines(self) -> Iterator[RevisionLine]:
         return journal_rows.iter_lines(self._links)
@@ -352,7 +326,7 @@ class PostgresBoard(Board):
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def pages(self) -> Mapping[str, str]:
-        return dict(self._links.ask("SELECT name, text FROM page WHERE crew = %(crew)s"))
+        return dict(self._links.ask_much("SELECT name, text FROM page WHERE crew = %(crew)s"))
 
     def write_page(self, name: str, text: str) -> None:
         self._links.ask(_WRITE_PAGE, name=name, text=text)
@@ -443,9 +417,3 @@ def _parse_or_none(copy: BoardCopy) -> Document | None:
         raise
     except BoardUnreadable:
         return None
-
-
-def _raise_if_any(violations: tuple[Violation, ...]) -> None:
-    if violations:
-        more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-        raise BoardInconsistent(f"{violations[0]}{more}; nothing was written", "liza validate")

@@ -17,7 +17,7 @@ from typing import Final
 from liza.board.directory_watch import DirectoryWatch
 from liza.board.events import BoardChanged, SignalChanged
 from liza.board.postgresql.connection import ServerConnection
-from liza.board.postgresql.signal_rows import CrewMarks, channel, read_marks
+from liza.board.postgresql.signal_rows import LOOK_AGAIN_SECONDS, CrewMarks, channel, read_marks
 from liza.model.errors import LizaError
 from liza.model.paths import Paths
 from liza.system import file_growth
@@ -61,19 +61,22 @@ class ServerWatch(DirectoryWatch):
         return connection
 
     def _run(self, connection: ServerConnection | None) -> None:
+        is_notified = True  # perhaps shortly before this connection listened
         while not self._closed:
             try:
                 connection = connection or self._listen()
                 is_served = is_flock_held(self._paths.host_lock)
-                self._look(connection)
+                is_busy = self._look(connection) or is_notified
                 if is_served:  # The process of the host reports what comes after this look.
                     connection.close()
                     self._wait_while_served()
-                elif not connection.take_notifications():
-                    self._wait(LOOK_SECONDS, connection)
-                    connection.take_notifications()
+                    is_notified = True
+                elif not (is_notified := connection.take_notifications() > 0):
+                    self._wait(LOOK_AGAIN_SECONDS if is_busy else LOOK_SECONDS, connection)
+                    is_notified = connection.take_notifications() > 0
             except LizaError:
                 self._wait(_RETRY_SECONDS)
+                is_notified = True
             if connection is not None and connection.is_closed:
                 connection = None
         if connection is not None:
@@ -90,12 +93,13 @@ class ServerWatch(DirectoryWatch):
             poll.register(descriptor, select.POLLIN)
         poll.poll(seconds * 1000)
 
-    def _look(self, connection: ServerConnection) -> None:
-        """Post what has changed since the last look."""
+    def _look(self, connection: ServerConnection) -> bool:
+        """Post what has changed since the last look; return whether it is anything."""
         seen, self._seen = self._seen, read_marks(connection, self._crew)
         if seen is None:
-            return
+            return False
         if (seen.change, seen.hosts) != (self._seen.change, self._seen.hosts):
             self._post(BoardChanged())
         if seen.signals != self._seen.signals:
             self._post(SignalChanged())
+        return seen != self._seen

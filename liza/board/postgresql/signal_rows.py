@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from liza.board.postgresql import crew_lock
 from liza.board.postgresql.connection import ServerConnection
-from liza.board.postgresql.crew_statements import BEGIN, COMMIT, CrewStatement
+from liza.board.postgresql.crew_statements import BEGIN, COMMIT, NOTIFY_MS, CrewStatement
 from liza.board.postgresql.hosts_table import COUNT_HOSTS
 from liza.board.postgresql.links import Links, repeat
 from liza.board.signals import SIGNALS, Signal, check_name, parse_signal
@@ -23,6 +23,8 @@ _CLEAR: Final = "DELETE FROM signal WHERE crew = %(crew)s AND name = %(name)s RE
 _MARKS: Final = f"""
 SELECT change, (SELECT string_agg(name || ' ' || time, ' ' ORDER BY name) FROM signal WHERE crew = id), {COUNT_HOSTS}
 FROM crew WHERE id = %s"""
+LOOK_AGAIN_SECONDS: Final = 2 * NOTIFY_MS / 1000
+"""Seconds after a notification or a change until a watcher looks again: what follows may not be notified."""
 _SHORT_WAIT: Final = CrewStatement("SET LOCAL lock_timeout = '2s'")
 """The holder reads and writes a few rows."""
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('liza signals'), hashtext(%(crew)s))"
@@ -36,7 +38,8 @@ def channel(crew: str) -> str:
 def notify(links: Links) -> None:
     """Tell the watchers that the crew has changed. In a transaction, the one who ends it does this.
 
-    A notification that is lost is made up for by the looks of the watchers: the change is made.
+    A notification that is lost is made up for by the looks of the watchers: the change is made. Of many changes not
+    each is notified; see ``crew_statements.NOTIFY_MS``.
     """
     if not links.is_in_transaction:
         with suppress(LizaError):

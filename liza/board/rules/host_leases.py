@@ -140,7 +140,14 @@ def judge_host(row: HostRow, now: datetime, started: datetime) -> HostCondition:
     """Return whether a host is heard."""
     if now > takeover_time(row, started):
         return HostCondition.LOST
-    return HostCondition.SILENT if now - row.seen >= 2 * RENEWAL else HostCondition.ALIVE
+    return HostCondition.SILENT if now - max(row.seen, started) >= 2 * RENEWAL else HostCondition.ALIVE
+
+
+def forget_command(row: HostRow, now: datetime, started: datetime) -> str:
+    """Return the command about a host that is not heard: to forget it is advised once no session of it can live, and
+    it had the time to come back after a start of PostgreSQL."""
+    is_over = now > max(sessions_end(row), started + START_GRACE)
+    return f"liza host forget {row.name}" if is_over else "liza host list"
 
 
 def decide_start(

@@ -48,7 +48,8 @@ def _change_parts(before: Document, after: State) -> Document:
     changed = _reassemble(before, text, parts)
     if changed.state != after and changed.state != from_plain(to_plain(after), State):
         raise NeedsSlowPath("the changed parts do not have the wanted state")
-    return changed if changed.copy_names_if_same(before) else document.resplit(changed)
+    is_alike = changed.copy_names_if_same(before) and document.is_split_alike(before, changed)
+    return changed if is_alike else document.resplit(changed)
 
 
 def _reassemble(before: Document, text: str, parts: list[Part]) -> Document:

@@ -114,6 +114,22 @@ def read_document(text: str, name: str = BOARD_NAME, previous: Document | None =
         return read_whole(text, name)
 
 
+def is_split_alike(before: Document, changed: Document) -> bool:
+    """Return whether ``changed``, which has the entries of ``before``, is split as a reader will split its text.
+
+    False if that is not certain.
+    """
+    above = None
+    try:
+        for was, now in zip(before.parts, changed.parts, strict=True):
+            if was is not now and splitter.split_range(_piece(was), now.text, _is_head(above)) != [_piece(now)]:
+                return False
+            above = now
+    except NeedsSlowPath:
+        return False
+    return True
+
+
 def resplit(assembled: Document) -> Document:
     """Split the text of an assembled document again, as a reader will split it. Raises NeedsSlowPath, Unparsable."""
     memory = {(part.section, part.text): part for part in assembled.parts}
@@ -180,7 +196,10 @@ def _normalize_agents(section: str, plain: Any) -> Any:
 
 
 def _reuse_parts(previous: Document, text: str) -> list[Part] | None:
-    """Return the parts of a text that differs from that of ``previous`` in few places; None if that is not certain."""
+    """Return the parts of a text that differs from that of ``previous`` in few places; None if that is not certain.
+
+    They are the parts that the text has when it is split anew.
+    """
     parts, offsets, offset, i = previous.parts, previous.offsets, 0, 0
     reused: list[Part] = []
     while i < len(parts):
@@ -196,17 +215,14 @@ def _reuse_parts(previous: Document, text: str) -> list[Part] | None:
             i += 1
             continue
         beyond, edge = _find_unchanged(parts, i, text, offset)
-        if edge < 0:
+        if edge < 0 or any((other.kind, other.section) != (part.kind, part.section) for other in parts[i:beyond]):
             return None
-        if not splitter.starts_with_entry(part.kind, text[offset:edge], splitter.entry_indent(part.text)):
-            if (
-                not reused
-                or (reused[-1].kind, reused[-1].section) != (part.kind, part.section)
-                or part.kind is PieceKind.SINGLE
-            ):
+        is_first = _is_head(reused[-1] if reused else None)
+        if not splitter.starts_with_entry(part.kind, text[offset:edge], splitter.entry_indent(part.text), is_first):
+            if not reused or (reused[-1].kind, reused[-1].section) != (part.kind, part.section):
                 return None
             offset -= len(reused.pop().text)
-        parsed = _parse_stretch(part, parts[i:beyond], text[offset:edge])
+        parsed = _parse_range(parts[i:beyond], text[offset:edge], reused[-1] if reused else None)
         if parsed is None:
             return None
         reused += parsed
@@ -224,25 +240,23 @@ def _find_unchanged(parts: list[Part], i: int, text: str, offset: int) -> tuple[
     return (len(parts), len(text)) if limit > len(parts) else (i, -1)
 
 
-def _parse_stretch(part: Part, gone: list[Part], text: str) -> list[Part] | None:
-    """Return the parts of a changed range of text in one section; None if it is not certain."""
-    if any((other.kind, other.section) != (part.kind, part.section) for other in gone):
-        return None
-    indent = splitter.entry_indent(part.text) if part.kind is not PieceKind.SINGLE else 0
-    if not splitter.is_closed(text, indent):
-        return None
+def _is_head(part: Part | None) -> bool:
+    """Return whether the part is the head of a section, so that the next one is its first entry."""
+    return part is not None and part.kind is PieceKind.TEXT and bool(part.section)
+
+
+def _parse_range(gone: list[Part], text: str, above: Part | None) -> list[Part] | None:
+    """Return the parts of a changed range, whose parts were ``gone``; None if it is not certain."""
     try:
-        pieces = (
-            splitter.split_board(text)
-            if part.kind is PieceKind.SINGLE
-            else splitter.split_entries(part.kind, part.section, text, indent)
-        )
-        if part.kind is PieceKind.SINGLE and [piece.section for piece in pieces] != [part.section]:
-            return None
+        pieces = splitter.split_range(_piece(gone[0]), text, _is_head(above))
         memory = {(other.section, other.text): other for other in gone}
-        return [parse_piece(piece, memory) for piece in pieces] if text else []
+        return [parse_piece(piece, memory) for piece in pieces]
     except (NeedsSlowPath, Unparsable):
         return None
+
+
+def _piece(part: Part) -> Piece:
+    return Piece(part.kind, part.section, part.text)
 
 
 def assemble(text: str, parts: list[Part], name: str = BOARD_NAME) -> Document:

@@ -143,17 +143,36 @@ def entry_indent(text: str) -> int:
     return len(first[1]) if first else 0
 
 
-def starts_with_entry(kind: PieceKind, text: str, indent: int) -> bool:
-    """Return whether the text begins with an entry, or with comments directly above one."""
+def split_range(like: Piece, text: str, is_first: bool) -> list[Piece]:
+    """Return the pieces of the text between two unchanged pieces, one of which was ``like``.
+
+    ``is_first``: they are the first entries of their section, whose head is above. Raises NeedsSlowPath if the whole
+    board may be split otherwise: if the range has another section, or text that belongs to a piece beside it.
+    """
+    indent = entry_indent(like.text)
+    if like.kind is PieceKind.TEXT or not starts_with_entry(like.kind, text, indent, is_first):
+        raise NeedsSlowPath("a range whose beginning belongs to the text above it")
+    if find_comment_start(text, len(text), indent) != len(text):
+        raise NeedsSlowPath("a range that ends with comments of a following entry")
+    if like.kind is not PieceKind.SINGLE:
+        if not all(_is_item(match.group()) for match in _COLUMN_0.finditer(text)):
+            raise NeedsSlowPath("a line at the margin between entries")
+        return split_entries(like.kind, like.section, text, indent)
+    pieces = split_board(text)
+    if [piece.section for piece in pieces] != [like.section]:
+        raise NeedsSlowPath("a range that is more than one section")
+    return pieces
+
+
+def starts_with_entry(kind: PieceKind, text: str, indent: int, is_first: bool) -> bool:
+    """Return whether the text begins with an entry, or with comments directly above one.
+
+    Comments above the first entry of a section belong to its head.
+    """
     for line in text.split("\n", 64):
         bare = line.lstrip(" ")
         if not bare.startswith("#"):
             return bool(_entry_start(kind, indent).match(line))
-        if len(line) - len(bare) > indent:
+        if is_first or len(line) - len(bare) > indent:
             return False
     return False
-
-
-def is_closed(text: str, indent: int) -> bool:
-    """Return whether the text ends without comments that would belong to a following entry."""
-    return find_comment_start(text, len(text), indent) == len(text)

@@ -55,7 +55,8 @@ class AgentRow(Value, kw_only=True):
 class BoardPlace(Value):
     """Where a board on a server is, and the name of this host there. ``age``: the seconds since what is shown was read,
     if the server does not answer now; else None. ``hosts``: as `liza host list --json` has them; empty without the
-    server. ``sessions_end``: seconds until this host ends its sessions, unless the server answers; None: no lease.
+    server. ``sessions_end``, ``takeover_in``: seconds until this host ends its sessions, and until others may take over
+    its work, unless the server answers; None: no lease. ``next``: a command that shows more, or helps.
     """
 
     server: str
@@ -64,6 +65,8 @@ class BoardPlace(Value):
     age: float | None = None
     hosts: tuple[Value, ...] = ()
     sessions_end: float | None = None
+    takeover_in: float | None = None
+    next: str = ""
 
 
 class CrewFacts(Value, kw_only=True):

@@ -27,11 +27,6 @@ ROOTS = ("a" * 40, "b" * 40)
 
 
 @pytest.fixture
-def address(postgresql: PostgreSQL, database: str) -> BoardAddress:
-    return postgresql.address(database)
-
-
-@pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     return Paths(tmp_path / "files")
 

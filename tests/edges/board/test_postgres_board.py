@@ -17,14 +17,16 @@ from liza.board import archived_entries
 from liza.board.address import BoardAddress
 from liza.board.contract import Transaction
 from liza.board.events import BoardChanged, SignalChanged, WatchEvent
-from liza.board.postgresql import connection, crew_lock
+from liza.board.postgresql import connection, crew_lock, server_watch, signal_rows
 from liza.board.postgresql.connection import ServerConnection
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
+from liza.board.postgresql.signal_rows import CrewMarks
 from liza.board.rules import archiving
 from liza.board.text import document
 from liza.model.errors import (
     BoardInconsistent,
+    BoardUnavailable,
     BoardUnreadable,
     HostFenced,
     LockTimeout,
@@ -35,16 +37,11 @@ from liza.model.model import Handoff, HumanNote, State, Status
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.campaign.small_board import FIRST
-from tests.conftest import LONG, FakeClock
+from tests.conftest import LONG, FakeClock, until
 from tests.postgresql import PostgreSQL
 
 replace = msgspec.structs.replace
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-def address(postgresql: PostgreSQL, database: str) -> BoardAddress:
-    return postgresql.address(database)
 
 
 @pytest.fixture
@@ -253,10 +250,37 @@ def test_a_held_lock_ends_the_wait_with_one_sentence(
     board: PostgresBoard, opened: Callable[[], PostgresBoard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = opened()
-    monkeypatch.setitem(vars(connection)["_SETTINGS"], "lock_timeout", "50ms")
+    monkeypatch.setattr("liza.board.postgresql.crew_statements.LOCK_LIMIT", 0.05)
     with board.transaction("human", "note"), pytest.raises(LockTimeout, match="shop"):
         say(other, "never")
     assert board.read().revision == 1
+
+
+def test_changes_are_made_in_the_order_of_their_arrival(
+    board: PostgresBoard, opened: Callable[[], PostgresBoard], sql: ServerConnection
+) -> None:
+    texts = [f"note {number}" for number in range(6)]
+    boards = [opened() for _ in texts]
+    writers = [threading.Thread(target=say, args=pair) for pair in zip(boards, texts, strict=True)]
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with board.transaction("human", "held"):
+        for number, writer in enumerate(writers, 1):
+            writer.start()
+            until(lambda wanted=number: sql.fetch_one(waiting) == (wanted,), "the writer waits")
+    for writer in writers:
+        writer.join()
+    assert messages(board.read()) == texts
+
+
+def test_a_slow_statement_is_not_called_a_lost_server(
+    board: PostgresBoard, monkeypatch: pytest.MonkeyPatch, address: BoardAddress
+) -> None:
+    monkeypatch.setitem(vars(connection)["_SETTINGS"], "statement_timeout", "50ms")
+    slow = connection.connect(address)
+    with pytest.raises(BoardUnavailable, match="did not end a statement within"):
+        slow.execute("SELECT pg_sleep(5)")
+    assert not slow.is_closed
+    slow.close()
 
 
 def test_much_that_is_new_is_read_before_the_lock(
@@ -291,12 +315,11 @@ def _trace(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, steps: lis
     monkeypatch.setattr(owner, name, call)
 
 
-def test_a_read_in_a_transaction_of_this_thread_needs_no_other_connection(
-    board: PostgresBoard, sql: ServerConnection
-) -> None:
+def test_a_transaction_needs_no_other_connection_for_what_is_short(board: PostgresBoard, sql: ServerConnection) -> None:
     with board.transaction("human", "note"):
         assert board.read().revision == 1
-        assert board.archived_ids() == []
+        assert board.signals() == {}
+        assert board.hosts().hosts == ()
         here = "datname = current_database() AND pid <> pg_backend_pid()"
         assert sql.fetch_one(f"SELECT count(*) FROM pg_stat_activity WHERE {here}") == (1,)
     with board.transaction("human", "note"), pytest.raises(RuntimeError), board.transaction("human", "note"):
@@ -405,6 +428,26 @@ def test_a_watch_reports_changes_of_others_also_after_its_connection_was_lost(
         say(board, "and then")
         assert events.get(timeout=LONG) == BoardChanged()
     assert events.empty()
+
+
+def test_a_watch_hears_of_the_last_of_many_changes(
+    board: PostgresBoard, opened: Callable[[], PostgresBoard], sql: ServerConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: queue.Queue[CrewMarks] = queue.Queue()
+
+    def look(connection: ServerConnection, crew: str) -> CrewMarks:
+        looks.put(signal_rows.read_marks(connection, crew))
+        return looks.queue[-1]
+
+    monkeypatch.setattr(server_watch, "LOOK_SECONDS", 10 * LONG)
+    monkeypatch.setattr(server_watch, "LOOK_AGAIN_SECONDS", 2.0)  # A commit may take long here.
+    monkeypatch.setattr(server_watch, "read_marks", look)
+    with opened().watch():
+        for number in range(30):
+            beat(board, number)
+        newest = signal_rows.read_marks(sql, "shop")
+        while looks.get(timeout=LONG) != newest:
+            pass
 
 
 # ── the archive ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,23 +17,21 @@ import msgspec
 import pytest
 
 from liza.board.address import BoardAddress, parse_url, write_address
+from liza.board.postgresql.connection import ServerConnection
+from liza.board.postgresql.crew_statements import MAX_BYTES
 from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.model.errors import BoardUnavailable
 from liza.model.model import HumanNote
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from tests.campaign.small_board import FIRST
-from tests.conftest import LONG, variant
+from tests.conftest import LONG, until, variant
 from tests.edges.board.cutting_proxy import Cut, CuttingProxy
+from tests.edges.board.postgres_reader import Where
 from tests.postgresql import PORT, PostgreSQL
 from tests.tools import Tools
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def address(postgresql: PostgreSQL, database: str) -> BoardAddress:
-    return postgresql.address(database)
 
 
 @pytest.fixture
@@ -61,6 +59,14 @@ def far(board: PostgresBoard, proxy: CuttingProxy, database: str, tmp_path: Path
     made.read()
     yield made
     made.close()
+
+
+@pytest.fixture
+def sql(postgresql: PostgreSQL, database: str) -> Iterator[ServerConnection]:
+    """A connection of the owner."""
+    connection = postgresql.connect(database)
+    yield connection
+    connection.close()
 
 
 def say(board: PostgresBoard, text: str, inside: Callable[[], object] = lambda: None) -> int | None:
@@ -194,6 +200,42 @@ def test_a_client_that_stops_in_a_change_frees_the_others(
     finally:
         writer.kill()
         writer.wait(LONG)
+    check(board)
+
+
+@pytest.mark.parametrize("where", list(Where), ids=lambda where: where.name)
+@pytest.mark.parametrize("limit", [1, variant(0, name="limits of Liza")])
+def test_a_client_stopped_in_a_read_delays_others_for_seconds(
+    board: PostgresBoard, address: BoardAddress, sql: ServerConnection, tmp_path: Path, where: Where, limit: int
+) -> None:
+    write_address(Paths(tmp_path).board_address, address)
+    archive = """
+    INSERT INTO archived (crew, change, ord, task, body, value, status)
+    SELECT 'shop', 1, number, 'old-' || number, repeat('x', 60000), NULL, '' FROM generate_series(1, 100) number"""
+    sql.execute(archive)
+    newer = "x" * (MAX_BYTES - 5000)
+    words = [sys.executable, "-m", "tests.edges.board.postgres_reader", str(tmp_path), where.name, str(limit)]
+    reader = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert reader.stdin is not None
+    try:
+        assert read_line(reader) == "ready"
+        say(board, newer)
+        before = board.read().revision
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+        stat = Path(f"/proc/{reader.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the client has stopped")
+        start = time.monotonic()
+        assert say(board, "after") == before + 1
+        seconds = time.monotonic() - start
+        assert seconds < (limit + 5 if limit else 10)
+        os.kill(reader.pid, signal.SIGCONT)
+        outcome = read_line(reader)
+        print(f"\n{where}: {seconds:.1f} s, {outcome}")
+        assert outcome == str(before + 2) if where is Where.ALONE else outcome.startswith("refused")
+    finally:
+        reader.kill()
+        reader.wait(LONG)
     check(board)
 
 

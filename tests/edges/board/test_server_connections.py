@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
+from liza.board.address import parse_url
+from liza.board.postgresql import connection as connections
 from liza.board.postgresql import migrations
 from liza.board.postgresql.connection import SCHEMA, RowConflict, connect, connect_with_facts
 from liza.board.postgresql.migrations import migrate
@@ -61,6 +66,25 @@ def test_a_server_that_does_not_answer_is_given_up(postgresql: PostgreSQL, datab
     with pytest.raises(BoardUnavailable, match="no answer within"):
         connection.execute("SELECT pg_sleep(5)")
     assert connection.is_closed
+
+
+def test_a_look_gives_a_silent_server_up_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_CONNECT_LIMIT", 3600)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / ".s.PGSQL.5432"))
+        silent.listen()
+        with pytest.raises(BoardUnavailable, match="does not answer"):
+            connect_with_facts(parse_url(f"postgresql:///liza?host={tmp_path}&crew=shop"), is_look=True)
+
+
+def test_a_look_gives_a_slow_resolver_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: end.wait())
+    try:
+        with pytest.raises(BoardUnavailable, match=r"the host db\.example of the board is not known"):
+            connect_with_facts(parse_url("postgresql://db.example/liza?crew=shop"), is_look=True)
+    finally:
+        end.set()
 
 
 def test_a_database_without_tables_names_the_command(postgresql: PostgreSQL) -> None:

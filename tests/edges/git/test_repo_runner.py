@@ -216,3 +216,41 @@ def test_filters_and_merge_drivers_of_the_person_run(repo: Path) -> None:
         Git(repo), git(repo, "rev-parse", "HEAD"), git(repo, "rev-parse", "main"), "Merge t: x", "t"
     )
     assert git(repo, "show", f"{commit}:a.txt") == "merged"
+
+
+@pytest.fixture
+def missed(repo: Path, tmp_path: Path) -> Path:
+    """The file of a worktree that another git makes: it is there and has no text yet."""
+    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "other"))
+    path = repo / ".git" / "worktrees" / "other" / "commondir"
+    path.write_text("")
+    return path
+
+
+LISTING = [("for-each-ref", "--format=%(worktreepath)"), ("worktree", "list"), ("branch", "-D", "left")]
+
+
+@pytest.mark.parametrize("words", LISTING, ids=lambda words: " ".join(words))
+def test_git_waits_for_a_worktree_that_is_being_added(
+    repo: Path, missed: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    git(repo, "update-ref", "refs/heads/left", "HEAD")
+    monkeypatch.setattr("liza.git.runner.time.sleep", lambda seconds: missed.write_text("../..\n"))
+    Git(repo).out(*words)
+    assert missed.read_text() == "../..\n"
+
+
+def test_a_worktree_that_is_never_finished_is_an_error(
+    repo: Path, missed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("liza.git.runner._ADD_LIMIT", 0.1)
+    with pytest.raises(GitFailed, match=f"failed to read .*{missed.name}"):
+        Git(repo).out("worktree", "list")
+
+
+def test_worktrees_are_listed_while_others_are_added(repo: Path, tmp_path: Path) -> None:
+    add = f"for n in $(seq 40); do git worktree add -q --detach {tmp_path}/$0-$n || exit 1; done"
+    adders = [subprocess.Popen(["sh", "-c", add, name], cwd=repo) for name in ("a", "b")]
+    while any(adder.poll() is None for adder in adders):
+        Git(repo).out("worktree", "list")
+    assert [adder.wait() for adder in adders] == [0, 0]

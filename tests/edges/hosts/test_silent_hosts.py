@@ -10,17 +10,32 @@ import pytest
 
 from liza.alarms import current_alarms
 from liza.board.postgresql.connection import connect
+from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
+from liza.board.rules.host_leases import HostTable
 from liza.commands.host import format_hosts
 from liza.crew.crew import Crew
 from liza.hosts import host_list
 from liza.hosts.agent_tie import AgentTie
 from liza.model.errors import Refused, UnknownId
 from liza.model.model import State
+from liza.model.value_classes import replace
 from liza.system.clock import SystemClock
 from tests.edges.hosts.conftest import MakeHost
 from tests.edges.hosts_rig import HostRig
 from tests.unit.boards import agents, board, claimed, task
+
+
+@pytest.fixture(autouse=True)
+def _started_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of tests has started just now; then nothing expires."""
+    read = HostsTable.read
+
+    def read_later(table: HostsTable) -> HostTable:
+        rows = read(table)
+        return replace(rows, started=rows.started - timedelta(hours=1))
+
+    monkeypatch.setattr(HostsTable, "read", read_later)
 
 
 @pytest.fixture

@@ -35,28 +35,10 @@ from tests.unit.boards import task
 
 
 @pytest.fixture
-def remote(tmp_path: Path) -> Path:
-    """A bare repository with one commit on main."""
-    remote, project = tmp_path / "shop.git", tmp_path / "project"
-    git(tmp_path, "init", "-q", "--bare", "-b", "main", str(remote))
-    git(tmp_path, "clone", "-q", str(remote), str(project))
-    (project / "README.md").write_text("# Shop\n")
-    git(project, "add", "-A")
-    git(project, "commit", "-q", "-m", "A shop")
-    git(project, "push", "-q", "origin", "HEAD:main")
-    return remote
-
-
-@pytest.fixture
 def clone(remote: Path) -> Path:
     root = remote.parent / "clone"
     git(remote.parent, "clone", "-q", str(remote), str(root))
     return root
-
-
-@pytest.fixture
-def url(postgresql: PostgreSQL, database: str) -> str:
-    return postgresql.url(database)
 
 
 def options(url: str | None, **more: object) -> InitOptions:

@@ -77,9 +77,11 @@ def test_another_repository_is_no_remote_of_the_crew(hosts: Hosts, tmp_path: Pat
 
 
 def test_a_remote_without_integration_gets_the_command(hosts: Hosts) -> None:
+    assert all(finding.ok for finding in findings(hosts.a))
     git(hosts.remote, "update-ref", "-d", "refs/heads/integration")
     finding = fault(hosts.a)
     assert "has no branch integration" in finding.text
+    git(hosts.a.root, "branch", "-q", "-D", "integration")
     git(hosts.a.root, *shlex.split(finding.hint)[1:])
     assert all(finding.ok for finding in findings(hosts.a))
 

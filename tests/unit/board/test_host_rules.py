@@ -18,6 +18,7 @@ from liza.board.rules.host_leases import (
     HostTable,
     NameTaken,
     decide_start,
+    forget_command,
     judge_host,
     lease_end,
     must_end_sessions,
@@ -52,6 +53,25 @@ def test_a_host_is_lost_a_minute_after_its_last_renewal(seconds: float, conditio
 def test_nothing_expires_soon_after_postgresql_started(started: float, lost_at: float) -> None:
     assert takeover_time(ROW, _at(started)) == _at(lost_at)
     assert lease_end(ROW, _at(started)) == _at(lost_at - 15)
+
+
+@pytest.mark.parametrize(
+    ("started", "seconds", "is_silent", "is_advised"),
+    [
+        (-100, 25, True, False),  # its sessions may live
+        (-100, 31, True, True),
+        (60, 75, False, False),  # no host could renew while PostgreSQL was down
+        (60, 81, True, False),
+        (60, 121, True, True),
+    ],
+)
+def test_a_host_is_forgotten_when_it_had_time_to_come_back(
+    started: float, seconds: float, is_silent: bool, is_advised: bool
+) -> None:
+    condition = judge_host(ROW, _at(seconds), _at(started))
+    assert condition is (HostCondition.SILENT if is_silent else HostCondition.ALIVE)
+    step = "liza host forget h1" if is_advised else "liza host list"
+    assert forget_command(ROW, _at(seconds), _at(started)) == step
 
 
 @pytest.mark.parametrize(

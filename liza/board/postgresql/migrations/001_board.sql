@@ -10,7 +10,8 @@ CREATE TABLE crew (
   swept bigint NOT NULL DEFAULT 0,               -- who has seen less reads all again: deleted rows up to it are gone
   repository text NOT NULL DEFAULT '',           -- root commits of the repository, sorted
   created timestamptz NOT NULL DEFAULT clock_timestamp(),
-  started timestamptz
+  started timestamptz,
+  notified timestamptz NOT NULL DEFAULT '-infinity'  -- when a change was notified last: not each of many is
 ) WITH (fillfactor = 50);
 
 -- One row for each part of the text of the board. `body` is the YAML, with the comments of people; `value` is derived

@@ -221,6 +221,38 @@ def test_every_revision_can_be_rebuilt_across_heartbeats(board: Board, other: Bo
     assert other.last_good_text() == texts[7]
 
 
+@pytest.mark.parametrize(
+    ("above", "added"),
+    [
+        ("  # about t1\n", "  # of a person\n"),
+        ('  - id: "t1"\n', "  # of a person\n"),
+        ('  - id: "t1"\n', "# at the margin\n\n"),
+        ('  - id: "t2"\n', "  # of a person\n"),
+        ('  - id: "t2"\n', "\n      # deeper\n  # of a person\n"),
+        ("agents:\n", "  # at the end\n\n"),
+        ("  coder-1:\n", "  # of a person\n"),
+        ("goal:\n", "  # deeper\n# of a person\n"),
+    ],
+)
+def test_every_revision_can_be_rebuilt_around_comments_of_a_person(
+    board: Board, other: Board, above: str, added: str
+) -> None:
+    other.read()
+    texts = [board.read_text()]
+    board.transform_text("human", lambda text: text.replace(above, added + above))
+    texts.append(board.read_text())
+    for number, writer in enumerate((other, board, other)):
+        with writer.transaction("human", "describe") as tx:
+            describe(tx, f"words {number}")
+        texts.append(board.read_text())
+        with writer.transaction("human", "describe") as tx:
+            describe(tx, f"words {number}", "t2")
+            tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], runs=number + 1))
+        texts.append(other.read_text())
+    assert [text for _, text in other.texts()] == texts
+    assert added in texts[-1]
+
+
 def test_texts_begin_with_the_asked_revision_or_its_base(board: Board) -> None:
     for number in range(2, 7):
         say(board, f"note {number}")
