@@ -10,9 +10,11 @@ import typer
 from liza.board.contract import Board
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.crew import find_crew
+from liza.landing.submitted_requests import comment_returns
 from liza.merging.merge import merge as merge_task
 from liza.merging.merge import merge_each
 from liza.model.model import Status
+from liza.model.value_classes import replace
 from liza.printing import printing
 
 app = create_app()
@@ -42,7 +44,8 @@ def merge(
             announce_tests(crew.board, as_json)
         result = merge_task(crew, tasks[0] if tasks else None, supervisor, untested=untested)
         is_done = result.status != Status.INTEGRATION_FAILED and not result.details.get("returned")
-    printing.print_result(result, as_json)
+    remarks = comment_returns(crew, (*result.details.get("returned", ()), *result.details.get("failed", ())))
+    printing.print_result(replace(result, remarks=(*result.remarks, *remarks)), as_json)
     raise typer.Exit(0 if is_done else 1)
 
 

@@ -70,7 +70,7 @@ def submit(
     source = find_request(crew, work) if is_request(crew, work) else submission.find_work(crew, work)
     result = submission.submit_work(crew, source, wishes)
     if not merge:
-        printing.print_result(result, as_json)
+        printing.print_result(submission.add_next_step(crew, result), as_json)
         return 0
     # Loaded now: most submissions are reviewed by a crew.
     from liza.commands.up import Steps

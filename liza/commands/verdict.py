@@ -9,8 +9,11 @@ import typer
 from typer.core import TyperCommand
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.crew.caller import enclosing_run
 from liza.crew.crew import find_crew
+from liza.landing.submitted_requests import comment_returns
 from liza.model.errors import UsageError
+from liza.model.value_classes import replace
 from liza.printing import printing
 from liza.tasks.verdict import verdict as give_verdict
 
@@ -66,8 +69,11 @@ def verdict(
 ) -> None:
     """Approve or reject the commit under review. The verdict is binding."""
     comments = split_pairs(comment or ())
-    result = give_verdict(find_crew(), word, text, task_id=task, commit=commit, comments=comments)
-    printing.print_result(result, as_json)
+    crew = find_crew()
+    result = give_verdict(crew, word, text, task_id=task, commit=commit, comments=comments)
+    # What an agent rejects, its supervisor tells: the agent chose the environment of this process.
+    remarks = comment_returns(crew, [task]) if task is not None and enclosing_run(crew) is None else ()
+    printing.print_result(replace(result, remarks=(*result.remarks, *remarks)), as_json)
 
 
 def split_pairs(joined: Sequence[str]) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from liza.crew.crew import Crew
@@ -95,6 +96,14 @@ def _fetch(crew: Crew, remote: Remote, repository: RemoteRepository | None, numb
     if result.code != 0:
         raise remote.explain(result)
     return tips[name]
+
+
+def comment_returns(crew: Crew, tasks: Iterable[str]) -> tuple[str, ...]:
+    """Comment on the requests of these tasks, if they are back with their authors. Return a sentence for each."""
+    state = crew.board.read()
+    entries = [state.task(task_id) for task_id in tasks]
+    returned = (task for task in entries if task is not None and task.status in submissions.RETURNED)
+    return tuple(filter(None, (comment_return(crew, task) for task in returned)))
 
 
 def comment_return(crew: Crew, task: Task) -> str:

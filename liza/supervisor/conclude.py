@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,9 @@ from liza.box import support
 from liza.breaker.rules import board_reports
 from liza.crew.crew import Crew
 from liza.git import boxed_git
+from liza.landing.submitted_requests import comment_return
 from liza.model.errors import LizaError, Refused
+from liza.model.history_events import HistoryEvent
 from liza.model.model import Anomaly, Clock, FailedCheck, State, Status
 from liza.model.paths import Paths
 from liza.model.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
@@ -83,6 +86,7 @@ def conclude_session(
         if record.worktree and record.kind == WorkKind.WORK:
             returned_work.try_save(crew, Path(record.worktree).name, record.run)
         record_usage(crew, directory, record, preset, environ, result.outcome)
+        _tell_author(crew, record, notify)
         _note_unread_output(crew, directory, preset)
     # Last: a supervisor that crashes before this line concludes the session again.
     directory.mark_concluded(f"{result.outcome}: {result.reason}")
@@ -90,6 +94,17 @@ def conclude_session(
     with suppress(LizaError, OSError):
         archive_old_runs(crew, directory.agent)
     return result
+
+
+def _tell_author(crew: Crew, record: RunRecord, notify: Callable[[str], None]) -> None:
+    """Comment on the pull request whose work this session rejected. A thread waits for the forge."""
+    task = crew.board.read().task(record.task or "")
+    last = task.history[-1] if task is not None and task.history else None
+    is_returned = last is not None and last.event == HistoryEvent.REJECT and last.run == record.run
+    if task is None or task.submission is None or not task.submission.request or not is_returned:
+        return
+    returned = task
+    threading.Thread(target=lambda: notify(comment_return(crew, returned)), name="comment").start()
 
 
 def _import_commits(crew: Crew, record: RunRecord | None) -> None:

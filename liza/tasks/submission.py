@@ -331,8 +331,16 @@ def _describe(crew: Crew, before: State, after: State, task_id: str, work: Outsi
     if result.result == "unchanged":
         return replace(result, message=f"{task_id}: {work.commit[:12]} is submitted already")
     # The last line: the task was added and submitted in one transaction.
-    result = replace(result, message=result.message.rpartition("\n")[2])
-    return next_steps.with_next_step(result, find_next_step(crew, after, task))
+    return replace(result, message=result.message.rpartition("\n")[2])
+
+
+def add_next_step(crew: Crew, result: Result) -> Result:
+    """Return the result of a submission with who goes on with it, and what the person types next."""
+    state = crew.board.read()
+    task = state.task(result.task or "")
+    if result.result == "unchanged" or task is None:
+        return result
+    return next_steps.with_next_step(result, find_next_step(crew, state, task))
 
 
 def find_next_step(crew: Crew, state: State, task: Task) -> NextStep:

@@ -134,7 +134,7 @@ def describe_commits(work: OutsideWork) -> str:
         return "\n\n".join(filter(None, (commits[0].subject, body)))[:MAX_TEXT]
     rows = [f"- {commit.subject}" for commit in commits[:MAX_SUBJECTS]]
     more = len(commits) - len(rows)
-    rows += [f"- and {count_noun(more, 'commit')} more"] if more else []
+    rows += [f"- and {more} more"] if more > 0 else []
     title = f"{work.submission.branch or name_work(work)}: {count_noun(len(commits), 'commit')}"
     return "\n".join((title, *rows))[:MAX_TEXT]
 

@@ -1,0 +1,224 @@
+"""Work that Liza did not start: a branch, a worktree of another tool; reviewed, returned, mended, stacked, merged."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.crews import BIN, Crew, start_up
+
+REVIEWER = """\
+if git grep -q wrong HEAD -- "*.txt"; then
+    line=$(git grep -n wrong HEAD -- "*.txt" | head -1 | cut -d: -f2-3)
+    liza verdict reject "the text is wrong" --comment "$line" "wrong"
+else
+    liza verdict approve "read it, ran it"
+fi
+"""
+
+
+def commit(crew: Crew, name: str, text: str, subject: str = "Write it", cwd: Path | None = None) -> str:
+    """Commit a file on the present branch, and return the commit."""
+    ((cwd or crew.root) / name).write_text(text)
+    crew.git("add", "-A", cwd=cwd)
+    crew.git("commit", "-q", "-m", subject, cwd=cwd)
+    return crew.git("rev-parse", "HEAD", cwd=cwd)
+
+
+def branch(crew: Crew, name: str, text: str = "right\n", start: str = "main") -> str:
+    """Make a branch with one commit; the person's checkout goes back to main. Return the commit."""
+    crew.git("switch", "-q", "-c", name, start)
+    made = commit(crew, f"{name.replace('/', '-')}.txt", text, f"Add {name}")
+    crew.git("switch", "-q", "main")
+    return made
+
+
+def snapshot(worktree: Path) -> dict[str, bytes]:
+    """All bytes of a worktree and of its git directory, but for the files that show when it was read."""
+    record = Path((worktree / ".git").read_text().removeprefix("gitdir: ").strip())
+    return {
+        str(path): path.read_bytes()
+        for top in (worktree, record)
+        for path in sorted(top.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def test_a_worktree_of_another_tool_lands_after_a_return(crew: Crew) -> None:
+    tool = crew.root / ".claude" / "worktrees" / "brave-fox"
+    crew.git("worktree", "add", "-q", "-b", "claude/brave-fox", str(tool))
+    first = commit(crew, "tax.txt", "wrong\n", "Add the tax\n\nCo-Authored-By: Claude <noreply@anthropic.com>", tool)
+    before = snapshot(tool)
+    start_up(crew, "--planners", "0", "--coders", "0", "--program", crew.script("reviewer", REVIEWER))
+    crew.wait_supervised("code-reviewer-1")
+    assert "a reviewer reviews it" in crew.liza("submit", ".", cwd=tool)
+    crew.wait_status("claude-brave-fox", "REJECTED")
+    (alarm,) = [row for row in crew.json("status")["alerts"] if row["kind"] == "back_with_author"]
+    assert alarm["next"] == "liza submit claude/brave-fox"
+    assert str(tool) in alarm["message"]
+    assert "the text is wrong" in alarm["message"]
+    assert "tax.txt:1" in crew.liza("diff", "claude-brave-fox")
+    assert snapshot(tool) == before
+    assert crew.git("rev-parse", "claude/brave-fox") == first
+    second = commit(crew, "tax.txt", "right\n", "Mend the tax", tool)
+    assert crew.json("submit", "claude/brave-fox")["commit"] == second
+    task = crew.wait_status("claude-brave-fox", "MERGED")
+    assert task.submission is not None
+    assert (task.submission.program, task.review_commit) == ("claude", second)
+    assert crew.git("show", "integration:tax.txt") == "right"
+    assert crew.json("submit", "claude/brave-fox")["result"] == "unchanged"
+    assert crew.git("rev-parse", "claude/brave-fox") == second
+
+
+def test_one_command_reviews_tests_and_merges_without_a_crew(crew: Crew) -> None:
+    branch(crew, "fix/rounding")
+    words = ("submit", "fix/rounding", "--merge", "--program", crew.script("reviewer", REVIEWER))
+    assert "fix-rounding is merged into integration" in crew.liza(*words)
+    assert crew.living() == []
+    branch(crew, "fix/tax", "wrong\n")
+    said = crew.run("submit", "fix/tax", "--merge")
+    assert said.returncode == 76
+    assert "fix-tax is to fix: the text is wrong; it is back with" in said.stdout
+    assert "next: liza submit fix/tax" in said.stdout
+
+
+def test_a_person_reviews_in_the_same_words(crew: Crew) -> None:
+    branch(crew, "mine")
+    assert "liza verdict approve --task mine" in crew.liza("submit", "mine", "--review", "human")
+    assert crew.run("submit", "mine", "--merge").returncode == 76
+    crew.liza("verdict", "approve", "I read it", "--task", "mine")
+    assert "mine is merged into integration" in crew.liza("submit", "mine", "--merge")
+
+
+def test_a_stack_lands_in_one_batch_in_its_order(crew: Crew) -> None:
+    branch(crew, "one")
+    branch(crew, "two", start="one")
+    branch(crew, "three", start="two")
+    for name in ("three", "one", "two"):
+        crew.prepare("submit", name)
+    assert (crew.task("two").depends_on, crew.task("three").depends_on) == (("one",), ("one", "two"))
+    assert crew.liza("diff", "two", "--stat").split()[0] == "two.txt"
+    for name in ("three", "two", "one"):
+        crew.prepare("verdict", "approve", "read", "--task", name)
+    assert "three is built on one" in crew.liza("merge", "three", code=1)
+    assert sorted(crew.json("merge")["merged"]) == ["one", "three", "two"]
+    subjects = crew.git("log", "--first-parent", "--format=%s", "integration").splitlines()
+    assert [subject.split()[1] for subject in subjects[:3]] == ["three:", "two:", "one:"]
+
+
+def test_the_upper_part_of_a_stack_waits_for_a_returned_one(crew: Crew) -> None:
+    branch(crew, "one")
+    branch(crew, "two", start="one")
+    branch(crew, "three", start="two")
+    for name in ("one", "two", "three"):
+        crew.prepare("submit", name)
+    crew.prepare("verdict", "approve", "read", "--task", "three")
+    crew.prepare("verdict", "approve", "read", "--task", "one")
+    crew.prepare("verdict", "reject", "no", "--task", "two")
+    assert crew.json("merge")["merged"] == ["one"]
+    (row,) = crew.json("queue")["queue"]
+    assert (row["id"], row["why"], row["next"]) == ("three", "depends on two", "liza task show two")
+    assert [alert["next"] for alert in crew.json("status")["waiting"]] == ["liza submit two"]
+    crew.git("switch", "-q", "two")
+    crew.git("commit", "-q", "--amend", "-m", "Another two")
+    crew.git("switch", "-q", "main")
+    assert "three is held" in crew.run("submit", "two").stderr
+    assert "git rebase --onto" in crew.json("queue")["queue"][0]["why"]
+    crew.prepare("verdict", "approve", "read", "--task", "two")
+    assert crew.json("merge", "two")["merged"] == ["two"]
+    crew.git("rebase", "-q", "--onto", "two", "two@{1}", "three")
+    crew.git("switch", "-q", "main")
+    crew.prepare("submit", "three")
+    crew.prepare("verdict", "approve", "read", "--task", "three")
+    assert crew.json("merge")["merged"] == ["three"]
+
+
+def test_a_coder_of_the_crew_mends_what_its_author_gave_up(crew: Crew) -> None:
+    first = branch(crew, "gift", "wrong\n")
+    crew.prepare("submit", "gift")
+    crew.prepare("verdict", "reject", "the text", "--task", "gift")
+    assert "its author goes on with it" in crew.liza("claim", "gift", "--agent", "coder-1", code=1)
+    crew.liza("submit", "gift", "--fix", "crew")
+    crew.prepare("claim", "gift", "--agent", "coder-1")
+    there = Path(crew.liza("path", "gift").strip())
+    assert crew.git("rev-parse", "HEAD", cwd=there) == first
+    assert "coder-1 mends gift" in crew.liza("submit", "gift", code=1)
+    commit(crew, "gift.txt", "right\n", "Mend it", there)
+    crew.prepare("submit", cwd=there)
+    crew.prepare("verdict", "approve", "read", "--task", "gift")
+    assert crew.json("merge")["merged"] == ["gift"]
+    assert crew.git("rev-parse", "gift") == first
+
+
+def test_a_branch_rewritten_under_review_is_told_and_reviewed_anew(crew: Crew) -> None:
+    branch(crew, "fix")
+    crew.prepare("submit", "fix")
+    crew.prepare("claim", "fix", "--agent", "code-reviewer-1")
+    crew.git("switch", "-q", "fix")
+    crew.git("commit", "-q", "--amend", "-m", "Another subject")
+    crew.git("switch", "-q", "main")
+    (alarm,) = [row for row in crew.json("status")["alerts"] if row["kind"] == "branch_moved"]
+    assert alarm["next"] == "liza submit fix"
+    done = crew.run("submit", "fix")
+    assert "code-reviewer-1 was reviewing" in done.stderr
+    assert crew.task("fix").reviewing_by is None
+    refused = crew.liza("verdict", "approve", "x", code=1, cwd=crew.paths.slot("code-reviewer-1"))
+    assert "You no longer own this review" in refused
+    assert {row["kind"] for row in crew.json("status")["alerts"]} == {"untested_merges"}
+    crew.git("branch", "-D", "fix")
+    (gone,) = [row for row in crew.json("status")["alerts"] if row["about"] == "fix"]
+    assert (gone["kind"], gone["next"]) == ("branch_gone", 'liza task drop fix "…"')
+    crew.prepare("verdict", "approve", "read", "--task", "fix")
+    assert crew.json("merge")["merged"] == ["fix"]
+
+
+def test_a_worktree_outside_of_the_repository_finds_its_crew(crew: Crew, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "codex" / "worktrees" / "ab12" / "project"
+    crew.git("worktree", "add", "-q", "--detach", str(elsewhere))
+    crew.git("worktree", "lock", str(elsewhere))
+    made = commit(crew, "new.txt", "right\n", "Add new text", elsewhere)
+    result = json.loads(crew.liza("submit", ".", "--json", cwd=elsewhere))
+    assert (result["task"], result["commit"]) == ("add-new-text", made)
+    assert crew.task("add-new-text").submission.worktree == str(elsewhere)  # type: ignore[union-attr]
+    again = commit(crew, "new.txt", "righter\n", "Add better text", elsewhere)
+    result = json.loads(crew.liza("submit", ".", "--json", cwd=elsewhere))
+    assert (result["task"], result["commit"]) == ("add-new-text", again)
+
+
+def test_many_processes_submit_one_branch_as_one_task(crew: Crew) -> None:
+    branch(crew, "fix/it")
+    branch(crew, "fix-it")
+    words = ("fix/it", "fix-it") * 6
+    racers = [
+        subprocess.Popen([str(BIN / "liza"), "submit", word, "--json"], cwd=crew.root, stdout=subprocess.PIPE)
+        for word in words
+    ]
+    results = [json.loads(racer.communicate(timeout=90)[0]) for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * len(words)
+    tasks = {word: {row["task"] for row, other in zip(results, words, strict=True) if other == word} for word in words}
+    assert sorted(task for ids in tasks.values() for task in ids) == ["fix-it", "fix-it-2"]
+    assert sorted(row["result"] for row in results) == ["changed"] * 2 + ["unchanged"] * 10
+    assert [task.id for task in crew.state().tasks] == sorted(task.id for task in crew.state().tasks)
+    documents = {path.name: path.read_text() for path in (crew.root / ".liza" / "specs").glob("fix-it*")}
+    for task in crew.state().tasks:
+        assert f"branch {task.submission.branch};" in documents[f"{task.id}.md"]  # type: ignore[union-attr]
+    assert len(documents) == 2
+
+
+@pytest.mark.parametrize(
+    "point", ["submission.document", "submission.recorded", "board.rename", "git.update-ref", "atomic.rename"]
+)
+def test_a_killed_submission_is_repeated_and_nothing_doubled(crew: Crew, point: str) -> None:
+    made = branch(crew, "fix")
+    killed = crew.run("submit", "fix", LIZA_FAULT=point)
+    assert killed.returncode in (-signal.SIGKILL, 137)
+    crew.liza("submit", "fix")
+    assert [(task.id, task.review_commit) for task in crew.state().tasks] == [("fix", made)]
+    assert crew.heard("fix") == ["add", "submit work"]
+    assert [path.name for path in (crew.root / ".liza" / "specs").glob("fix*")] == ["fix.md"]
+    crew.run("doctor", "--fix")
+    assert crew.git("rev-parse", "refs/liza/review/fix") == made
