@@ -209,9 +209,21 @@ def test_many_processes_submit_one_branch_as_one_task(crew: Crew) -> None:
     assert len(documents) == 2
 
 
-@pytest.mark.parametrize(
-    "point", ["submission.document", "submission.recorded", "board.rename", "git.update-ref", "atomic.rename"]
+POINTS = (
+    "git.log",
+    "synced.fix.md",
+    "renamed.fix.md",
+    "submission.document",
+    "synced.next",
+    "written.seal",
+    "renamed.seal",
+    "renamed.state.yaml",
+    "submission.recorded",
+    "git.update-ref",
 )
+
+
+@pytest.mark.parametrize("point", POINTS)
 def test_a_killed_submission_is_repeated_and_nothing_doubled(crew: Crew, point: str) -> None:
     made = branch(crew, "fix")
     killed = crew.run("submit", "fix", LIZA_FAULT=point)
