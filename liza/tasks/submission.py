@@ -171,7 +171,10 @@ def _read_work(crew: Crew, state: State, source: WorkSource) -> OutsideWork:
         step = shlex.join(["git", "rebase", "--onto", target, "--root", submission.branch or commit])
         raise Refused(f"{commit[:12]} has no commit in common with {target}, so it can never be merged", step)
     if base == commit and (existing is None or existing.review_commit != commit):
-        raise Refused(f"{commit[:12]} has nothing that {target} lacks: it is merged, or it has no commit", "git status")
+        raise Refused(
+            f"{commit[:12]} has nothing that {target} lacks: it is merged, or it has no commit",
+            f"git log -1 {commit[:12]}",
+        )
     own = None if existing is None else existing.id
     others = {name: tip for name, tip in submissions.list_open(state, target).items() if name != own}
     same = next((name for name, other in others.items() if other == commit), None)

@@ -28,7 +28,7 @@ from liza.system import atomic, processes
 from liza.tasks import archive, draft_specs, next_steps, task_branches
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.next_steps import NextStep
-from liza.tasks.rules import backlog, claims, reviews
+from liza.tasks.rules import backlog, claims, picking, reviews, submissions
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.picking import failed_by_every_coder, waits_for_coder_text
 
@@ -178,6 +178,8 @@ def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
 
 def _who_continues(crew: Crew, state: State, task: Task) -> NextStep:
     """Return who goes on with a task whose question is answered: a coder, a reviewer, or a person who reviews."""
+    if picking.waits_for_author(task):
+        return NextStep(*submissions.describe_return(task))
     if task.status is not Status.READY_FOR_REVIEW:
         return next_steps.find_next_step(crew, state, "a coder continues it", "coder")
     if reviews.persons_review(state) and any(map(crew.is_supervised, state.agents)):

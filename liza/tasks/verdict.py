@@ -193,4 +193,6 @@ def _next_step(crew: Crew, state: State, word: str, task_id: str) -> NextStep:
         return step if is_crew else NextStep("", f"liza merge {task_id}")
     if is_crew:
         return next_steps.find_next_step(crew, state, "a coder continues it", "coder")
-    return NextStep("", f"liza claim {task_id} --agent {coder}")
+    if task.status is Status.BLOCKED:
+        return NextStep("", f'liza answer {task_id} "…"')
+    return NextStep("", f"liza claim {task_id} --agent {coder or 'coder-1'}")

@@ -100,7 +100,7 @@ class Refusal(NamedTuple):
 
 REFUSALS = {
     "no merge base": Refusal(orphan, "island", "no commit in common", "git rebase --onto integration --root island"),
-    "merged": Refusal(merged, "done", "has nothing that integration lacks", "git status"),
+    "merged": Refusal(merged, "done", "has nothing that integration lacks", "git log -1"),
     "no such branch": Refusal(nothing, "fxi", "did you mean fix?", "git branch --all"),
     "a commit": Refusal(nothing, "HEAD~0", "is no branch, no pull request", "git branch --all", 2),
     "a branch of a task": Refusal(named("task/x"), "task/x", "a name of Liza's own", "git branch task-x task/x"),
