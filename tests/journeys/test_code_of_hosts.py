@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from liza.crew.crew import find_crew
 from liza.git.rules.publications import TERM_REF, Publication, parse_publication
 from liza.system.locks import find_holder
 from tests.conftest import git, make_remote, until
@@ -171,3 +172,20 @@ def test_a_clone_cannot_join_as_a_host_that_is_alive(hosts: Hosts) -> None:
     assert "h1 is the name of the host at" in refused
     assert str(hosts.h1.root) in refused
     other.liza("join", hosts.postgresql.url(hosts.database), "--host", "h3")
+
+
+def test_a_branch_of_one_host_is_reviewed_and_merged_on_another(hosts: Hosts) -> None:
+    git(hosts.h1.root, "switch", "-q", "-c", "fix", "integration")
+    for text in ("wrong", "right"):
+        (hosts.h1.root / "fix.txt").write_text(text)
+        git(hosts.h1.root, "add", "-A")
+        git(hosts.h1.root, "commit", "-q", *(("--amend",) if text == "right" else ()), "-m", "Fix it")
+        commit = hosts.h1.tell("submit", ".")["commit"]
+        assert git(hosts.remote, "rev-parse", "task/fix") == commit
+        assert hosts.h2.tell("diff", "fix")["commit"] == commit
+        if text == "wrong":
+            hosts.h2.liza("verdict", "reject", "the text", "--task", "fix")
+    assert "fix.md" in find_crew(hosts.h2.root).board.pages()
+    hosts.h2.liza("verdict", "approve", "read it", "--task", "fix")
+    hosts.h2.liza("merge", "fix")
+    hosts.check_remote("fix")

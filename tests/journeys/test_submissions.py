@@ -110,7 +110,7 @@ def test_a_stack_lands_in_one_batch_in_its_order(crew: Crew) -> None:
     assert [subject.split()[1] for subject in subjects[:3]] == ["three:", "two:", "one:"]
 
 
-def test_the_upper_part_of_a_stack_waits_for_a_returned_one(crew: Crew) -> None:
+def test_the_upper_branch_waits_for_a_returned_one(crew: Crew) -> None:
     branch(crew, "one")
     branch(crew, "two", start="one")
     branch(crew, "three", start="two")
@@ -137,7 +137,7 @@ def test_the_upper_part_of_a_stack_waits_for_a_returned_one(crew: Crew) -> None:
     assert crew.json("merge")["merged"] == ["three"]
 
 
-def test_a_coder_of_the_crew_mends_what_its_author_gave_up(crew: Crew) -> None:
+def test_a_coder_of_the_crew_mends_returned_work(crew: Crew) -> None:
     first = branch(crew, "gift", "wrong\n")
     crew.prepare("submit", "gift")
     crew.prepare("verdict", "reject", "the text", "--task", "gift")
@@ -154,7 +154,7 @@ def test_a_coder_of_the_crew_mends_what_its_author_gave_up(crew: Crew) -> None:
     assert crew.git("rev-parse", "gift") == first
 
 
-def test_a_branch_rewritten_under_review_is_told_and_reviewed_anew(crew: Crew) -> None:
+def test_a_branch_rewritten_under_review_is_reviewed_anew(crew: Crew) -> None:
     branch(crew, "fix")
     crew.prepare("submit", "fix")
     crew.prepare("claim", "fix", "--agent", "code-reviewer-1")

@@ -118,7 +118,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_says_why_and_what_to_type(crew: Crew, name: str) -> None:
+def test_a_refusal_has_its_reason_and_a_command(crew: Crew, name: str) -> None:
     row = REFUSALS[name]
     directory = row.make(crew)
     before = (crew.state().revision, crew.git("for-each-ref"))

@@ -119,7 +119,7 @@ def test_the_next_commit_ends_review_approval_and_rejection() -> None:
         assert find_illegal_changes(before, after) == ()
 
 
-def test_a_commit_that_was_sent_back_is_refused_unless_a_person_reviews() -> None:
+def test_a_returned_commit_is_refused_unless_a_person_reviews() -> None:
     state = rejected(added(board()))
     with pytest.raises(Refused, match="was sent back") as refused:
         again(state, work())
@@ -127,7 +127,7 @@ def test_a_commit_that_was_sent_back_is_refused_unless_a_person_reviews() -> Non
     assert get(again(state, work(), review="human")).review == "human"
 
 
-def test_a_task_that_a_merger_or_a_coder_has_is_refused() -> None:
+def test_a_task_of_a_merger_or_coder_is_refused() -> None:
     state = approved(added(board()))
     merging = state.with_task(replace(get(state), merging=MergeInProgress(candidate=OTHER, expected=BASE)))
     with pytest.raises(Refused, match="being merged right now"):
@@ -155,7 +155,7 @@ def test_returned_work_waits_for_its_author_or_for_the_crew() -> None:
     assert planning.can_continue(given, frozenset({"coder"}))
 
 
-def test_branches_that_moved_or_went_are_told() -> None:
+def test_branches_that_moved_or_went_have_alarms() -> None:
     state = added(board())
     assert submissions.open_branches(state) == ("fix",)
     assert tuple(submissions.branch_alarms(state, {"fix": HEAD})) == ()
@@ -167,7 +167,7 @@ def test_branches_that_moved_or_went_are_told() -> None:
     assert gone.next == f"git branch fix {HEAD[:12]}"
 
 
-def test_a_stack_is_one_batch_and_its_upper_part_never_alone() -> None:
+def test_a_stack_is_one_batch() -> None:
     state = approved(approved(stack(), "top"))
     assert [task.id for task in merge_queue.choose_batch(state, get(state), NOW)] == ["fix", "top"]
     with pytest.raises(Refused, match="top is built on fix, which is not merged"):
@@ -182,7 +182,7 @@ def test_a_lower_branch_that_is_submitted_later_is_a_dependency() -> None:
     assert get(state, "top").depends_on == ("fix",)
 
 
-def test_a_rewritten_lower_branch_holds_the_upper_until_its_next_commit() -> None:
+def test_a_rewritten_branch_holds_the_upper_one() -> None:
     state = again(approved(stack(), "top"), work("e" * 40, rewritten=("top",)))
     held = get(state, "top").merge_hold or ""
     assert held.startswith("built on an earlier state of fix")
