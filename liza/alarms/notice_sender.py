@@ -32,7 +32,7 @@ from liza.hosts import lease_file
 from liza.model.alarm_table import Alarm
 from liza.model.errors import LizaError
 from liza.model.model import State
-from liza.model.setting_limits import DESKTOP, parse_quiet_hours
+from liza.model.setting_limits import DESKTOP, parse_hours
 from liza.model.value_classes import decodable, replace
 from liza.system import atomic, crash_points
 from liza.system.limited_program import run_limited
@@ -140,8 +140,8 @@ def check_urls(crew: Crew, plan: NoticePlan) -> None:
 def look(crew: Crew, state: State, plan: NoticePlan) -> None:
     """Send what is new to each target. Raises LizaError, OSError."""
     alarms = find_alarms(crew, state, gather_evidence(crew, state))
-    hours = parse_quiet_hours(plan.quiet) if plan.quiet is not None else None
-    is_quiet = hours is not None and hours.contains(crew.clock.now().astimezone().time())
+    hours = parse_hours(plan.quiet) if plan.quiet is not None else None
+    is_quiet = hours is not None and hours.contains(crew.clock.now().astimezone())
     links = notice_rules.page_links(state)
     for target in dict.fromkeys(plan.targets):
         send_new(crew, target, alarms, links, is_quiet=is_quiet)

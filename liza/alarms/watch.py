@@ -13,7 +13,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.model.alarm_table import Alarm, AlarmKind, AlarmRow
 from liza.model.errors import LizaError, NoCrew, UsageError
-from liza.model.setting_limits import parse_quiet_hours
+from liza.model.setting_limits import parse_hours
 from liza.model.value_classes import Value
 from liza.tasks.evidence import gather_evidence
 
@@ -86,7 +86,7 @@ def open_targets(
         plan = NoticePlan(configured.targets, quiet or configured.quiet, is_trial)
     if not plan.targets:
         raise UsageError("there is no target: neither --notify, --exec nor config.notify names one", _HELP)
-    if plan.quiet is not None and parse_quiet_hours(plan.quiet) is None:
+    if plan.quiet is not None and parse_hours(plan.quiet) is None:
         raise UsageError(f"{plan.quiet!r} is not a time of day: 22:00-07:00", _HELP)
     for target in plan.targets:
         require_target(target, os.environ)

@@ -223,6 +223,40 @@ def list_merged_paths(git: Git, merges: Sequence[str]) -> dict[str, tuple[str, .
     return {commit: tuple(name.strip("\n") for name in names.split("\0") if name.strip("\n")) for commit, names in rows}
 
 
+_OWN = "refs/heads/task/"
+
+
+def list_branch_changes(git: Git, tips: Mapping[str, str], targets: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return the files that the commits of each tip change which no target has, by the keys of ``tips``.
+
+    A tip is a branch or a commit. One that is gone, and a target that is gone, is left out. Raises GitFailed.
+    """
+    if not tips:
+        return {}
+    words = ("--name-only", "-z", "--no-renames", "--ignore-missing", "--decorate=full", f"--decorate-refs={_OWN}*")
+    revisions = (*dict.fromkeys(tips.values()), *(f"^{target}" for target in targets))
+    text = git.out("log", *words, "--format=%x01%H %P%x02%D", "--stdin", stdin="\n".join(revisions) + "\n")
+    parents: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
+    commits: dict[str, str] = {}
+    for head, _, names in (row.partition("\0") for row in text.split("\1") if row):
+        ids, _, refs = head.partition("\2")
+        commit, *parents[commit] = ids.split()
+        files[commit] = [name.strip("\n") for name in names.split("\0") if name.strip("\n")]
+        commits.update({ref.removeprefix("HEAD -> "): commit for ref in refs.split(", ")}, **{commit: commit})
+    return {key: _collect_files(commits[tip], parents, files) for key, tip in tips.items() if tip in commits}
+
+
+def _collect_files(tip: str, parents: Mapping[str, list[str]], files: Mapping[str, list[str]]) -> frozenset[str]:
+    """Return the files of a commit and of all before it that are listed."""
+    reached, todo = {tip}, [tip]
+    while todo:
+        fresh = {parent for parent in parents[todo.pop()] if parent in parents} - reached
+        reached |= fresh
+        todo += fresh
+    return frozenset(name for commit in reached for name in files[commit])
+
+
 def list_tested(git: Git) -> dict[str, str]:
     """Return the candidates that may be published, by task. Raises GitFailed."""
     return refs_below(git, _TESTED)

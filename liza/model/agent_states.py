@@ -62,8 +62,9 @@ class Session(Value):
 
 
 class AgentFacts(Value):
-    """Facts about an agent. ``halt``: why nothing is started now, as a signal or a rest. ``question``: what its session
-    asks a person. ``no_progress``: why its session makes none. ``blocked``: the tasks for which it has asked for help.
+    """Facts about an agent. ``halt``: why nothing is started now, as a signal or a rest. ``closed``: until when no
+    supervisor starts a session; a supervisor itself may be started. ``question``: what its session asks a person.
+    ``no_progress``: why its session makes none. ``blocked``: the tasks for which it has asked for help.
     ``is_starting_up``: a supervisor runs, and has not finished its recovery. ``host``: the other host that has the
     supervisor, and the files of its sessions; empty for this host.
     """
@@ -73,6 +74,7 @@ class AgentFacts(Value):
     work: Work | None = None
     session: Session = Session()
     halt: str | None = None
+    closed: str | None = None
     question: str | None = None
     no_progress: str | None = None
     blocked: tuple[Work, ...] = ()
@@ -135,8 +137,9 @@ def _without_work(facts: AgentFacts) -> StateReport:
 
 
 def _without_session(facts: AgentFacts, work: Work) -> StateReport:
-    if facts.halt is not None:
-        return StateReport(AgentState.STALLED, f"it holds {work.name}, and {facts.halt}", work.since)
+    halt = facts.halt or (facts.closed if facts.is_supervised else None)
+    if halt is not None:
+        return StateReport(AgentState.STALLED, f"it holds {work.name}, and {halt}", work.since)
     if facts.is_supervised:
         return StateReport(AgentState.STARTING, f"its supervisor starts a session for {work.name}", work.since)
     return StateReport(AgentState.STALLED, f"it holds {work.name}, and has no session and no supervisor", work.since)

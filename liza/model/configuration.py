@@ -164,6 +164,15 @@ class Confinement(StrEnum):
     OFF = "off"
 
 
+class OverlapRule(StrEnum):
+    """What is done about a task that has the same files as one in work."""
+
+    WARN = "warn"
+    """Other tasks of the same priority come first."""
+    HOLD = "hold"
+    """It is not claimed until that one is merged or closed."""
+
+
 class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. ``project.setting_meanings`` has the meaning and the unit of each, also of the nested ones."""
 
@@ -214,6 +223,8 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     gates: tuple[Gate, ...] = ()
     slots: SlotLimits = SlotLimits()
     routing: Literal["first", "record"] = "first"
+    overlap: OverlapRule = OverlapRule.WARN
+    work_hours: str | None = None
     brief: Literal["file", "prompt"] = "file"
     pull_request_interval: int = 60
     push: Literal["never", "auto"] = "never"

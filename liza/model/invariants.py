@@ -237,7 +237,7 @@ def _notify(key: str, config: Config) -> Iterator[Violation]:
         actual = f"{label} ({problem})"
         yield _violation(key, "notify.targets", actual, "desktop, env:NAME or file:PATH")
     quiet = config.notify.quiet
-    if quiet is not None and setting_limits.parse_quiet_hours(quiet) is None:
+    if quiet is not None and setting_limits.parse_hours(quiet) is None:
         yield _violation(key, "notify.quiet", quiet[:40], "hours such as 22:00-07:00")
     link = config.notify.link
     if link is not None and not setting_limits.is_link(link):
@@ -279,6 +279,9 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
             yield _violation(key, f"queue.{name}", actual, "1 or more")
     if config.queue.retries < 0:
         yield _violation(key, "queue.retries", config.queue.retries, "0 or more")
+    hours = config.work_hours
+    if hours is not None and setting_limits.parse_hours(hours) is None:
+        yield _violation(key, "work_hours", hours[:40], "hours such as 08:00-20:00, or mon-fri 08:00-20:00, or null")
     if config.notify != NotifySettings():
         yield from _notify(key, config)
     for path in config.shared:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any, Final
 
 import msgspec
@@ -91,26 +91,74 @@ def choose_permissions(setting: str | None, *, is_boxed: bool) -> str:
     return setting or (BYPASS if is_boxed else PROMPTS)
 
 
-class QuietHours(Value):
-    """From ``start`` until before ``end``, each day, in local time; past midnight if ``end`` is earlier."""
+class DailyHours(Value):
+    """From ``start`` until before ``end`` in local time, past midnight if ``end`` is earlier.
+
+    ``days``: those on which the hours begin; 0 is Monday.
+    """
 
     start: time
     end: time
+    days: frozenset[int] = frozenset(range(7))
 
-    def contains(self, local: time) -> bool:
-        """Return whether a local time of day is in the quiet hours."""
+    def contains(self, local: datetime) -> bool:
+        """Return whether a local time is in the hours."""
+        today, now = local.weekday(), local.time()
         if self.start < self.end:
-            return self.start <= local < self.end
-        return local >= self.start or local < self.end
+            return today in self.days and self.start <= now < self.end
+        return (now >= self.start and today in self.days) or (now < self.end and (today - 1) % 7 in self.days)
+
+    def next_start(self, local: datetime) -> datetime:
+        """Return the next local time, without a time zone, at which the hours begin after ``local``."""
+        days = (local.date() + timedelta(days=count) for count in range(8))
+        starts = (datetime.combine(day, self.start) for day in days if day.weekday() in self.days)
+        return next(start for start in starts if start > local.replace(tzinfo=None))
 
 
-def parse_quiet_hours(text: str) -> QuietHours | None:
-    """Return the hours of a text such as ``22:00-07:00``; None if it is not of this form or has no length."""
-    match = re.fullmatch(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", text, re.ASCII)
+_DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS: Final = re.compile(
+    rf"(?:({'|'.join(_DAYS)})(?:-({'|'.join(_DAYS)}))? )?([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)", re.ASCII
+)
+
+
+def parse_hours(text: str) -> DailyHours | None:
+    """Return the hours of a text such as ``22:00-07:00``, or with days: ``mon-fri 08:00-20:00`` or ``sun 10:00-12:00``.
+
+    None if it is not of this form or has no length.
+    """
+    match = _HOURS.fullmatch(text)
     if match is None:
         return None
-    start, end = time(int(match[1]), int(match[2])), time(int(match[3]), int(match[4]))
-    return None if start == end else QuietHours(start, end)
+    start, end = time(int(match[3]), int(match[4])), time(int(match[5]), int(match[6]))
+    first, last = _DAYS.index(match[1] or "mon"), _DAYS.index(match[2] or match[1] or "sun")
+    days = frozenset((first + count) % 7 for count in range((last - first) % 7 + 1))
+    return None if start == end else DailyHours(start, end, days)
+
+
+NO_SESSION: Final = "no session starts before"
+"""Start of the sentence about the time until the working hours."""
+
+
+def describe_opening(config: Config, now: datetime, zone: tzinfo | None = None) -> str | None:
+    """Return until when no session starts, with the command that ends the wait; None if sessions start now."""
+    opening = find_opening(config, now, zone)
+    if opening is None:
+        return None
+    local = opening.astimezone(zone)
+    day = "" if opening - now < timedelta(days=1) else f" on {_DAYS[local.weekday()].capitalize()}"
+    return f"{NO_SESSION} {local:%H:%M}{day} (config.work_hours): liza config set work_hours null"
+
+
+def find_opening(config: Config, now: datetime, zone: tzinfo | None = None) -> datetime | None:
+    """Return when `config.work_hours` begin, in UTC; None while they last, and without such hours.
+
+    ``zone``: whose clock on the wall counts; None: that of this machine.
+    """
+    hours = parse_hours(config.work_hours) if config.work_hours is not None else None
+    local = now.astimezone(zone)
+    if hours is None or hours.contains(local):
+        return None
+    return hours.next_start(local).replace(tzinfo=zone).astimezone(UTC)
 
 
 DESKTOP: Final = "desktop"

@@ -59,6 +59,7 @@ def format_status(picture: Picture, colour: bool) -> str:
         parts.append(f"the crew is off{f': {picture.up}' if picture.up else ''}")
     if picture.outdated_proof:
         parts.append(f"tests: {picture.outdated_proof}; it is renewed when the crew is idle: liza doctor --tests")
+    parts += [paint(text, "yellow", colour) for text in picture.limits]
     parts += [picture.server_failure] if picture.server_failure else []
     parts += [paint(format_signal(name, reason), "yellow", colour) for name, reason in picture.signals.items()]
     if picture.waits:

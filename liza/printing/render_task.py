@@ -78,7 +78,8 @@ def list_texts(task: Row) -> Iterator[tuple[str, str]]:
 def list_facts(task: Row, *, with_all: bool = False) -> dict[str, Any]:
     """Return the other fields of a task that have a value, by their labels. ``with_all``: as in ``format_task``."""
     labels = {**_TASK_LABELS, "review_commit": _COMMIT_LABELS.get(str(task["status"]), "submitted commit")}
-    texts = {"kept_for": _routing_text(task), "conversation": _conversation_text(task)}
+    shared = "; ".join(f"{other.name}, {other.path}" for other in task.get("overlaps", ()))
+    texts = {"overlaps": shared, "kept_for": _routing_text(task), "conversation": _conversation_text(task)}
     if task.get("tested") is not None:
         texts["tested"] = describe_tested(task["tested"], task.get("remarks", ()))
     if task.get("undo") is not None:
@@ -121,6 +122,7 @@ _TASK_LABELS: Final = {
     "target": "merged into",
     "depends_on": "depends on",
     "waits_for": "waits for",
+    "overlaps": "shares files with",
     "kept_for": "kept for",
     "now": "now",
     "author": "author",

@@ -20,7 +20,7 @@ from liza.crew.crew import Crew
 from liza.git.branch_moves import find_blocking
 from liza.merging import board_term, merge_lock
 from liza.merging.rules import epic_rules
-from liza.model import spending, targets
+from liza.model import setting_limits, spending, targets
 from liza.model.configuration import Budget
 from liza.model.derived import find_current_work, tasks_with
 from liza.model.errors import LizaError
@@ -75,7 +75,9 @@ def gather_situation(
         if facts is not None and facts.state is SessionState.LIVING
         else find_account_wait(crew, agent, memory, preset)
     )
-    account_rest = 0.0 if wait is None or wait.until is None else (wait.until - now).total_seconds()
+    # Until the working hours begin no session starts, also not after a usage limit; one that runs goes on.
+    starts = (None if wait is None else wait.until, setting_limits.find_opening(state.config, now))
+    rests = [(start - now).total_seconds() for start in starts if start is not None]
     budget_state = _budget_state_or_unknown(crew, state, agent, memory, monotonic_time)
     signals = crew.board.signals()
     evidence = replace(gather_evidence(crew, state), resting=memory.streak.seconds_by_task(monotonic_time))
@@ -96,7 +98,7 @@ def gather_situation(
                 monotonic_time,
                 has_untried=bool(memory.streak.crashes) and picking.has_untried(state, agent, now, evidence),
             ),
-            rest_seconds=max(memory.streak.rest_seconds(monotonic_time), account_rest),
+            rest_seconds=max(memory.streak.rest_seconds(monotonic_time), 0.0, *rests),
             unusable_reason=_unusable_reason(memory, preset, wait),
             failed_set_up=memory.failed_set_up.reason if memory.failed_set_up else None,
             since_clock_gap=memory.clock.seconds_since_sleep(monotonic_time),

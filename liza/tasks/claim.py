@@ -19,6 +19,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import leftovers, slot_records, slot_setup
 from liza.git.worktrees import Worktrees
+from liza.model.configuration import OverlapRule
 from liza.model.derived import held_tasks
 from liza.model.errors import GitFailed, LizaError, LockTimeout, Refused, TakenMeanwhile, UsageError
 from liza.model.model import Clock, ProcessIdentity, Reservation, State, Status, Task
@@ -28,7 +29,7 @@ from liza.model.value_classes import Value, WorkerRequest, replace
 from liza.system import crash_points, processes
 from liza.system.locks import Lock, last_holder_pid
 from liza.tasks import archive, shared_code, task_branches
-from liza.tasks.evidence import gather_evidence
+from liza.tasks.evidence import describe_overlaps, gather_evidence
 from liza.tasks.rules import claims, leases, picking, reviews
 from liza.tasks.rules.picking import Evidence, Pick
 from liza.tasks.task_branches import describe_left_work
@@ -59,7 +60,8 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     if role_of(agent) == "code-reviewer":
         return claim_review(crew, agent, task_id)
     claimed = claim_task(crew, agent, task_id, give_back=True)
-    unfinished = describe_left_work(crew.git, claims.get_task(crew.board.read(), claimed.task), claimed.run)
+    state = crew.board.read()
+    unfinished = describe_left_work(crew.git, claims.get_task(state, claimed.task), claimed.run)
     until = f"{claimed.lease:%H:%M:%SZ}" if claimed.lease else "its end"
     step = "; ".join(_first_commands(crew, claimed))
     details = {
@@ -72,7 +74,8 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
     message = f"{claimed.task} claimed{f', {claimed.taken_over}' if claimed.taken_over else ''}"
     message += f"\n{unfinished}" if unfinished else ""
     message += f"\nthe lease lasts until {until}; liza heartbeat renews it; liza submit when it is committed"
-    return Result("changed", claimed.task, "CLAIMED", step, details, message)
+    shared = describe_overlaps(crew, state, [claimed.task], in_work=True)
+    return Result("changed", claimed.task, "CLAIMED", step, details, message, shared)
 
 
 def _refuse_elsewhere(crew: Crew, agent: str) -> None:
@@ -138,17 +141,20 @@ def _reserve(crew: Crew, agent: str, task_id: str | None, *, or_next: bool) -> t
     if task_id is not None and before.task(task_id) is None:
         archive.refuse_archived(crew.board, before, [task_id])
     evidence = gather_evidence(crew, before)
+    # Whether a task is held is decided under the lock, where no git may run. Else nothing depends on the changes there.
+    is_held = before.config.overlap is OverlapRule.HOLD
+    settled = replace(evidence, changed=dict(evidence.changed) if is_held else {})
     now = crew.clock.now()
     chosen = task_id or _pick(before, agent, now, evidence)
     last_slots = crew.worktrees.slots_of(agent)
     with crew.change(agent, "reserve", chosen) as tx:
         state = claims.ensure_agent(tx.state, agent, crew.host)
         if or_next:
-            tx.task = chosen = _claimable_now(state, chosen, agent, now, evidence)
+            tx.task = chosen = _claimable_now(state, chosen, agent, now, settled)
         task = claims.get_task(state, chosen)
         slot = picking.free_slot(state, task, last_slots, crew.host)
         claimant = claims.Claimant(agent, processes.identify_self())
-        tx.state, run = claims.reserve(state, chosen, claimant, slot, now, evidence)
+        tx.state, run = claims.reserve(state, chosen, claimant, slot, now, settled)
     return TaskClaim(chosen, run, slot, None, claims.takeover_reason(tx.state, task, agent, evidence)), evidence
 
 

@@ -9,16 +9,20 @@ from typing import Final
 
 from liza.crew.crew import Crew
 from liza.git import git_refs
+from liza.model import targets
 from liza.model.derived import held_tasks, tasks_with
 from liza.model.errors import LizaError
-from liza.model.model import State, Status, Task
-from liza.model.paths import agent_of
+from liza.model.model import FINAL_STATUSES, State, Status, Task
+from liza.model.paths import agent_of, branch_of
 from liza.model.value_classes import replace
-from liza.tasks.rules import work_record
+from liza.tasks.rules import overlap, work_record
 from liza.tasks.rules.picking import Evidence
 from liza.tasks.rules.work_record import TaskRecord
 
 _OWNED_STATUSES = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, Status.INTEGRATION_FAILED})
+
+
+MAX_SENTENCES: Final = 5
 
 
 class LazySet(Container[str]):
@@ -55,7 +59,65 @@ def gather_evidence(crew: Crew, state: State) -> Evidence:
         lost=lost,
         online=LazySet(state.agents, crew.is_supervised),
         records=LazyRecords(crew, state) if state.config.routing == "record" else {},
+        changed=LazyChanges(crew, state),
     )
+
+
+class LazyChanges(Mapping[str, frozenset[str]]):
+    """What the branches of tasks have changed, by task. git is asked once, when a rule looks at the first task.
+
+    What a session has not committed is not known, nor what one in a box has committed since its last hand-off.
+    """
+
+    def __init__(self, crew: Crew, state: State) -> None:
+        self._crew, self._state = crew, state
+        self._tips = {task.id: tip for task in state.tasks if (tip := _find_tip(task)) is not None}
+
+    @cached_property
+    def _changes(self) -> dict[str, frozenset[str]]:
+        branches = [f"refs/heads/{branch}" for branch in targets.target_branches(self._state)]
+        try:
+            return git_refs.list_branch_changes(self._crew.git, self._tips, branches)
+        except LizaError:
+            # The scopes still tell which tasks have the same files; `liza doctor` says what is wrong with git.
+            return {}
+
+    def __getitem__(self, task: str) -> frozenset[str]:
+        if task not in self._tips:
+            raise KeyError(task)
+        return self._changes[task]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._changes)
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+
+def _find_tip(task: Task) -> str | None:
+    """Return the branch, or the commit in review, of an open task that has one."""
+    if task.status in FINAL_STATUSES or (task.base_commit is None and task.submission is None):
+        return None
+    is_submitted = task.status in (Status.READY_FOR_REVIEW, Status.APPROVED) or task.submission is not None
+    return task.review_commit if is_submitted else f"refs/heads/{branch_of(task.id)}"
+
+
+def describe_overlaps(crew: Crew, state: State, ids: Iterable[str], *, in_work: bool) -> tuple[str, ...]:
+    """Return one sentence for each of these tasks that shares files with another open task, if no dependency orders
+    them; at most MAX_SENTENCES, and how many more there are.
+
+    ``in_work``: only tasks in work count. Otherwise each sentence has the command that makes the task wait.
+    """
+    tasks = [task for task in map(state.task, ids) if task is not None and task.status not in FINAL_STATUSES]
+    is_other = overlap.is_in_work if in_work else lambda _: True
+    overlaps = overlap.find_overlaps(state, tasks, LazyChanges(crew, state), is_other)
+    texts = []
+    for task in (task for task in tasks if task.id in overlaps):
+        others = overlaps[task.id]
+        wait = f": liza task edit {task.id} --depends {','.join((*task.depends_on, others[0].task))}"
+        texts.append(f"{overlap.describe(task.id, others)}{'' if in_work else wait}")
+    more = len(texts) - MAX_SENTENCES
+    return (*texts[:MAX_SENTENCES], *([f"{more} more share files with others"] if more > 0 else []))
 
 
 MAX_ARCHIVED: Final = 200

@@ -27,6 +27,7 @@ from liza.system.locks import Lock
 from liza.tasks import archive, claim, next_steps, shared_code
 from liza.tasks import task as verbs
 from liza.tasks.draft_specs import find_existing_specs
+from liza.tasks.evidence import describe_overlaps
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import backlog, claims, reviews, submissions
 from liza.tasks.rules.backlog import RequestContext, sentence_spec_path
@@ -330,6 +331,7 @@ def _describe(crew: Crew, before: State, after: State, task_id: str, work: Outsi
     remarks += [f"{other.id} is held: {other.merge_hold}" for other in held]
     if task.depends_on:
         remarks.append(f"it lands after {', '.join(task.depends_on)}, whose commits it contains")
+    remarks += describe_overlaps(crew, after, [task_id], in_work=True)
     result = replace(result, remarks=(*result.remarks, *remarks))
     if result.result == "unchanged":
         return replace(result, message=f"{task_id}: {work.commit[:12]} is submitted already")

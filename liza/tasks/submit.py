@@ -19,6 +19,7 @@ from liza.model.targets import target_branch
 from liza.model.value_classes import replace
 from liza.system import crash_points
 from liza.tasks import shared_code, task_branches
+from liza.tasks.evidence import describe_overlaps
 from liza.tasks.rules import claims, coding
 from liza.tasks.rules.coding import SubmittedFiles, SubmittedWork
 from liza.tasks.rules.planning import waits_for_verdict
@@ -57,7 +58,9 @@ def submit(crew: Crew) -> Result:
     outside = dict(work.outside_scope)
     result = make_result(tx.before, tx.state, task_id, step, commit=work.head, outside_scope=outside)
     lines = (result.message, coding.describe_outside(outside))
-    return replace(result, message="\n".join(line for line in lines if line))
+    shared = describe_overlaps(crew, tx.state, [task_id], in_work=True)
+    message = "\n".join(line for line in lines if line)
+    return replace(result, message=message, remarks=(*result.remarks, *shared))
 
 
 def _next_by_hand(state: State, task_id: str) -> str:

@@ -27,6 +27,7 @@ from liza.programs.session import session_process
 from liza.system import atomic, processes
 from liza.tasks import archive, draft_specs, next_steps, task_branches
 from liza.tasks.draft_specs import find_existing_specs
+from liza.tasks.evidence import describe_overlaps
 from liza.tasks.next_steps import NextStep
 from liza.tasks.rules import backlog, claims, picking, reviews, submissions
 from liza.tasks.rules.backlog import RequestContext, TaskFields
@@ -59,6 +60,7 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
     ids = [task.id for task in requested]
     missing = {task_id: parts for task_id in ids if (parts := _missing_parts(tx.state, task_id, specs)) is not None}
     result = make_result(tx.before, tx.state, ids[0], "", tasks=ids, drafts=list(missing), missing=missing)
+    result = replace(result, remarks=(*result.remarks, *describe_overlaps(crew, tx.state, ids, in_work=False)))
     if missing:
         return replace(result, next=_next_for_draft(crew, by, tx.state, next(iter(missing)), specs))
     if not is_person(by):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from liza.crew.crew import Crew
-from liza.model import agent_states
+from liza.model import agent_states, setting_limits
 from liza.model.agent_states import AgentFacts, Session, SessionPhase, StateReport, Work
 from liza.model.derived import CurrentWork, find_current_work, tasks_with
 from liza.model.errors import LizaError
@@ -103,6 +103,7 @@ def gather_facts(crew: Crew, state: State, agent: str, signals: tuple[str, ...])
         work=_find_work(state, agent, held),
         session=session,
         halt=_find_halt(crew, agent, signals),
+        closed=setting_limits.describe_opening(state.config, crew.clock.now()),
         question=None if question is None else redact(" ".join(question.split())),
         no_progress=None if gauge is None or gauge.stuck is None else redact(gauge.stuck),
         blocked=tuple(

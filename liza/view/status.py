@@ -18,6 +18,7 @@ from liza.config.rules import test_proof
 from liza.crew import deleted_parts, layout, logged_alarms
 from liza.crew.crew import Crew
 from liza.git import integration_tip
+from liza.model import setting_limits
 from liza.model.alarm_table import Alarm, AlarmKind, waits_for_person
 from liza.model.backoff import MAX_LIMIT
 from liza.model.derived import CurrentWork, find_current_work
@@ -90,6 +91,8 @@ def gather_facts(crew: Crew, state: State) -> CrewFacts:
         up=_up_command(crew, state),
         outdated_proof=test_proof.outdated_reason(state.config),
         board=_find_board_place(crew),
+        overlaps=picking.find_shared_files(state, evidence.changed),
+        closed=setting_limits.describe_opening(state.config, crew.clock.now()),
     )
 
 
@@ -159,7 +162,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
             or _stopped_tmux_reason(crew.paths, name, agent)
             or _model_silence_reason(crew, state, name)
         )
-        why = why or _unmeasured(crew.paths, state, name)
+        why = why or _unmeasured(crew.paths, state, name) or _why_not_resumed(crew, state, name)
     else:
         why = _why_idle(crew, state, name, evidence, signal_names)
     gauge = costs.read_gauge(crew.paths, state, name)
@@ -303,6 +306,12 @@ def _read_wait(crew: Crew, name: str, agent: Agent) -> run_directory.AgentWait |
         return None
 
 
+def _why_not_resumed(crew: Crew, state: State, name: str) -> str | None:
+    """Return until when no session of an agent that has work starts; None if it has one, or one may start."""
+    closed = setting_limits.describe_opening(state.config, crew.clock.now())
+    return None if closed is None or _has_session(crew, run_id(name, state.agents[name].runs)) else closed
+
+
 def _has_session(crew: Crew, run: str) -> bool:
     return isinstance(
         liveness.read_state(crew.run_dir(run).path),
@@ -351,6 +360,9 @@ def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         return "its supervisor starts up"
     if signal_names:
         return f"{signal_names[0]} is set; {signal_hint(state)} removes it"
+    closed = setting_limits.describe_opening(state.config, crew.clock.now())
+    if closed is not None:
+        return closed
     role = role_of(name)
     if role == "planner":
         trigger = planning.next_trigger(state, evidence)

@@ -19,8 +19,9 @@ from liza.model.value_classes import Value
 from liza.model.value_classes import asdict as fields_of
 from liza.tasks import archive, draft_specs
 from liza.tasks.draft_specs import find_existing_specs
-from liza.tasks.evidence import gather_evidence
+from liza.tasks.evidence import LazyChanges, gather_evidence
 from liza.tasks.rules import claims, conversations, picking, submissions
+from liza.tasks.rules.overlap import Overlap
 from liza.text.formats import did_you_mean, find_synonym
 from liza.view import activity
 from liza.view.rules.picture import task_rows
@@ -47,7 +48,8 @@ def list_tasks(crew: Crew, words: Sequence[str] | None = None) -> TaskList:
     state = crew.board.read()
     missing = draft_specs.find_incomplete_drafts(crew, state)
     tasks = (task for task in state.tasks if task.status in wanted)
-    rows = task_rows(state, tasks, missing, find_off(crew, state), queue_rows(state, crew.clock.now()))
+    queue, shared = queue_rows(state, crew.clock.now()), _find_shared_files(crew, state)
+    rows = task_rows(state, tasks, missing, find_off(crew, state), queue, shared)
     return TaskList(tuple(rows), _count_archived(state, wanted))
 
 
@@ -130,12 +132,17 @@ def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
         else (),
         "merge_failed": history_events.last_failure(task) if task.status in _MERGE_FAILURE_STATUSES else "",
         "waits_for": picking.unmet_dependencies(state, task) if task.status not in FINAL_STATUSES else (),
+        "overlaps": _find_shared_files(crew, state).get(task.id, ()),
         "routing": _routing_row(crew, state, task),
         "conversation": _conversation_row(crew, task),
         "handoff": state.handoff.get(task.id),
         "notes": [note.message for note in state.human_notes if note.recipient == task.id],
         **_work_row(crew, state, task),
     }
+
+
+def _find_shared_files(crew: Crew, state: State) -> dict[str, tuple[Overlap, ...]]:
+    return picking.find_shared_files(state, LazyChanges(crew, state))
 
 
 def _routing_row(crew: Crew, state: State, task: Task) -> dict[str, Any] | None:

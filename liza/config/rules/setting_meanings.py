@@ -108,6 +108,8 @@ MEANINGS: Final = {
     "slots.max": Meaning("", "most worktrees that tasks have at the same time; null: no limit"),
     "slots.max_bytes": Meaning("bytes", "disk space above which unused worktrees are removed; null: no limit"),
     "routing": Meaning("", "a task goes to the first idle coder, or to the one whose record fits it best"),
+    "overlap": Meaning("", "warn, or hold: a task waits while an agent works on a task with the same files"),
+    "work_hours": Meaning("", "local hours in which sessions start, such as mon-fri 08:00-20:00; null: always"),
     "brief": Meaning("", "file, or prompt: no instructions file gets the brief"),
     "pull_request_interval": Meaning(SECONDS, "time between two looks at the pull request; 0: only `liza sync --pr`"),
     "push": Meaning("", "auto: back up branches on origin"),

@@ -22,7 +22,7 @@ from liza.model.value_classes import Value, replace
 from liza.tasks.rules.claims import get_owned_task, get_task, release
 from liza.tasks.rules.leases import is_held_by
 from liza.tasks.rules.picking import CRASHES_BEFORE_OTHERS, Evidence, crashes_in_a_row, has_untried
-from liza.tasks.rules.work_record import scope_areas
+from liza.tasks.rules.work_record import scope_areas, scope_names
 from liza.text.formats import count_noun, format_time
 from liza.text.undecoded import list_names
 
@@ -452,13 +452,7 @@ def _new_top(name: str, directories: frozenset[str]) -> str:
 
 def _is_named(path: str, scope: str) -> bool:
     """Return whether the scope names ``path`` or something in it. A directory above it is not enough."""
-    return any(area == path or area.startswith(f"{path}/") for area in _named_paths(scope))
-
-
-def _named_paths(scope: str) -> frozenset[str]:
-    """Return the paths that a scope names, and its other words: ``Makefile`` may be one."""
-    words = (word.strip("`'\"():,;").rstrip("/") for word in scope.split())
-    return scope_areas(scope) | frozenset(word for word in words if word)
+    return any(area == path or area.startswith(f"{path}/") for area in scope_names(scope))
 
 
 def count_outside(files: SubmittedFiles, scope: str) -> dict[str, int]:
@@ -468,7 +462,7 @@ def count_outside(files: SubmittedFiles, scope: str) -> dict[str, int]:
     """
     if not scope_areas(scope):
         return {}
-    areas = _named_paths(scope)
+    areas = scope_names(scope)
     outside = [name for name in files.changed if not any(name == area or name.startswith(f"{area}/") for area in areas)]
     return _count(f"{name.split('/', 1)[0]}/" if "/" in name else name for name in outside)
 

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from liza.model import invariants, setting_limits, targets
+from liza.model.configuration import OverlapRule
 from liza.model.derived import held_tasks, is_incomplete, tasks_with
 from liza.model.history_events import HistoryEvent, first_line, last_failure
 from liza.model.model import FINAL_STATUSES, State, Status, Task
@@ -13,7 +14,8 @@ from liza.model.paths import host_of_slot, is_task_slot, role_of, split_run, tas
 from liza.model.statuses import AgentStatus, GoalStatus, goal_word, task_word
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
-from liza.tasks.rules import work_record
+from liza.tasks.rules import overlap, work_record
+from liza.tasks.rules.overlap import ChangedFiles, Overlap
 from liza.tasks.rules.work_record import Preference, TaskRecord
 
 S = Status
@@ -45,6 +47,7 @@ class Evidence(Value):
     session is over. ``lost``: runs whose session ended because their host was lost: their leases count no more.
     ``online``: agents whose supervisor runs. ``records``: work records by agent, for `config.routing: record`; empty
     for the routing ``first``. ``resting``: seconds for which the asking supervisor starts no session of a task.
+    ``changed``: the files that the branches of tasks have changed.
     """
 
     offline: Container[str] = frozenset()
@@ -54,6 +57,7 @@ class Evidence(Value):
     online: Container[str] = frozenset()
     records: Mapping[str, Sequence[TaskRecord]] = {}
     resting: Mapping[str, float] = {}
+    changed: Mapping[str, frozenset[str]] = {}
 
 
 class Pick(Value):
@@ -90,7 +94,7 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
     """Return the next task for a coder: its own returned tasks first, then by priority, age and id.
 
     A task whose last session crashed comes after the others. After CRASHES_BEFORE_OTHERS it is first kept for another
-    coder.
+    coder. One that shares files with a task in work comes after the others of its priority.
     """
     busy = occupation(state, agent)
     if busy:
@@ -99,8 +103,11 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
         return NoTask(f"the goal is {goal_word(state.goal.status)}")
     reasons: list[str] = []
     kept: list[float] = []
+    shares_files: Task | None = None
     claimable = [task for task in state.tasks if task.status in CLAIMABLE_STATUSES]
     for task in sorted(claimable, key=lambda task: _rank(task, agent)):
+        if shares_files is not None and _rank(task, agent)[:3] != _rank(shares_files, agent)[:3]:
+            break
         why = claim_obstacle(state, task, agent, now, evidence)
         own = task.assigned_to == agent and task.reservation is None
         limit = limit_reached(state, task) if task.status in _RETURNED_STATUSES and (own or why is None) else None
@@ -112,11 +119,16 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
                 or _other_after_crashes(state, task, agent, now, evidence)
                 or _better_agent(state, task, agent, now, evidence)
             )
+            if later is None and _shares_files(state, task, evidence):
+                shares_files = shares_files or task
+                continue
             if later is None:
                 return Pick(task)
             kept.append(later.seconds)
             why = later.why
         reasons.append(f"{task.id}: {why}")
+    if shares_files is not None:
+        return Pick(shares_files)
     return NoTask("; ".join(reasons[:3]) or "no task is claimable", min(kept, default=None))
 
 
@@ -297,7 +309,39 @@ def claim_obstacle(
     limit = state.config.slots.max
     if limit is not None and task.worktree is None and len(used_slots(state, but=task.id)) >= limit:
         return f"all {limit} slots are in use (config.slots.max)"
-    return None
+    holder = None if is_reserved else find_holder(state, task, evidence.changed)
+    return None if holder is None else f"it waits for {holder.task}: both have {holder.path} ({RELEASE_HELD})"
+
+
+RELEASE_HELD = "config.overlap is hold: liza config set overlap warn"
+
+
+def find_holder(state: State, task: Task, changed: ChangedFiles) -> Overlap | None:
+    """Return the task in work that `config.overlap: hold` lets a task wait for; None if it need not wait.
+
+    Only a task that has not begun waits, and only for one whose own dependencies are met. So no two tasks ever wait for
+    each other.
+    """
+    if state.config.overlap is not OverlapRule.HOLD or overlap.has_begun(task):
+        return None
+    in_work = (other for other in state.tasks if overlap.is_in_work(other) and not unmet_dependencies(state, other))
+    return overlap.find_holder(state, task, in_work, changed)
+
+
+def find_shared_files(state: State, changed: ChangedFiles) -> dict[str, tuple[Overlap, ...]]:
+    """Return the tasks in work that share files with other tasks in work, and those that are held, each with them."""
+    in_work = [task for task in state.tasks if overlap.is_in_work(task)]
+    shared = overlap.find_overlaps(state, in_work, changed, overlap.is_in_work) if in_work else {}
+    for task in tasks_with(state, S.UNCLAIMED) if in_work else ():
+        holder = None if unmet_dependencies(state, task) else find_holder(state, task, changed)
+        if holder is not None:
+            shared[task.id] = (holder,)
+    return shared
+
+
+def _shares_files(state: State, task: Task, evidence: Evidence) -> bool:
+    in_work = (other for other in state.tasks if overlap.is_in_work(other))
+    return overlap.find_holder(state, task, in_work, evidence.changed) is not None
 
 
 def waits_for_author(task: Task) -> bool:

@@ -210,11 +210,22 @@ def fit(records: Sequence[TaskRecord], scope: str) -> float:
     return round(share * sum(1 / (1 + record.rejections + record.failed_merges) for record in related), 3)
 
 
+def scope_patterns(scope: str) -> frozenset[str]:
+    """Return the paths that a scope names, with wildcards: its words with a slash or a dot inside."""
+    words = (word.lstrip("`'\"():").rstrip("`'\"():.").removeprefix("./") for word in re.split(r"[\s,;]+", scope))
+    return frozenset(word.rstrip("/") for word in words if re.search(r"/|[\w*]\.\w", word) and word.strip("/"))
+
+
 def scope_areas(scope: str) -> frozenset[str]:
-    """Return the paths that a scope names: its words with a slash or a dot inside, up to the first wildcard."""
-    words = (re.sub(r"^\./", "", word.strip("`'\"():")).rstrip(".") for word in re.split(r"[\s,;]+", scope))
-    named = (re.split(r"[*?\[]", word, maxsplit=1)[0].rstrip("/") for word in words if re.search(r"/|\w\.\w", word))
+    """Return the paths that a scope names, each up to the first wildcard."""
+    named = (re.split(r"[*?\[]", name, maxsplit=1)[0].rstrip("/") for name in scope_patterns(scope))
     return frozenset(area for area in named if area)
+
+
+def scope_names(scope: str) -> frozenset[str]:
+    """Return the paths that a scope names, each up to the first wildcard, and its other words: ``Makefile`` is one."""
+    words = (word.strip("`'\"():,;").rstrip("/") for word in scope.split())
+    return scope_areas(scope) | frozenset(word for word in words if word)
 
 
 def _touches(paths: Iterable[str], areas: Iterable[str]) -> bool:

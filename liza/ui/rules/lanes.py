@@ -48,7 +48,8 @@ def _card(row: TaskRow, picture: Picture, width: int) -> Line:
     sign, tone = TASK_SIGNS[row.word]
     task = row.task
     needs = f"needs {', '.join(row.waits_for)}: " if row.waits_for else ""
-    cells = [Cell(sign, 1, tone), Cell(task.id, name_cells(width)), Cell(f"{needs}{task.description}")]
+    text = row.reason if row.overlaps else f"{needs}{task.description}"
+    cells = [Cell(sign, 1, tone), Cell(task.id, name_cells(width)), Cell(text)]
     if any(other.task.epic for other in picture.tasks) and width >= NARROW_BELOW:
         cells.append(Cell(task.epic or "", _EPIC_CELLS, Tone.DIM))
     if width >= TINY_BELOW:

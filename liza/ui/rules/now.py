@@ -53,6 +53,7 @@ def _state_lines(picture: Picture) -> Iterator[Line]:
     if picture.up:
         yield text_line(f"the crew is stopped: {picture.up}", Tone.YELLOW)
     yield from (text_line(format_signal(*row), Tone.YELLOW) for row in picture.signals.items())
+    yield from (text_line(text, Tone.YELLOW) for text in picture.limits)
     yield from (text_line(text, Tone.BOLD) for text in goal_end_lines(picture))
     if not picture.tasks and not picture.archived:
         yield text_line("no tasks yet: liza up wakes a planner; or + adds one")

@@ -47,7 +47,8 @@ def _chosen_lines(picture: Picture, view: PictureView, width: int) -> Iterator[L
 
 def _task_lines(row: TaskRow, width: int) -> Iterator[Line]:
     """Yield what `liza task show` prints of a task, as far as the board has it."""
-    fields = {**asdict(row.task), "missing": row.missing, "waits_for": row.waits_for, "handoff": None, "notes": ()}
+    fields = {**asdict(row.task), "missing": row.missing, "waits_for": row.waits_for, "overlaps": row.overlaps}
+    fields |= {"handoff": None, "notes": ()}
     history = tuple(reversed(row.task.history))
     text = format_task({**fields, "history": history, "answers": row.task.answers}, True)
     for line in painted_lines(wrap_text(text, width, 4)):

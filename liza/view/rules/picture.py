@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from liza.breaker.rules.board_reports import open_anomalies, open_discoveries
@@ -14,9 +15,11 @@ from liza.model.agent_states import AgentState
 from liza.model.alarm_table import CONTAINED_NOTICES, Alarm, AlarmKind, AlarmRow
 from liza.model.derived import find_owner
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.statuses import TASK_WORDS, AgentWord, TaskWord, agent_word
+from liza.model.setting_limits import NO_SESSION
+from liza.model.statuses import TASK_WORDS, AgentWord, GoalStatus, TaskWord, agent_word
 from liza.model.value_classes import Value, asdict
-from liza.tasks.rules import picking
+from liza.tasks.rules import overlap, picking
+from liza.tasks.rules.overlap import Overlap
 from liza.tasks.rules.picking import MissingParts
 from liza.text.formats import count_noun
 from liza.view.rules.structs import (
@@ -85,7 +88,7 @@ def build_picture(facts: CrewFacts) -> Picture:
     agents = tuple(agent_line(row, facts.signals) for row in facts.agents)
     off = frozenset(line.row.id for line in agents if line.word is AgentWord.OFF)
     queue = queue_rows(state, facts.now) if any(task.status is Status.APPROVED for task in state.tasks) else ()
-    tasks = tuple(task_rows(state, state.tasks, facts.missing, off, queue))
+    tasks = tuple(task_rows(state, state.tasks, facts.missing, off, queue, facts.overlaps))
     counts = Counter(row.word for row in tasks)
     for status, number in state.archived.counts.items():
         if status in Status.__members__:
@@ -118,6 +121,7 @@ def build_picture(facts: CrewFacts) -> Picture:
         ),
         ahead=facts.ahead,
         up=facts.up,
+        limits=tuple(_limits(facts, tasks)),
         server_failure=_server_failure(facts),
         outdated_proof=facts.outdated_proof,
     )
@@ -162,11 +166,13 @@ def agent_line(row: AgentRow, signals: Collection[str]) -> AgentLine:
         row.status,
         row.state,
         is_asking=row.doing == AgentWord.WAITS_FOR_YOU,
-        is_halted=bool(signals),
+        is_halted=bool(signals) or (row.why or "").startswith(NO_SESSION),
     )
     reason = (row.evidence if row.state == AgentState.ZOMBIE else row.why) or ""
     if word is AgentWord.IDLE and any(reason.startswith(f"{name} is set") for name in signals):
         reason = ""  # the signal has a line of its own
+    if word is AgentWord.IDLE and reason.startswith(NO_SESSION):
+        reason = ""  # as well
     if word is AgentWord.WAITS_UNTIL:
         reason = reason.partition(": ")[2] or reason  # its word and its task say the rest
     if not reason and row.doing in _OTHER_WORK:
@@ -182,6 +188,7 @@ def task_rows(
     missing: Mapping[str, MissingParts],
     off: Collection[str] = (),
     queue: Iterable[QueueRow] = (),
+    overlaps: Mapping[str, tuple[Overlap, ...]] = MappingProxyType({}),
 ) -> Iterator[TaskRow]:
     """Yield the tasks with their words. ``off``: agents that are off."""
     queued = {row.id: row for row in queue}
@@ -190,6 +197,8 @@ def task_rows(
         waits_for = tuple(picking.unmet_dependencies(state, task)) if task.status not in FINAL_STATUSES else ()
         is_stopped = task.status is Status.CLAIMED and task.assigned_to in off
         reason = f"{task.assigned_to} is off" if is_stopped else _task_reason(state, task, lacks, waits_for, queued)
+        shared = overlaps.get(task.id, ())
+        reason = reason or _shared_reason(task, shared)
         owner = f"{task.reviewing_by} reviews" if task.reviewing_by else find_owner(task)
         yield TaskRow(
             task,
@@ -199,6 +208,7 @@ def task_rows(
             lacks,
             waits_for,
             is_stopped,
+            shared,
         )
 
 
@@ -229,6 +239,26 @@ def _task_reason(
             return history_events.describe_undo(task)
         case _:
             return ""
+
+
+def _shared_reason(task: Task, overlaps: tuple[Overlap, ...]) -> str:
+    """Return with which task in work a task shares files; empty if with none."""
+    if not overlaps:
+        return ""
+    first = overlaps[0]
+    if not overlap.is_in_work(task):
+        return f"waits for {first.task}: both have {first.path}"
+    return f"shares {first.path} with {first.name}: {task.description}"
+
+
+def _limits(facts: CrewFacts, tasks: Iterable[TaskRow]) -> Iterator[str]:
+    """Yield what settings keep from starting, with the command that lets it."""
+    if facts.closed is not None and facts.state.goal.status == GoalStatus.IN_PROGRESS:
+        yield facts.closed
+    held = sum(bool(row.overlaps) and not overlap.is_in_work(row.task) for row in tasks)
+    if held:
+        waits = "1 task waits" if held == 1 else f"{held} tasks wait"
+        yield f"{waits} for a task in work with the same files: {picking.RELEASE_HELD}"
 
 
 def _approved_reason(row: QueueRow | None) -> str:

@@ -14,6 +14,7 @@ from liza.model.spending import Costs
 from liza.model.statuses import AgentWord, TaskWord
 from liza.model.targets import CommitsAhead
 from liza.model.value_classes import Value, asdict
+from liza.tasks.rules.overlap import Overlap
 from liza.tasks.rules.picking import MissingParts
 
 
@@ -92,13 +93,17 @@ class CrewFacts(Value, kw_only=True):
     outdated_proof: str | None = None
     board: BoardPlace | None = None
     """None: the board is a file."""
+    overlaps: Mapping[str, tuple[Overlap, ...]] = {}
+    """The tasks in work that share files with a task in work, or with one that is held for them, by task."""
+    closed: str | None = None
+    """Until when no session starts, with the command that lets them; None: they start now."""
 
 
 class TaskRow(Value):
     """A task with its word. ``owner``: who works on it or reviews it. ``reason``: why it is where it is, or its text.
 
     ``missing``: the missing parts of a DRAFT. ``waits_for``: the tasks that have to be merged first. ``is_stopped``:
-    its agent is off.
+    its agent is off. ``overlaps``: the tasks in work that share files with it, and what they share.
     """
 
     task: Task
@@ -108,10 +113,11 @@ class TaskRow(Value):
     missing: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     is_stopped: bool = False
+    overlaps: tuple[Overlap, ...] = ()
 
     def fields(self) -> dict[str, Any]:
         """Return the task as `status --json` prints it: with the words of the board."""
-        return {**asdict(self.task), "missing": self.missing, "waits_for": self.waits_for}
+        return {**asdict(self.task), "missing": self.missing, "waits_for": self.waits_for, "overlaps": self.overlaps}
 
 
 class AgentLine(Value):
@@ -137,7 +143,8 @@ class Picture(Value, kw_only=True):
     ``waits``: the alarms that wait for a person; their number is the one that is printed everywhere. ``news``: the
     other alarms. ``counts``: tasks by word, with those of the archive. ``stopped``: how many of the working ones have
     an agent that is off. ``total``: all tasks but those that were given up. ``is_off``: the crew has agents, and all
-    are off. ``server_failure``: why the worker API is not served although the crew expects it.
+    are off. ``limits``: what settings keep from starting, with the command that lets it.
+    ``server_failure``: why the worker API is not served although the crew expects it.
     """
 
     time: datetime
@@ -161,5 +168,6 @@ class Picture(Value, kw_only=True):
     anomalies: tuple[ReportRow, ...]
     ahead: CommitsAhead | None
     up: str | None
+    limits: tuple[str, ...]
     server_failure: str | None
     outdated_proof: str | None
