@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 
 from liza.git import git_refs
 from liza.git.runner import Git, find_remedy, summarize_error
 from liza.model.errors import GitFailed, MergeConflict
+from liza.model.value_classes import Value
 from liza.text.undecoded import escape_name, list_names
 
 
@@ -15,58 +17,109 @@ def candidate_ref(task: str) -> str:
     return f"refs/liza/candidates/{task}"
 
 
-def build_candidate(git: Git, commit: str, expected: str, message: str, task: str, landed: str | None = None) -> str:
+class ConflictingMerge(Value):
+    """A merge of ``theirs`` into ``expected`` with conflicts in ``files``, which have conflict markers in ``tree``."""
+
+    expected: str
+    theirs: str
+    tree: str
+    files: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The message of the conflict."""
+        return f"{self.theirs[:10]} conflicts with {self.expected[:10]} in {list_names(self.files)}"
+
+
+class ResolvedMerge(Value):
+    """The tree of a merge without conflicts, and lines about it for the end of the message of its commit."""
+
+    tree: str
+    trailers: tuple[str, ...]
+
+
+Resolve = Callable[[ConflictingMerge], ResolvedMerge | None]
+"""Resolve a conflict; None if only a person or a coder can. Raises MergeConflict if that was tried, and failed."""
+
+
+def _resolve_nothing(merge: ConflictingMerge) -> None:
+    """Leave each conflict to who is asked next."""
+
+
+def build_candidate(
+    git: Git,
+    commit: str,
+    expected: str,
+    message: str,
+    task: str,
+    landed: str | None = None,
+    resolve: Resolve = _resolve_nothing,
+) -> str:
     """Merge ``commit`` into ``expected``, the tip of integration, and return the merge commit.
 
     ``landed`` is the commit of integration whose work ``commit`` has, from a squash: the merge base then. No branch and
-    no worktree changes. Raises MergeConflict with the names of the files, GitFailed.
+    no worktree changes, unless ``resolve`` changes one. Raises MergeConflict with the names of the files, GitFailed.
     """
-    # Read attributes from the target branch, not from a person's checkout.
-    merging, theirs = git.with_environment(GIT_ATTR_SOURCE=expected), commit
+    theirs = commit
     if landed is not None:
         # git finds the merge base among ancestors, and merge-tree takes one by name only since git 2.40.
         identified = git.with_identity()
         theirs = identified.out("commit-tree", f"{commit}^{{tree}}", "-p", landed, "-F", "-", stdin="landed\n")
-    tree, files = merge_trees(merging, expected, theirs)
-    if files:
-        raise MergeConflict(f"{commit[:10]} conflicts with {expected[:10]} in {list_names(files)}", files)
-    args = ("commit-tree", tree, "-p", expected, "-p", commit, "-F", "-")
-    merge_commit = git.with_identity().out(*args, stdin=message if message.endswith("\n") else message + "\n")
+    resolution = _merge_or_resolve(git, expected, theirs, resolve)
+    args = ("commit-tree", resolution.tree, "-p", expected, "-p", commit, "-F", "-")
+    merge_commit = git.with_identity().out(*args, stdin=_add_trailers(message, resolution.trailers))
     git.out("update-ref", candidate_ref(task), merge_commit)
     return merge_commit
 
 
-def build_revert(git: Git, merge: str, expected: str, message: str, name: str) -> str | None:
+def _merge_or_resolve(git: Git, expected: str, theirs: str, resolve: Resolve) -> ResolvedMerge:
+    # Read attributes from the target branch, not from a person's checkout.
+    tree, files = merge_trees(git.with_environment(GIT_ATTR_SOURCE=expected), expected, theirs)
+    if not files:
+        return ResolvedMerge(tree, ())
+    merge = ConflictingMerge(expected, theirs, tree, files)
+    resolution = resolve(merge)
+    if resolution is None:
+        raise MergeConflict(merge.text, files)
+    return resolution
+
+
+def _add_trailers(message: str, trailers: Sequence[str]) -> str:
+    lines = "".join(f"{line}\n" for line in trailers)
+    return message.removesuffix("\n") + "\n" + (f"\n{lines}" if lines else "")
+
+
+def build_revert(
+    git: Git, merge: str, expected: str, message: str, name: str, resolve: Resolve = _resolve_nothing
+) -> str | None:
     """Take back from ``expected``, the tip of a branch, what ``merge`` changed against its first parent. Return the
     commit; None if ``expected`` has nothing of that change any more.
 
-    ``expected`` contains ``merge``. No branch and no worktree changes. Raises MergeConflict with the names of the
-    files, GitFailed.
+    ``expected`` contains ``merge``. No branch and no worktree changes, unless ``resolve`` changes one. Raises
+    MergeConflict with the names of the files, GitFailed.
     """
-    tree, files = _revert_tree(git, merge, expected)
-    if files:
-        raise MergeConflict(f"{expected[:10]} without {merge[:10]} conflicts in {list_names(files)}", files)
-    if tree == git.out("rev-parse", f"{expected}^{{tree}}"):
+    resolution = _merge_or_resolve(git, expected, _commit_before(git, merge), resolve)
+    if resolution.tree == git.out("rev-parse", f"{expected}^{{tree}}"):
         return None
-    commit = git.with_identity().out("commit-tree", tree, "-p", expected, "-F", "-", stdin=message)
+    args = ("commit-tree", resolution.tree, "-p", expected, "-F", "-")
+    commit = git.with_identity().out(*args, stdin=_add_trailers(message, resolution.trailers))
     git.out("update-ref", candidate_ref(name), commit)
     return commit
 
 
-def _revert_tree(git: Git, merge: str, expected: str) -> tuple[str, tuple[str, ...]]:
-    """Return the tree without the change, and the files that conflict. Raises GitFailed."""
-    # A commit with the tree from before, on top of the merge: git finds the merge as the common ancestor.
+def _commit_before(git: Git, merge: str) -> str:
+    """Return a commit with the tree from before a merge, on top of it: git finds the merge as the common ancestor."""
     words = ("commit-tree", f"{merge}^1^{{tree}}", "-p", merge, "-F", "-")
-    before = git.with_identity().out(*words, stdin="before\n")
-    return merge_trees(git.with_environment(GIT_ATTR_SOURCE=expected), expected, before)
+    return git.with_identity().out(*words, stdin="before\n")
 
 
-def is_revert_of(git: Git, commit: str, merge: str) -> bool:
-    """Return whether ``commit`` is exactly its parent without the change of ``merge``. Raises GitFailed."""
+def is_revert_of(git: Git, commit: str, merge: str, is_generated: Callable[[str], bool]) -> bool:
+    """Return whether ``commit`` is exactly its parent without the change of ``merge``; conflicts in generated files may
+    be resolved. Raises GitFailed."""
     parent = git.find_commit(f"{commit}^1")
     if parent is None or git.find_commit(f"{commit}^2") is not None:
         return False
-    return _revert_tree(git, merge, parent) == (git.out("rev-parse", f"{commit}^{{tree}}"), ())
+    return _is_merged_tree(git, f"{commit}^{{tree}}", parent, _commit_before(git, merge), is_generated)
 
 
 def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
@@ -80,16 +133,50 @@ def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]
     return tree, tuple(dict.fromkeys(name for name in names if name))
 
 
-def is_merge_of(git: Git, candidate: str, expected: str, commit: str) -> bool:
-    """Return whether ``candidate`` is exactly the merge of ``commit`` into ``expected``. Raises GitFailed."""
+def is_merge_of(git: Git, candidate: str, expected: str, commit: str, is_generated: Callable[[str], bool]) -> bool:
+    """Return whether ``candidate`` is exactly the merge of ``commit`` into ``expected``; conflicts in generated files
+    may be resolved. Raises GitFailed."""
     result = git.run("rev-list", "--no-walk", "--format=%T %P", "--end-of-options", candidate)
     lines = result.stdout.decode().splitlines()
     if result.code != 0 or not lines:
         return False
     tree, *parents = lines[-1].split(" ")
-    if parents != [expected, commit]:
-        return False
-    return merge_trees(git.with_environment(GIT_ATTR_SOURCE=expected), expected, commit) == (tree, ())
+    return parents == [expected, commit] and _is_merged_tree(git, tree, expected, commit, is_generated)
+
+
+def _is_merged_tree(git: Git, tree: str, ours: str, theirs: str, is_generated: Callable[[str], bool]) -> bool:
+    """Return whether a tree is the merge of two commits. If it conflicts in generated files only, it may differ from
+    the merge in such files, and in no others."""
+    merged, files = merge_trees(git.with_environment(GIT_ATTR_SOURCE=ours), ours, theirs)
+    if not files:
+        return merged == git.out("rev-parse", tree)
+    changed = git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", merged, tree)
+    return all(map(is_generated, (*files, *changed)))
+
+
+def take_files_of_target(git: Git, merge: ConflictingMerge) -> str | None:
+    """Return a commit of a conflicting merge in which the conflicting files are those of ``expected``. It is on no ref.
+
+    None if one of them is no regular file in both commits: whether a file is to be there is for a person to decide.
+    Raises GitFailed, OSError.
+    """
+    ours, theirs = (_list_regular(git, commit, merge.files) for commit in (merge.expected, merge.theirs))
+    if ours.keys() != {*merge.files} or theirs.keys() != {*merge.files}:
+        return None
+    with tempfile.TemporaryDirectory(prefix="liza-merge-") as folder:
+        # Only an index is read, not the files of a worktree.
+        own = git.with_environment(GIT_INDEX_FILE=f"{folder}/index")
+        own.out("read-tree", merge.tree)
+        own.out("update-index", "-z", "--index-info", stdin="".join(f"{row}\0" for row in ours.values()))
+        tree = own.out("write-tree", "--missing-ok")
+    parents = ("-p", merge.expected, "-p", merge.theirs)
+    return git.with_identity().out("commit-tree", tree, *parents, "-F", "-", stdin="generated files are due\n")
+
+
+def _list_regular(git: Git, commit: str, files: Sequence[str]) -> dict[str, str]:
+    """Return the entries of those files that are regular files of a commit, by name."""
+    rows = git.names("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", *files)
+    return {row.partition("\t")[2]: row for row in rows if row.startswith("100")}
 
 
 def delete_candidate(git: Git, task: str, *, closed: bool = False) -> None:

@@ -33,6 +33,7 @@ from liza.merging import drift, merge_outcomes, persons_candidate, proof_runner,
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.persons_candidate import PersonsCandidate
+from liza.merging.remaking import Remaking
 from liza.merging.rules import merge_rules
 from liza.merging.rules.repository_drift import IntegrationDrift
 from liza.model import targets
@@ -130,11 +131,13 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
         landed = find_landed(crew.git, commit, expected)
         base = None if landed == commit else landed
         try:
+            generated = Remaking(crew, _CANDIDATE_NAME)
             candidate_commit = candidates.build_candidate(
-                crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE_NAME, base
+                crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE_NAME, base, generated.resolve
             )
         except MergeConflict as conflict:
-            message = f"{source} conflicts with {into} in {list_names(conflict.files)}"
+            detail = f"\n{conflict.detail}" if conflict.detail else ""
+            message = f"{source} conflicts with {into} in {list_names(conflict.files)}{detail}"
             merge = f"git merge {git_refs.type_revision(crew.git, into)}"
             if git_refs.current_branch(crew.git) != source:
                 merge = f"git switch {shlex.quote(source)} && {merge}"
@@ -158,6 +161,7 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
             details = {"branch": source, "merge_commit": candidate_commit, "tested": how.tested, "remarks": how.remarks}
             word = describe_tested(how.tested, how.remarks)
             message = f"{source} is in {into} as {candidate_commit[:10]}, {word}"
+            message += f"; {generated.text}" if generated.text else ""
             step = f"git log --first-parent {git_refs.type_revision(crew.git, into)}"
             return _report_accepted(crew, Result("changed", None, None, step, details, message), moved, by)
     raise Refused(f"{into} moved {merge_rules.MAX_CANDIDATES} times while the tests of the merge ran", request.command)

@@ -15,8 +15,9 @@ from liza.crew.crew import Crew
 from liza.git import branch_moves, candidates, checkout_files, git_refs
 from liza.git.checkout_moves import MoveOutcome
 from liza.merging import candidate_tests as candidate
-from liza.merging import gate_log, merge_outcomes, publication
+from liza.merging import gate_log, merge_outcomes, publication, remaking
 from liza.merging.candidate_tests import CandidateResult, CandidateRun
+from liza.merging.remaking import Remaking
 from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch, Member, PrefixResult, PublishPrefix, next_batch_step
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
@@ -389,7 +390,7 @@ class _Chain:
     def __init__(self, crew: Crew, branch: str, base: str, *, checks_files: bool) -> None:
         self.members: list[Member] = []
         self.is_closed = False
-        self._git = crew.git
+        self._crew, self._git = crew, crew.git
         self._tip = base
         checkout = branch_moves.find_checkout(crew.git, branch) if checks_files else None
         self._checkout = None if checkout is None else crew.git.at(checkout)
@@ -404,15 +405,16 @@ class _Chain:
         is alone then, so that it holds up no other. Raises MergeConflict, GitFailed."""
         assert task.review_commit is not None
         title = task.description.strip().splitlines()[0][:72] if task.description.strip() else task.id
+        generated = Remaking(self._crew, task.id)
         commit = candidates.build_candidate(
-            self._git, task.review_commit, self._tip, f"Merge {task.id}: {title}", task.id
+            self._git, task.review_commit, self._tip, f"Merge {task.id}: {title}", task.id, resolve=generated.resolve
         )
         if self._is_blocked(commit):
             if self.members:
                 candidates.delete_candidate(self._git, task.id)
                 return
             self.is_closed = True
-        self.members.append(Member(task, MergeInProgress(candidate=commit, expected=self._tip)))
+        self.members.append(Member(task, MergeInProgress(candidate=commit, expected=self._tip, remade=generated.text)))
         self._tip = commit
 
     def _is_blocked(self, commit: str) -> bool:
@@ -436,10 +438,11 @@ def _resolve_conflict(
     """Handle a conflict of a task in a chain onto a branch at a commit."""
     assert task.review_commit is not None
     branch, base = onto
-    files = conflict.files
     if not is_first:
-        files = candidates.merge_trees(crew.git.with_environment(GIT_ATTR_SOURCE=base), base, task.review_commit)[1]
-        if not files:
-            return
-    hunks = candidates.read_conflict_hunks(crew.git, base, task.review_commit, files)
-    merge_outcomes.return_to_coder(crew, by, task, history_events.describe_conflict(branch, files, hunks))
+        ours = crew.git.with_environment(GIT_ATTR_SOURCE=base)
+        files = candidates.merge_trees(ours, base, task.review_commit)[1]
+        if all(map(remaking.is_generated(crew.board.read().config), files)):
+            return  # alone it merges, or its files are made again on what is merged then
+        conflict = MergeConflict(conflict.message, files)
+    details = remaking.describe_conflict(crew, base, task.review_commit, conflict)
+    merge_outcomes.return_to_coder(crew, by, task, history_events.describe_conflict(branch, conflict.files, details))

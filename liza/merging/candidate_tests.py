@@ -91,7 +91,7 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     before, commits_before = git_refs.snapshot_refs(crew.git), _list_commits_made(crew.worktrees, slots)
     replaces = run.replaces or run.base
     on_start = partial(_record_start, crew, run)
-    on_set_up = partial(_record_timing, crew, run)
+    on_set_up = partial(record_timing, crew, run)
     job = GateJob(run.name, run.commit, replaces, run.branch, chosen, slots, on_start, on_set_up, run.always)
     outcome = run_gates(crew, job)
     changes = git_refs.find_ref_changes(
@@ -124,10 +124,10 @@ def _list_commits_made(worktrees: Worktrees, slots: Sequence[PreparedMergeSlot])
 
 def _record_start(crew: Crew, run: CandidateRun, gate: str) -> None:
     """Record that a gate runs, for `liza queue`."""
-    _record_timing(crew, run, GateTiming(gate, GateOutcome.RUNNING, 0.0))
+    record_timing(crew, run, GateTiming(gate, GateOutcome.RUNNING, 0.0))
 
 
-def _record_timing(crew: Crew, run: CandidateRun, timing: GateTiming) -> None:
+def record_timing(crew: Crew, run: CandidateRun, timing: GateTiming) -> None:
     """Record a run for `liza queue` and `liza up`. A failure only hides it there."""
     with suppress(LizaError, OSError):
         gate_log.append_runs(crew.paths, [_to_gate_run(crew.clock, run, timing)])

@@ -16,10 +16,11 @@ from liza.crew.result import Result
 from liza.git import branch_moves, candidates, git_refs
 from liza.git.checkout_moves import MoveOutcome
 from liza.git.runner import Git
-from liza.merging import batches, merge_outcomes, publication
+from liza.merging import batches, merge_outcomes, publication, remaking
 from liza.merging import candidate_tests as candidate
 from liza.merging.candidate_tests import CandidateRun
 from liza.merging.merge_lock import hold_merge_lock
+from liza.merging.remaking import Remaking
 from liza.merging.rules import epic_rules, merge_rules
 from liza.merging.rules.epic_rules import EpicJob
 from liza.merging.rules.merge_queue import Batch, Member
@@ -158,10 +159,13 @@ def _build(crew: Crew, by: str, job: EpicJob, expected: str) -> Batch | None:
         _finish_merged(crew, by, job, _batch(job, commit, into, merged))
         return None
     try:
-        merge_commit = candidates.build_candidate(crew.git, commit, expected, _message(state, job), _name(job.epic))
+        resolve = Remaking(crew, _name(job.epic)).resolve
+        merge_commit = candidates.build_candidate(
+            crew.git, commit, expected, _message(state, job), _name(job.epic), resolve=resolve
+        )
     except MergeConflict as conflict:
-        hunks = candidates.read_conflict_hunks(crew.git, expected, commit, conflict.files)
-        _add_mend(crew, by, job, f"conflict in {list_names(conflict.files)}" + (f"\n{hunks}" if hunks else ""))
+        details = remaking.describe_conflict(crew, expected, commit, conflict)
+        _add_mend(crew, by, job, f"conflict in {list_names(conflict.files)}" + (f"\n{details}" if details else ""))
         return None
     return _batch(job, commit, into, EpicMerge(step=job.step, candidate=merge_commit, expected=expected))
 
@@ -301,7 +305,9 @@ def _is_genuine(git: Git, state: State, job: EpicJob, merging: EpicMerge, commit
     tip = git.find_commit(ref)
     try:
         is_of_source = tip is not None and git.ok("merge-base", "--is-ancestor", commit, tip)
-        return is_of_source and candidates.is_merge_of(git, merging.candidate, merging.expected, commit)
+        return is_of_source and candidates.is_merge_of(
+            git, merging.candidate, merging.expected, commit, remaking.is_generated(state.config)
+        )
     except GitFailed:
         # One of the commits is missing: the merge is repeated and fails with its own error.
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from liza.crew.crew import Crew
 from liza.git import branch_moves, candidates, git_refs, integration_tip
 from liza.git.runner import Git
-from liza.merging import epics, merge_outcomes, publication, undo_recovery
+from liza.merging import epics, merge_outcomes, publication, remaking, undo_recovery
 from liza.merging.rules import merge_queue, merge_rules
 from liza.merging.rules.merge_queue import Batch
 from liza.merging.rules.merge_rules import MergeFailure, MergeFailureKind
@@ -123,7 +123,8 @@ def _is_genuine_candidate(git: Git, state: State, task: Task, merging: MergeInPr
     if task.status is not Status.APPROVED or merge_rules.merge_obstacle(state, task) or task.review_commit is None:
         return False
     try:
-        return candidates.is_merge_of(git, merging.candidate, merging.expected, task.review_commit)
+        makes = remaking.is_generated(state.config)
+        return candidates.is_merge_of(git, merging.candidate, merging.expected, task.review_commit, makes)
     except GitFailed:
         # One of the three commits is missing: the merge is repeated and fails with its own error.
         return False

@@ -28,6 +28,7 @@ from liza.merging import (
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.persons_candidate import PersonsCandidate
+from liza.merging.remaking import Remaking
 from liza.merging.rules import merge_rules, undo_rules
 from liza.merging.rules.undo_rules import Dependents
 from liza.model import targets
@@ -179,22 +180,24 @@ def _build(crew: Crew, request: _Request, expected: str) -> str:
     lines = [f"Undo {task.id}: {title}", "", f"This takes back {request.merge}, the merge of {branch_of(task.id)}."]
     message = "\n".join([*lines, *(["", request.because] if request.because else [])]) + "\n"
     try:
-        commit = candidates.build_revert(crew.git, request.merge, expected, message, request.name)
+        resolve = Remaking(crew, request.name).resolve
+        commit = candidates.build_revert(crew.git, request.merge, expected, message, request.name, resolve)
     except MergeConflict as conflict:
-        raise _conflict_error(crew, request, expected, conflict.files) from None
+        raise _conflict_error(crew, request, expected, conflict) from None
     if commit is None:
         raise Refused(f"{branch} has nothing of the change of {task.id} any more", f"liza diff {task.id}")
     return commit
 
 
-def _conflict_error(crew: Crew, request: _Request, expected: str, files: tuple[str, ...]) -> MergeConflict:
+def _conflict_error(crew: Crew, request: _Request, expected: str, conflict: MergeConflict) -> MergeConflict:
+    files, detail = conflict.files, f"\n{conflict.detail}" if conflict.detail else ""
     later = _find_later_tasks(crew, request, expected, files)
     message = f"{request.task.id} cannot be undone alone: {list_names(files)} changed since its merge"
     if not later:
         log = shlex.join(["git", "log", "-p", f"{request.merge[:12]}..{expected[:12]}", "--", *files])
-        return MergeConflict(f"{message}, and not by a task", files, log)
+        return MergeConflict(f"{message}, and not by a task{detail}", files, log)
     order = "undo it first" if len(later) == 1 else "undo them first, in this order"
-    return MergeConflict(f"{message}, by {', '.join(later)}: {order}", files, f"liza undo {later[0]}")
+    return MergeConflict(f"{message}, by {', '.join(later)}: {order}{detail}", files, f"liza undo {later[0]}")
 
 
 def _find_later_tasks(crew: Crew, request: _Request, expected: str, files: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from liza.crew.crew import Crew
 from liza.git import branch_moves, candidates, git_refs, integration_tip
-from liza.merging import merge_outcomes, publication
+from liza.merging import merge_outcomes, publication, remaking
 from liza.merging.rules import undo_rules
 from liza.model import targets
 from liza.model.errors import GitFailed
@@ -65,8 +65,8 @@ def _is_published(crew: Crew, state: State, task: Task) -> bool:
     if not is_recorded or branch_moves.branch_tip(git, branch) is None:
         return False
     try:
-        return candidates.is_revert_of(git, commit, task.merge_commit or "") and branch_moves.contains(
-            git, branch, commit
-        )
+        makes = remaking.is_generated(state.config)
+        is_revert = candidates.is_revert_of(git, commit, task.merge_commit or "", makes)
+        return is_revert and branch_moves.contains(git, branch, commit)
     except GitFailed:
         return False  # one of the commits is missing

@@ -204,6 +204,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     gate_environment: tuple[str, ...] = ("CI=true",)
     env_allow: tuple[str, ...] = ()
     tests_write: tuple[str, ...] = ()
+    generated: dict[str, str] = {}
     installed_changes: tuple[str, ...] = ()
     checkout: Literal["full", "sparse"] = "full"
     proof: TestProof = TestProof()

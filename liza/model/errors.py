@@ -101,13 +101,16 @@ class SharedPathBlocked(GitFailed):
 
 
 class MergeConflict(GitFailed):
-    """Two changes touch the same lines of ``files``. Exit code 3."""
+    """Two changes touch the same lines of ``files``. Exit code 3.
+
+    ``detail``: why the command that makes these files did not resolve it, if one ran.
+    """
 
     code = "merge-conflict"
 
-    def __init__(self, message: str, files: tuple[str, ...], hint: str = "") -> None:
+    def __init__(self, message: str, files: tuple[str, ...], hint: str = "", detail: str = "") -> None:
         super().__init__(message, hint)
-        self.files = files
+        self.files, self.detail = files, detail
 
 
 class BoardInconsistent(LizaError):

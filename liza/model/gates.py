@@ -20,8 +20,9 @@ RECENT_RUNS = 200
 """Number of last runs of a gate from which its time is estimated, and in which it counts as flaky."""
 _WILDCARD = re.compile(r"[*?[]")
 NAME_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-SET_UP_RUN = "(set-up)"
-"""Name under which the set-up of a merge slot is recorded. No gate can have it."""
+SET_UP_RUN, GENERATOR_RUN = "(set-up)", "(generator)"
+"""Names under which the set-up of a merge slot and a command of ``config.generated`` are recorded. No gate can have
+them."""
 
 
 class GateFindingKind(StrEnum):

@@ -91,7 +91,7 @@ class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
     paths of changed files in a person's checkout that block the merge; ``.`` if git did not name them.
 
     In a batch ``expected`` is the candidate of the task before, and ``tip`` the last candidate, which is tested and
-    published for all; None: ``candidate``.
+    published for all; None: ``candidate``. ``remade``: which conflicting files commands made again, in one line.
     """
 
     candidate: str
@@ -101,6 +101,7 @@ class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
     tested: bool | None = None
     remarks: tuple[str, ...] = ()
     gates: str = ""
+    remade: str = ""
 
 
 class MergeRetry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

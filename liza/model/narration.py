@@ -202,7 +202,8 @@ def verdict_command(task_id: str) -> str:
 
 
 def _merged(event: Event, task: Task) -> str:
-    return f"{W.MERGED} as {(event.commit or '')[:10]}, {describe_tested(task.tested, task.remarks)}"
+    remade = f"; {_short(event.detail)}" if event.detail else ""
+    return f"{W.MERGED} as {(event.commit or '')[:10]}, {describe_tested(task.tested, task.remarks)}{remade}"
 
 
 def _undone(event: Event, task: Task) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -24,8 +25,13 @@ _SERVER_HEAD: Final = (
 )
 
 
-def format_board(goal: str, spec: str, options: InitOptions, baseline: Baseline, now: datetime) -> str:
-    """Return the text. Every JSON string is a YAML string, so JSON quotes the person's input safely."""
+def format_board(
+    goal: str, spec: str, options: InitOptions, baseline: Baseline, generated: Mapping[str, str], now: datetime
+) -> str:
+    """Return the text. Every JSON string is a YAML string, so JSON quotes the person's input safely.
+
+    ``generated``: ``config.generated``.
+    """
     lines = [
         *(_FILE_HEAD if options.board is None else _SERVER_HEAD),
         "version: 1",
@@ -80,6 +86,9 @@ def format_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
         lines.append("  proof:    # whether the tests test the worktree they run in; again: liza doctor --tests")
         fields = msgspec.structs.asdict(baseline.proof)
         lines += [f"    {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in fields.items() if text]
+    if generated:
+        lines.append("  generated:    # files that merges make again after a conflict only there")
+        lines += [f"    {json.dumps(name)}: {json.dumps(command)}" for name, command in generated.items()]
     if options.program is not None:
         lines += ["  programs:", f"    default: {json.dumps(options.program)}"]
     if options.budget is not None:

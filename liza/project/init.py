@@ -54,6 +54,7 @@ from liza.programs.presets.program_choice import ProgramChoice
 from liza.project import commands, first_board, hook_files, project_report, saved_setup
 from liza.project.baseline import InitOptions, ReportFact, run_baseline
 from liza.project.project_report import suggest_directory
+from liza.project.rules import lock_files
 from liza.project.rules.project_kinds import INIT, complete_init_commands, join_commands
 from liza.project.shared_board import NewServerCrew
 from liza.system import files
@@ -198,7 +199,8 @@ def _init(
         # Before there is a board: no claim of the new crew can restore work of an earlier one.
         _leave_earlier_work(crew, branch, say)
         # Start above the revisions of an existing history: lower numbers would count as recorded already.
-        text = first_board.format_board(goal, spec, options, baseline, crew.clock.now())
+        generated = _find_generated(crew.git, say)
+        text = first_board.format_board(goal, spec, options, baseline, generated, crew.clock.now())
         if server_crew is None:
             crew.board.create(text, first_number)
         else:
@@ -239,6 +241,15 @@ def _with_included_files(git: Git, options: InitOptions, say: ReportFact) -> Ini
     for refused in included.refused:
         say("files", refused)
     return replace(options, copied_files=(*options.copied_files, *local_files.copy_patterns(names)))
+
+
+def _find_generated(git: Git, say: ReportFact) -> dict[str, str]:
+    """Return the commands that make the lock files of the project again, and report them. Raises GitFailed."""
+    names = (*lock_files.GENERATED_LOCKS, lock_files.YARN_SETTINGS)
+    generated = lock_files.propose_generated(git.names("ls-files", "-z", "--", *(f":(glob)**/{n}" for n in names)))
+    for name, command in generated.items():
+        say("generated", f"{name}: `{command}` resolves a conflict only there (config.generated)")
+    return generated
 
 
 def _find_server_crew(crew: Crew, surveyed: Survey, options: InitOptions) -> NewServerCrew | None:

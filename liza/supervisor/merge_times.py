@@ -11,7 +11,7 @@ from liza.crew.crew import Crew
 from liza.merging import gate_log
 from liza.model.configuration import TESTS_GATE, Config
 from liza.model.errors import LizaError
-from liza.model.gates import SET_UP_RUN, GateOutcome, GateRun
+from liza.model.gates import GENERATOR_RUN, SET_UP_RUN, GateOutcome, GateRun
 from liza.model.narration import LIZA, Detail
 from liza.model.paths import Paths
 from liza.supervisor.jobs import Job
@@ -57,7 +57,8 @@ class MergeTimes:
 
     def _describe_running(self, run: GateRun) -> str:
         config = self._crew.board.read().config
-        what = {SET_UP_RUN: "set-up", TESTS_GATE: "tests"}.get(run.gate, f"gate {run.gate}")
+        names = {SET_UP_RUN: "set-up", TESTS_GATE: "tests", GENERATOR_RUN: "generator"}
+        what = names.get(run.gate, f"gate {run.gate}")
         verb = "run" if run.gate == TESTS_GATE else "runs"
         return f"{what} of the merge of {self._job.subject} {verb}: {_command_of(config, run.gate)}"
 
@@ -66,7 +67,7 @@ class MergeTimes:
         times: dict[str, float] = {}
         for run in _runs_since(self._crew.paths, self._began):
             if run.outcome is not GateOutcome.RUNNING:
-                name = run.gate if run.gate != SET_UP_RUN else "set-up"
+                name = run.gate.strip("()")
                 times[name] = times.get(name, 0.0) + run.seconds
         if not times:
             return
@@ -78,6 +79,8 @@ class MergeTimes:
 def _command_of(config: Config, gate: str) -> str:
     if gate == SET_UP_RUN:
         return config.sandbox_setup or ""
+    if gate == GENERATOR_RUN:
+        return " and ".join(dict.fromkeys(config.generated.values()))
     return next((own.command for own in config.all_gates if own.name == gate), gate)
 
 

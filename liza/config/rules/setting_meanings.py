@@ -46,6 +46,7 @@ MEANINGS: Final = {
     "gate_environment": Meaning("", "variables of the gates, the proof and the sessions, each as NAME=VALUE"),
     "env_allow": Meaning("", "variables that sessions inherit, such as SSH_AUTH_SOCK; * matches any ending"),
     "tests_write": Meaning("", "patterns of tracked files that the tests may change"),
+    "generated": Meaning("", "commands that make files again after conflicts, by the path or pattern of the file"),
     "installed_changes": Meaning("", "patterns of installed files that may differ from their packages"),
     "checkout": Meaning("", "full, or sparse: candidates are tested in a checkout as sparse as yours"),
     "proof.outcome": Meaning("", "result of the last proof of the tests; empty before the first"),

@@ -23,8 +23,8 @@ from liza.text.formats import did_you_mean
 LIST_COMMAND: Final = "liza config get"
 _NO_VALUE: Final = ("null", "none")
 _PROGRAM_KEY: Final = re.compile(r"default|reviewer|(?:planner|coder|code-reviewer)(?:-[1-9]\d*)?")
-_MAPPINGS: Final = ("programs",)
-"""Settings that are mappings with free keys: ``programs.coder`` is one value of them."""
+_MAPPINGS: Final = {"programs": "default", "generated": "package-lock.json"}
+"""Settings that are mappings with free keys, each with an example: ``programs.coder`` is one value of them."""
 
 
 class SettingValue(Value):
@@ -125,7 +125,9 @@ def _with_text(config: Config, name: str, text: str) -> Config:
         except msgspec.ValidationError as error:
             problem = find_problem(error, Config)
             failure = failure or (f"expected {problem.expected}" if problem.path == name else str(problem))
-    hint = f"liza config set {name}.default {shlex.quote(text)}" if name in _MAPPINGS else f"{LIST_COMMAND} {name}"
+    hint = f"{LIST_COMMAND} {name}"
+    if name in _MAPPINGS:
+        hint = f"liza config set {name}.{_MAPPINGS[name]} {shlex.quote(text)}"
     raise UsageError(f"config.{name} cannot be {text!r}: {failure}", hint)
 
 

@@ -46,7 +46,7 @@ NEEDS_CONFIRMATION: Final = (
     "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop", "breaker", "guards",
     "planning_rounds", "queue", "gates", "push", "notify", "gate_environment", "tests_write", "checkout",
     "proof_runs", "unproved_commands", "installed_changes", "env_allow",
-    "confinement", "network", "shared",
+    "confinement", "network", "shared", "generated",
 )  # fmt: skip
 """Settings that need confirmation. Names that this version does not have are skipped."""
 

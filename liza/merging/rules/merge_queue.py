@@ -374,7 +374,7 @@ def drop_candidates(state: State, tasks: Iterable[str]) -> State:
 def record_merged(state: State, batch: Batch, invocation: Invocation) -> State:
     """Record that integration contains the batch: its tasks are MERGED, each as its own candidate. Raises Refused."""
     for member in batch.members:
-        own = Invocation(now=invocation.now, by=invocation.by, run=invocation.run, commit=member.merging.candidate)
+        own = replace(invocation, commit=member.merging.candidate, detail=member.merging.remade or None)
         state = merge_rules.record_merge(state, member.task.id, own, member.merging)
     return state
 

@@ -9,27 +9,8 @@ from pathlib import PurePosixPath
 from liza.config.rules import breakage
 from liza.model.gates import GateFinding, GateFindingKind
 from liza.model.value_classes import Value, replace
+from liza.project.rules.lock_files import LOCK_COMMANDS
 
-LOCK_COMMANDS = {
-    "Cargo.lock": "cargo update --workspace",
-    "Gemfile.lock": "bundle lock",
-    "Pipfile.lock": "pipenv lock",
-    "bun.lock": "bun install",
-    "bun.lockb": "bun install",
-    "composer.lock": "composer update --lock",
-    "go.mod": "go mod tidy",
-    "go.sum": "go mod tidy",
-    "go.work.sum": "go work sync",
-    "mix.lock": "mix deps.get",
-    "npm-shrinkwrap.json": "npm install --package-lock-only",
-    "package-lock.json": "npm install --package-lock-only",
-    "pdm.lock": "pdm lock",
-    "pnpm-lock.yaml": "pnpm install --lockfile-only",
-    "poetry.lock": "poetry lock",
-    "uv.lock": "uv lock",
-    "yarn.lock": "yarn install",
-}
-"""The command that updates a lock file, by the name of the file."""
 _EXPECTED_DIRECTORIES = frozenset(("__snapshots__", "snapshots", "golden", "goldens", "goldenfiles", "expected"))
 _EXPECTED_FILES = ("*.snap", "*.snapshot", "*.golden", "*.approved.*", "*.ambr", "*.expected")
 

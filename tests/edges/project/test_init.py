@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from liza.cli import app
+from liza.config import confirmed_settings
 from liza.crew.crew import find_crew
 from liza.git import slots_directory
 from liza.git.runner import Git
@@ -290,3 +291,22 @@ def test_line_ends_of_scripts_that_ran_explain_no_red_tests(repo: Path) -> None:
     git(repo, "commit", "-q", "-m", "tests")
     with pytest.raises(Refused, match="the tests are red"):
         init(repo, InitOptions(goal="g", test="python3 t.py"))
+
+
+def test_init_proposes_commands_for_tracked_lock_files(repo: Path) -> None:
+    (repo / "web").mkdir()
+    for name in ("uv.lock", "web/package-lock.json", "web/untracked/uv.lock"):
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text("x\n")
+    git(repo, "add", "uv.lock", "web/package-lock.json")
+    git(repo, "commit", "-q", "-m", "locks")
+    facts: list[tuple[str, str]] = []
+    init(repo, InitOptions(goal="g", no_test=True, setup="true"), lambda name, text: facts.append((name, text)))
+    proposed = {"uv.lock": "uv lock", "web/package-lock.json": "npm install --package-lock-only"}
+    crew = find_crew(repo)
+    assert crew.board.read().config.generated == proposed
+    assert confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written()) == ()
+    texts = [text for name, text in facts if name == "generated"]
+    assert [text.partition(": ")[::2] for text in texts] == [
+        (name, f"`{command}` resolves a conflict only there (config.generated)") for name, command in proposed.items()
+    ]

@@ -34,6 +34,7 @@ from tests.unit.boards import board, with_config
         ("sandbox_copy", ".env, .env.test", (".env", ".env.test")),
         ("sandbox_copy", '["a,b"]', ("a,b",)),
         ("programs.coder", "codex", "codex"),
+        ("generated.web/package-lock.json", "npm install", "npm install"),
         ("budget.money_per_task", "2.5", 2.5),
     ],
 )

@@ -196,11 +196,13 @@ def test_a_sentence_has_the_run_the_commit_and_the_reason(event: HistoryEvent, t
 
 def test_a_drop_without_reason_and_an_untested_merge_add_nothing() -> None:
     assert news_of(task("t"), happened(E.DROP, None))[0][1] == "t given up"
-    assert news_of(task("t"), happened(E.MERGE))[0][1] == f"t merged as {SHOWN}, untested"
+    assert news_of(task("t"), happened(E.MERGE, None))[0][1] == f"t merged as {SHOWN}, untested"
+    made = news_of(task("t"), happened(E.MERGE, "re-made: uv.lock by uv lock"))[0][1]
+    assert made == f"t merged as {SHOWN}, untested; re-made: uv.lock by uv lock"
 
 
 def test_news_distinguish_merges_by_supervisors_and_by_persons() -> None:
-    assert news_of(task("t"), happened(E.MERGE), tested=True) == [
+    assert news_of(task("t"), happened(E.MERGE, None), tested=True) == [
         ("coder-1", f"t merged as {SHOWN}, tested", True, "t")
     ]
     assert news_of(task("t"), happened(E.MERGE, agent="human:ann"))[0][2:] == (False, "t")
