@@ -40,6 +40,7 @@ from liza.text.undecoded import list_names
 
 HERE = "."
 _LOCK_TIMEOUT = 60.0  # seconds: a submission of another process
+_SUBMITTED_REFS = ("refs/liza/review/", "refs/liza/fetched/")
 _COMMIT_FORMAT = "--format=%H%n%aN <%aE>%n%s%n%b"
 
 
@@ -182,7 +183,7 @@ def _read_work(crew: Crew, state: State, source: WorkSource) -> OutsideWork:
     if same is not None:
         raise Refused(f"{commit[:12]} is submitted already, as {same}", f"liza task show {same}")
     contained = _find_contained(git, others, commit, tip)
-    containing = tuple(name for name, other in others.items() if git_refs.is_contained(git, commit, other))
+    containing = _find_containing(git, others, commit)
     lower = [others[name] for name in contained]
     commits = _read_commits(git, commit, (tip, *lower))
     presets = preset_table.load_presets(crew.paths).rows.keys()
@@ -203,27 +204,27 @@ def _read_work(crew: Crew, state: State, source: WorkSource) -> OutsideWork:
 
 def _find_contained(git: Git, others: dict[str, str], commit: str, tip: str) -> tuple[str, ...]:
     """Return the open tasks whose commits the work contains, without those that another of them contains."""
-    inside = {
-        name: other
-        for name, other in others.items()
-        if git_refs.is_contained(git, other, commit) and not git_refs.is_contained(git, other, tip)
-    }
+    commits = frozenset(git.lines("rev-list", commit, f"^{tip}"))
+    inside = {name: other for name, other in others.items() if other in commits}
     if len(inside) < 2:
         return tuple(inside)
     highest = frozenset(git.lines("merge-base", "--independent", *dict.fromkeys(inside.values())))
     return tuple(name for name, other in inside.items() if other in highest)
 
 
+def _find_containing(git: Git, others: dict[str, str], commit: str) -> tuple[str, ...]:
+    """Return the open tasks whose commits contain this one: each has a ref."""
+    commits = frozenset(git.lines("for-each-ref", f"--contains={commit}", "--format=%(objectname)", *_SUBMITTED_REFS))
+    return tuple(name for name, other in others.items() if other in commits)
+
+
 def _find_rewritten(git: Git, others: dict[str, str], existing: Task | None, commit: str) -> tuple[str, ...]:
     """Return the tasks that are built on the earlier commit of the work, which the new one does not contain."""
     earlier = None if existing is None else existing.review_commit
-    if earlier is None or git_refs.is_contained(git, earlier, commit):
+    if earlier is None or not git_refs.has_commit(git, earlier) or git_refs.is_contained(git, earlier, commit):
         return ()
-    return tuple(
-        name
-        for name, other in others.items()
-        if git_refs.is_contained(git, earlier, other) and not git_refs.is_contained(git, commit, other)
-    )
+    present = _find_containing(git, others, commit)
+    return tuple(name for name in _find_containing(git, others, earlier) if name not in present)
 
 
 def _read_commits(git: Git, commit: str, others: Sequence[str]) -> tuple[BranchCommit, ...]:

@@ -234,3 +234,46 @@ def test_a_killed_submission_is_repeated_and_nothing_doubled(crew: Crew, point: 
     assert [path.name for path in (crew.root / ".liza" / "specs").glob("fix*")] == ["fix.md"]
     crew.run("doctor", "--fix")
     assert crew.git("rev-parse", "refs/liza/review/fix") == made
+
+
+def test_a_red_branch_in_the_middle_returns_alone(crew: Crew) -> None:
+    crew.configure(integration_command="! grep -rqs wrong --include=*.txt .", proof={"meaning": "off"})
+    branch(crew, "one")
+    branch(crew, "two", "wrong\n", start="one")
+    branch(crew, "three", start="two")
+    for name in ("one", "two", "three"):
+        crew.prepare("submit", name)
+        crew.prepare("verdict", "approve", "read", "--task", name)
+    merged = json.loads(crew.run("merge", "--json").stdout)
+    assert (merged["merged"], merged["returned"]) == (["one"], ["two"])
+    assert crew.status("three") == "APPROVED"
+    (alarm,) = [row for row in crew.json("status")["waiting"] if row["about"] == "two"]
+    assert (alarm["kind"], alarm["next"]) == ("back_with_author", "liza submit two")
+    crew.git("switch", "-q", "two")
+    commit(crew, "two.txt", "right\n", "Mend two")
+    crew.git("switch", "-q", "main")
+    crew.prepare("submit", "two")
+    crew.prepare("verdict", "approve", "read", "--task", "two")
+    crew.git("switch", "-q", "three")
+    crew.git("merge", "-q", "--no-edit", "two")
+    crew.git("switch", "-q", "main")
+    crew.prepare("submit", "three")
+    crew.prepare("verdict", "approve", "read", "--task", "three")
+    assert crew.json("merge")["merged"] == ["two", "three"]
+
+
+def test_a_crew_at_work_reviews_what_a_command_waits_for(crew: Crew) -> None:
+    branch(crew, "fix")
+    start_up(crew, "--planners", "0", "--coders", "0", "--program", crew.script("reviewer", REVIEWER))
+    crew.wait_supervised("code-reviewer-1")
+    answer = crew.liza("submit", "fix", "--merge")
+    assert "a reviewer of the crew reviews fix" in answer
+    assert "fix is merged into integration" in answer
+
+
+def test_a_session_cannot_submit_the_branch_of_another(crew: Crew) -> None:
+    branch(crew, "fix")
+    there = crew.work_by_hand("task-1")
+    run = {"LIZA_ROOT": str(crew.root), "LIZA_RUN": "coder-1.1", "LIZA_TASK": "task-1"}
+    assert "submits its own task" in crew.liza("submit", "fix", code=1, cwd=there, **run)
+    assert "submitted without an argument" in crew.liza("submit", ".", code=1, cwd=there)
