@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
+from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
 from liza.crew.crew import find_crew
 from liza.landing.submitted_requests import find_request, is_request
 from liza.model.errors import UsageError
@@ -62,6 +62,7 @@ def submit(
             raise UsageError("these options are for the work of a branch, and none is named", "liza submit . --merge")
         printing.print_result(submit_run(find_crew()), as_json)
         return 0
+    refuse_path_of_session(work, "submit your own task", "liza submit")
     wishes = SubmissionWishes(
         task_id, desc, check_wish("review", review, ("agent", "human")), check_wish("fix", fix, ("author", "crew"))
     )

@@ -58,7 +58,9 @@ def find_request(crew: Crew, word: str) -> WorkSource:
     number = _find_number(remote, repository, word)
     commit = _fetch(crew, remote, repository, number)
     facts, remarks = SubmittedRequest(), tuple[str, ...]()
-    if repository is not None:
+    if repository is None:
+        remarks = (f"{remote.name} is not of GitHub or GitLab: the author of request {number} counts as a stranger",)
+    else:
         try:
             (facts,) = forge.read_rows(repository, "submitted", SubmittedRequest, number=number)
         except LizaError as error:

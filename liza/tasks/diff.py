@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from liza.crew.crew import Crew
@@ -110,12 +111,15 @@ def _commit_to_show(crew: Crew, task: Task) -> str:
 
 
 def find_worktree(crew: Crew, task_id: str) -> str:
-    """Return the path of the link to a task's worktree. Raises UnknownId, Refused if the task has no worktree."""
+    """Return the path of the link to a task's worktree, or of its author's. Raises UnknownId, Refused without one."""
     state = archive.with_archived(crew.board, crew.board.read(), check_task_id(task_id))
     task, link = claims.get_task(state, task_id), crew.paths.task_link(task_id)
     crew.require_here(task)
     if link.is_dir():
         return str(link)
+    of_author = "" if task.submission is None else task.submission.worktree
+    if task.worktree is None and of_author and Path(of_author).is_dir():
+        return of_author
     if task.worktree is None:
         raise Refused(f"{describe_task(task_id, task.status)}: it has no worktree", f"liza task show {task_id}")
     raise Refused(f"the worktree of {task_id} is not complete", "liza doctor --fix")

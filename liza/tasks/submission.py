@@ -160,7 +160,25 @@ def submit_work(crew: Crew, source: WorkSource, wishes: SubmissionWishes) -> Res
             return replace(result, message=f"{landed.id}: {source.commit[:12]} is merged")
         work = _read_work(crew, state, source)
         result = _record(crew, by, work, wishes)
-    return replace(result, remarks=(*result.remarks, *source.remarks))
+    return replace(result, remarks=(*result.remarks, *source.remarks, *_describe_unsynced(crew, state, source)))
+
+
+def _describe_unsynced(crew: Crew, state: State, source: WorkSource) -> tuple[str, ...]:
+    """Return a remark about commits of the person's branch that the target lacks, and that the work brings along."""
+    git, target, branch = crew.git, state.config.integration_branch, git_refs.current_branch(crew.git)
+    tip = None if branch is None else git.find_commit(HEADS + branch)
+    if (
+        tip is None
+        or branch in (None, target, source.submission.branch)
+        or not git_refs.is_contained(git, tip, source.commit)
+    ):
+        return ()
+    number = int(git.out("rev-list", "--count", tip, f"^{HEADS}{target}"))
+    step = shlex.join(["liza", "sync", str(branch)])
+    text = (
+        f"it brings along {count_noun(number, 'commit')} of {branch} that {target} lacks; to bring them first: {step}"
+    )
+    return (text,) if number else ()
 
 
 def _read_work(crew: Crew, state: State, source: WorkSource) -> OutsideWork:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ from liza.briefs import note as notes
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.git.runner import Git
+from liza.landing.submitted_requests import comment_returns
 from liza.merging import queue
 from liza.merging.merge_recovery import recover_if_dead
 from liza.model.derived import find_current_work
@@ -107,7 +109,10 @@ def _move(crew: Crew, offer: Offer, texts: Sequence[str]) -> Result:
 
 def _reject(crew: Crew, offer: Offer, texts: Sequence[str]) -> Result:
     comments = [(row.location, row.text) for row in offer.comments]
-    return verdict(crew, "reject", texts[0], task_id=offer.subject, commit=_commit(offer), comments=comments)
+    result = verdict(crew, "reject", texts[0], task_id=offer.subject, commit=_commit(offer), comments=comments)
+    # The author of a pull request gets a comment, for which the picture does not wait.
+    threading.Thread(target=comment_returns, args=(replace(crew), [offer.subject]), daemon=True).start()
+    return result
 
 
 def _approve(crew: Crew, offer: Offer, texts: Sequence[str]) -> Result:

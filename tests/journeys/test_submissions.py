@@ -277,3 +277,26 @@ def test_a_session_cannot_submit_the_branch_of_another(crew: Crew) -> None:
     run = {"LIZA_ROOT": str(crew.root), "LIZA_RUN": "coder-1.1", "LIZA_TASK": "task-1"}
     assert "submits its own task" in crew.liza("submit", "fix", code=1, cwd=there, **run)
     assert "submitted without an argument" in crew.liza("submit", ".", code=1, cwd=there)
+
+
+def test_a_session_in_a_box_names_no_directory(crew: Crew) -> None:
+    branch(crew, "fix")
+    refused = crew.liza("submit", "fix", code=2, LIZA_CONFINED="yes", LIZA_ROOT=str(crew.root), LIZA_RUN="coder-1.1")
+    assert "runs outside of your box" in refused
+
+
+def test_the_path_of_a_submission_is_its_authors_worktree(crew: Crew) -> None:
+    tool = crew.root / ".claude" / "worktrees" / "fox"
+    crew.git("worktree", "add", "-q", "-b", "fox", str(tool))
+    commit(crew, "fox.txt", "x\n", cwd=tool)
+    crew.prepare("submit", "fox")
+    assert crew.liza("path", "fox").strip() == str(tool)
+
+
+def test_commits_of_the_persons_branch_are_named(crew: Crew) -> None:
+    commit(crew, "own.txt", "x\n", "On main")
+    branch(crew, "fix")
+    done = crew.run("submit", "fix")
+    assert "it brings along 1 commit of main that integration lacks; to bring them first: liza sync main" in done.stderr
+    crew.liza("sync", "main")
+    assert crew.run("submit", "fix").stderr == ""
