@@ -281,7 +281,7 @@ def test_a_session_cannot_submit_the_branch_of_another(crew: Crew) -> None:
 
 def test_a_session_in_a_box_names_no_directory(crew: Crew) -> None:
     branch(crew, "fix")
-    refused = crew.liza("submit", "fix", code=2, LIZA_CONFINED="yes", LIZA_ROOT=str(crew.root), LIZA_RUN="coder-1.1")
+    refused = crew.prepare("submit", "fix", code=2, LIZA_CONFINED="yes", LIZA_ROOT=str(crew.root), LIZA_RUN="coder-1.1")
     assert "runs outside of your box" in refused
 
 
