@@ -42,10 +42,6 @@ Resolve = Callable[[ConflictingMerge], ResolvedMerge | None]
 """Resolve a conflict; None if only a person or a coder can. Raises MergeConflict if that was tried, and failed."""
 
 
-def _resolve_nothing(merge: ConflictingMerge) -> None:
-    """Leave each conflict to who is asked next."""
-
-
 def build_candidate(
     git: Git,
     commit: str,
@@ -53,7 +49,7 @@ def build_candidate(
     message: str,
     task: str,
     landed: str | None = None,
-    resolve: Resolve = _resolve_nothing,
+    resolve: Resolve | None = None,
 ) -> str:
     """Merge ``commit`` into ``expected``, the tip of integration, and return the merge commit.
 
@@ -72,13 +68,13 @@ def build_candidate(
     return merge_commit
 
 
-def _merge_or_resolve(git: Git, expected: str, theirs: str, resolve: Resolve) -> ResolvedMerge:
+def _merge_or_resolve(git: Git, expected: str, theirs: str, resolve: Resolve | None) -> ResolvedMerge:
     # Read attributes from the target branch, not from a person's checkout.
     tree, files = merge_trees(git.with_environment(GIT_ATTR_SOURCE=expected), expected, theirs)
     if not files:
         return ResolvedMerge(tree, ())
     merge = ConflictingMerge(expected, theirs, tree, files)
-    resolution = resolve(merge)
+    resolution = None if resolve is None else resolve(merge)
     if resolution is None:
         raise MergeConflict(merge.text, files)
     return resolution
@@ -90,7 +86,7 @@ def _add_trailers(message: str, trailers: Sequence[str]) -> str:
 
 
 def build_revert(
-    git: Git, merge: str, expected: str, message: str, name: str, resolve: Resolve = _resolve_nothing
+    git: Git, merge: str, expected: str, message: str, name: str, resolve: Resolve | None = None
 ) -> str | None:
     """Take back from ``expected``, the tip of a branch, what ``merge`` changed against its first parent. Return the
     commit; None if ``expected`` has nothing of that change any more.

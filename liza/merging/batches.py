@@ -406,8 +406,10 @@ class _Chain:
         assert task.review_commit is not None
         title = task.description.strip().splitlines()[0][:72] if task.description.strip() else task.id
         generated = Remaking(self._crew, task.id)
+        # Package managers need the network, which what a stranger wrote does not get.
+        resolve = None if task.submission is not None and task.submission.is_foreign else generated.resolve
         commit = candidates.build_candidate(
-            self._git, task.review_commit, self._tip, f"Merge {task.id}: {title}", task.id, resolve=generated.resolve
+            self._git, task.review_commit, self._tip, f"Merge {task.id}: {title}", task.id, resolve=resolve
         )
         if self._is_blocked(commit):
             if self.members:

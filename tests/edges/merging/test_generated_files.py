@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from liza.git import candidates
 from liza.landing.sync import sync
@@ -15,6 +16,7 @@ from liza.merging.merge import merge
 from liza.merging.undo import undo
 from liza.model.configuration import Confinement, Network
 from liza.model.errors import MergeConflict
+from liza.model.model import Submission
 from liza.recovery.recover import recover_crew
 from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields
@@ -148,6 +150,18 @@ def test_a_conflict_also_in_other_files_runs_no_generator(listing: Merges) -> No
     assert f"git checkout --theirs -- list.lock && {LIST}" in failure
     assert "--- README.md" in failure
     assert "--- list.lock" not in failure
+    assert not (listing.crew.paths.logs / "generated-b.log").exists()
+
+
+def test_no_generator_runs_on_what_a_stranger_wrote(listing: Merges) -> None:
+    listing.approved("a", "b", work=lists)
+    assert listing.merge("a") == ""
+    task = listing.task("b")
+    submission = Submission(branch="patch-1", author="ann", is_foreign=True, permitted=task.review_commit)
+    with listing.crew.change("human:test", "edit") as tx:
+        tx.state = tx.state.with_task(replace(task, submission=submission))
+    listing.merge("b")
+    assert listing.failure("b").startswith("conflict with integration in list.lock\nlist.lock is generated: ")
     assert not (listing.crew.paths.logs / "generated-b.log").exists()
 
 
