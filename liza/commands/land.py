@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +14,7 @@ from liza.commands.merge import UntestedOption, announce_tests
 from liza.commands.push import OriginOption
 from liza.crew.crew import find_crew
 from liza.landing import land as verbs
+from liza.landing import landed_evidence
 from liza.landing.land import land_pr, preview_push
 from liza.model.errors import HINT_LABEL, UsageError
 from liza.printing import printing
@@ -43,8 +46,14 @@ def land(
     origin: OriginOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --pr: do not ask before the push.")] = False,
     untested: UntestedOption = False,
+    sheet: Annotated[
+        bool, typer.Option("--sheet", help="Print the evidence about what would land, or has landed, as Markdown.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check the evidence about what has landed; any clone can do it.")
+    ] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Show what integration has that your branch has not, and which tasks it leaves; --merge or --pr bring it there.
 
     With --merge nothing is pushed. Your branch only moves forward, to a commit whose gates passed. If it has commits
@@ -52,9 +61,15 @@ def land(
 
     With --pr your branch stays. The pull request is opened by `gh` or `glab`; without them, open it where origin says.
     A commit that others pushed is not overwritten. In a fork the branch goes to the fork, the request to the project.
+
+    --verify exits 1 with a sentence for each landed commit without a true statement at refs/notes/liza.
     """
-    if (merge and pr) or ((head is not None or origin is not None) and not pr):
-        raise UsageError("--merge, --pr: choose one; --head and --origin are for --pr", "liza land --pr")
+    if merge + pr + sheet + verify > 1:
+        raise UsageError("--merge, --pr, --sheet, --verify: choose one", "liza land")
+    if sheet or verify:
+        return _verify(branch, as_json) if verify else _print_sheet(branch, as_json)
+    if (head is not None or origin is not None) and not pr:
+        raise UsageError("--head and --origin are for --pr", "liza land --pr")
     crew = find_crew()
     if pr:
         # The address is shown before anything is sent.
@@ -66,15 +81,15 @@ def land(
         elif preview is not None:
             printing.print_notice(f"push {preview.text}")
         printing.print_result(land_pr(crew, branch, head, origin, untested=untested), as_json)
-        return
+        return 0
     if merge:
         announce_tests(crew.board, as_json)
         printing.print_result(verbs.land_merge(crew, branch, untested=untested), as_json)
-        return
+        return 0
     landing = verbs.describe_landing(crew, branch)
     if as_json:
         printing.print_json(landing)
-        return
+        return 0
     ahead, behind = (count_noun(landing[side], "commit") for side in ("ahead", "behind"))
     printing.print_text(
         f"{landing['integration']} at {landing['commit'][:10]}: {ahead} that {landing['branch']} has not"
@@ -90,3 +105,29 @@ def land(
     if landing["ahead"]:
         printing.print_text(f"--merge moves {landing['branch']} forward here; --pr pushes it for a pull request")
     printing.print_text(f"{HINT_LABEL}{landing['next']}")
+    return 0
+
+
+def _print_sheet(branch: str | None, as_json: bool) -> int:
+    sheet = landed_evidence.render_branch(Path.cwd(), branch)
+    if as_json:
+        printing.print_json({"sheet": sheet})
+    else:
+        printing.print_text(sheet.rstrip("\n"))
+    return 0
+
+
+def _verify(branch: str | None, as_json: bool) -> int:
+    report = landed_evidence.verify_branch(Path.cwd(), branch)
+    if as_json:
+        printing.print_json(report)
+    else:
+        printing.print_text("\n".join(_describe_report(report)))
+    return 1 if report["faults"] else 0
+
+
+def _describe_report(report: Mapping[str, Any]) -> list[str]:
+    signatures = ", ".join(f"{count} {state}" for state, count in report["signatures"].items())
+    at = f"{report['branch']} at {report['commit'][:10]}"
+    landed = f"{at}: {count_noun(report['landed'], 'landed commit')}{f': {signatures}' if signatures else ''}"
+    return [landed, *report["faults"]]

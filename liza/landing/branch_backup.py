@@ -21,6 +21,7 @@ from liza.landing import remotes
 from liza.landing.remotes import REMOTE, BranchPush, Remote
 from liza.landing.rules import push_rules, remote_failures
 from liza.landing.rules.push_rules import PushFacts, PushStep, TaskTips, decide_push
+from liza.merging import statement_writer
 from liza.model.errors import LizaError, Refused
 from liza.model.model import State
 from liza.model.paths import branch_of
@@ -72,6 +73,8 @@ def push_tasks(crew: Crew, tasks: Sequence[str] = (), origin: str | None = None)
         raise Refused(f"{error.message}{others}", error.hint)
     details = {"pushed": list(outcome.saved), "remote": outcome.address}
     message = f"{count_noun(len(outcome.saved), 'branch', 'branches')} at {outcome.address}: {', '.join(outcome.saved)}"
+    unshared = statement_writer.share_or_report(crew, remotes.find_accepted_origin(crew))
+    message = "\n".join(filter(None, (message, unshared)))
     return Result("changed", None, None, "liza status", details, message)
 
 

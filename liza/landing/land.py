@@ -14,21 +14,22 @@ from liza.crew.result import Result
 from liza.git import branch_moves, git_refs, integration_tip
 from liza.git.checkout_moves import MoveOutcome
 from liza.git.integration_tip import find_landed
+from liza.git.rules.note_commits import NOTES_REF
 from liza.git.rules.push_address import LAND_COMMAND
 from liza.git.rules.remote_urls import find_forge_repository, find_request_address, find_request_number
 from liza.git.runner import Git
-from liza.landing import pull_requests, remotes
+from liza.landing import landed_evidence, pull_requests, remotes
 from liza.landing.remotes import Remote, Remotes
 from liza.landing.rules import request_text
 from liza.landing.rules.push_rules import PushFacts, PushStep, decide_push
 from liza.landing.rules.request_feedback import track_request
 from liza.landing.rules.request_text import RequestFacts
 from liza.merging import candidate_tests as candidate
-from liza.merging import drift, gate_log, merge_outcomes
+from liza.merging import drift, gate_log, merge_outcomes, statement_writer
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.model import targets
-from liza.model.errors import Missing, Refused, UnknownId, UsageError
+from liza.model.errors import LizaError, Missing, Refused, UnknownId, UsageError
 from liza.model.gates import GateRun, last_gate_runs
 from liza.model.model import FINAL_STATUSES, State, Status, Task, TrackedRequest
 from liza.model.statuses import TASK_WORDS, TaskWord
@@ -95,6 +96,7 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
         own = _count_own(locked.git, landing)
         if landing.landed == landing.tip:
             message = f"{landing.branch} has all of {landing.integration} already"
+            message = _with_evidence(locked, landing, message)
             step = f"liza sync {shlex.quote(landing.branch)}" if own else "liza status"
             details = _details(locked.board, landing, [], tested=None)
             return Result("unchanged", None, None, step, details, _with_left(message, details))
@@ -102,7 +104,8 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
             missing = f"{landing.branch} has commits that {landing.integration} does not have"
             step = f"liza sync {shlex.quote(landing.branch)} && {again}"
             raise Refused(f"{missing}: they were never tested together", step)
-        tasks = [task.id for task in landed_tasks(locked, landing)]
+        new_tasks = landed_tasks(locked, landing)
+        tasks = [task.id for task in new_tasks]
         result = run_landing_gates(locked, landing, untested=untested)
         _advance(locked.git, landing, again)
         integration_tip.record_landed_branch(locked.paths, landing.branch)
@@ -112,9 +115,29 @@ def land_merge(crew: Crew, branch: str | None = None, *, untested: bool = False)
     how = result.how
     word = describe_tested(how.tested, how.remarks)
     message = f"{landing.branch} is at {landing.tip[:10]} with {count_noun(len(tasks), 'task')}, {word}"
+    landed = replace(landing, before=landing.tip, landed=landing.tip)
+    message = _with_evidence(crew, landed, message, tasks=new_tasks, how_tested=word)
     details = {**_details(crew.board, landing, tasks, tested=how.tested), "remarks": how.remarks}
     step = f"git log {git_refs.type_revision(crew.git, landing.branch)}"
     return Result("changed", None, None, step, details, _with_left(message, details))
+
+
+def _with_evidence(
+    crew: Crew, landing: Landing, message: str, *, tasks: Sequence[Task] = (), how_tested: str = ""
+) -> str:
+    """Write which commits a branch of the person has now; also what a killed landing left out. Return the message, with
+    a line about a failure: the branch has moved all the same."""
+    git, commit = crew.git, landing.before
+    trees = git.out("rev-parse", f"{commit}^{{tree}}", f"{landing.tip}^{{tree}}").split()
+    try:
+        statement_writer.complete(crew, tasks)
+        # A squash has the files of the tip, and is another commit.
+        if len(set(trees)) == 1:
+            statement_writer.write_landing(crew, landing.branch, commit, landing.tip, how_tested)
+    except merge_outcomes.CAUGHT_ERRORS as error:
+        hint = error.hint if isinstance(error, LizaError) else ""
+        return f"{message}\nits evidence is not written yet: {error}. Next: {hint or 'liza doctor --fix'}"
+    return message
 
 
 def _with_left(message: str, details: Mapping[str, Any]) -> str:
@@ -297,17 +320,21 @@ def land_pr(
     sync_command = project.fetch_and_sync_command(landing.branch)
     if landing.landed == landing.tip:
         message = f"{landing.branch} of {project.name} has all of {landing.integration} already"
+        message = _with_evidence(crew, landing, message)
+        message = "\n".join(filter(None, (message, statement_writer.share_or_report(crew, push))))
         step = "liza status" if is_synced or landing.before == landing.tip else sync_command
         return Result("unchanged", None, None, step, {"branch": landing.branch, "head": head}, message)
     printed = _push(crew, push, landing, head, tips.get(head), untested=untested)
     with suppress(*merge_outcomes.CAUGHT_ERRORS):
         if printed is not None:
             crew.append_alert_log([f"pushed  {by} pushed {landing.tip[:10]} to {head} of {push.name}. Next: git log"])
+    unshared = _share_evidence(crew, push, landed_tasks(crew, landing))
     facts = _gather_facts(crew, landing)
     opened = _open_request(places, landing, head, facts, printed or "")
     _track(crew, by, project, landing, head, opened)
     integration_tip.record_landed_branch(crew.paths, landing.branch)
     result = _result(places, landing, head, facts, opened, is_pushed=printed is not None)
+    result = replace(result, message="\n".join(filter(None, (result.message, unshared))))
     if landing.landed == landing.before or is_synced:
         return result
     earlier = f"{landing.branch} of {project.name} has earlier tasks as other commits: this request shows them again"
@@ -325,7 +352,7 @@ def preview_push(crew: Crew, branch: str | None = None, head: str | None = None)
     head = _check_head(crew.git, head or landing.integration, landing, push)
     note = "" if change is None else f" ({change.message})"
     where = "" if places.project is push else f", for a pull request to {places.project.project_name}"
-    text = f"{landing.integration} at {landing.tip[:10]} to {head} of {push.address}{where}{note}"
+    text = f"{landing.integration} at {landing.tip[:10]} to {head} of {push.address}{where}, and {NOTES_REF}{note}"
     return PushPreview(text, push.address)
 
 
@@ -367,10 +394,20 @@ def _push(
     return remote.push_commit(landing.tip, head, remote_tip)
 
 
+def _share_evidence(crew: Crew, remote: Remote, tasks: Sequence[Task]) -> str:
+    """Write what is missing of the notes, and push them; return a sentence about a failure: the commits are pushed."""
+    with suppress(*merge_outcomes.CAUGHT_ERRORS):
+        statement_writer.complete(crew, tasks)
+    return statement_writer.share_or_report(crew, remote)
+
+
 def _gather_facts(crew: Crew, landing: Landing) -> RequestFacts:
     runs: tuple[GateRun, ...] = last_gate_runs(gate_log.refresh_runs(crew), landing.tip)
     goal = crew.board.read().goal.description
-    return RequestFacts(goal, landing.tip, tuple(landed_tasks(crew, landing)), runs)
+    tasks = tuple(landed_tasks(crew, landing))
+    merges = [task.merge_commit for task in tasks if task.merge_commit is not None]
+    sheet = landed_evidence.render_commits(crew.git, landing.branch, landing.tip, merges)
+    return RequestFacts(goal, landing.tip, tasks, runs, sheet)
 
 
 def _open_request(places: Remotes, landing: Landing, head: str, facts: RequestFacts, printed: str) -> OpenedRequest:

@@ -29,13 +29,14 @@ from liza.landing.rules.request_feedback import (
     RequestComment,
     RequestFeedback,
 )
-from liza.merging import drift, merge_outcomes, persons_candidate, proof_runner, publication
+from liza.merging import drift, merge_outcomes, persons_candidate, proof_runner, publication, statement_writer
 from liza.merging.merge_lock import hold_merge_lock
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.persons_candidate import PersonsCandidate
 from liza.merging.remaking import Remaking
 from liza.merging.rules import merge_rules
 from liza.merging.rules.repository_drift import IntegrationDrift
+from liza.merging.statement_writer import SYNC_SUBJECT
 from liza.model import targets
 from liza.model.errors import MergeConflict, Missing, Refused, UnknownId
 from liza.model.model import State, TrackedRequest
@@ -94,6 +95,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False, u
     with suppress(*merge_outcomes.CAUGHT_ERRORS):
         drift.detect_drift(crew, crew.board.read())
     released, failed = merge_outcomes.reconsidered(crew, "the merge")
+    statement_writer.complete_quietly(crew)
     return replace(
         result,
         message="\n".join((result.message, *released, *failed)),
@@ -215,7 +217,7 @@ def _test_candidate(crew: Crew, request: _SyncRequest, candidate_commit: str, ex
         return NO_GATE_APPLIED
     what = f"the merge with {request.into}"
     wanted = PersonsCandidate(
-        "sync", what, candidate_commit, expected, request.into, request.command, untested=request.untested
+        SYNC_SUBJECT, what, candidate_commit, expected, request.into, request.command, untested=request.untested
     )
     return persons_candidate.run_gates(crew, wanted)
 

@@ -19,7 +19,7 @@ from liza.git.worktrees import Worktrees
 from liza.merging import gate_log
 from liza.model import gates, history_events
 from liza.model.configuration import FULL_CHECKOUT, TESTS_GATE, Gate, Network
-from liza.model.errors import LizaError
+from liza.model.errors import LizaError, NotRegularFile
 from liza.model.gates import GateFinding, GateFindingKind, GateOutcome, GateRun
 from liza.model.model import Clock
 from liza.model.paths import Paths
@@ -30,6 +30,7 @@ from liza.project import commands, installed_packages, listeners, proof, tree_sn
 from liza.project.commands import CommandBox
 from liza.project.rules import command_parts, output_causes, package_records, tree_changes
 from liza.project.tree_snapshot import TreeSnapshot
+from liza.system import untrusted_files
 
 
 class CandidateRun(Value):
@@ -104,7 +105,7 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
         git_refs.refs_moved_by_tests(changes),
         before.get(branch) if git_refs.is_branch_rewound(changes, branch) else None,
         git_refs.is_sure(changes),
-        tuple(_to_gate_run(crew.clock, run, timing) for timing in outcome.timings),
+        tuple(_to_gate_run(crew.clock, run, timing, outcome.how) for timing in outcome.timings),
     )
 
 
@@ -133,7 +134,7 @@ def record_timing(crew: Crew, run: CandidateRun, timing: GateTiming) -> None:
         gate_log.append_runs(crew.paths, [_to_gate_run(crew.clock, run, timing)])
 
 
-def _to_gate_run(clock: Clock, run: CandidateRun, timing: GateTiming) -> GateRun:
+def _to_gate_run(clock: Clock, run: CandidateRun, timing: GateTiming, how: HowTested = NO_GATE_APPLIED) -> GateRun:
     return GateRun(
         time=clock.now(),
         gate=timing.gate,
@@ -142,6 +143,9 @@ def _to_gate_run(clock: Clock, run: CandidateRun, timing: GateTiming) -> GateRun
         tasks=run.tasks,
         seconds=round(timing.seconds, 2),
         outcome=timing.outcome,
+        command=timing.command,
+        log=timing.log,
+        remarks=(how.untested.text,) if how.untested is not None else how.remarks,
     )
 
 
@@ -173,7 +177,8 @@ class PreparedMergeSlot(Value):
 
 
 class GateTiming(Value):
-    """How a gate ended, and after how many seconds. ``findings``: what was observed beside its exit status."""
+    """How a gate ended, and after how many seconds. ``findings``: what was observed beside its exit status.
+    ``command`` and ``log`` as in ``GateRun``."""
 
     gate: str
     outcome: GateOutcome
@@ -181,6 +186,8 @@ class GateTiming(Value):
     failure: str | None = None
     is_killed: bool = False
     findings: tuple[GateFinding, ...] = ()
+    command: str = ""
+    log: str = ""
 
 
 class GatesOutcome(Value):
@@ -337,7 +344,8 @@ def _run_gate(
         if not reds:
             # The next gate in this slot keeps what the set-up left.
             slot_setup.mark_tests_passed(crew.worktrees.slot_git(slot.name))
-        return GateTiming(gate.name, outcome, result.seconds, failure, findings=findings)
+        timing = GateTiming(gate.name, outcome, result.seconds, failure, findings=findings)
+        return replace(timing, command=gate.command, log=_digest_log(log))
     is_late = result.exit_status is None
     why = "did not end in time" if is_late else f"exit {result.exit_status}"
     script = result.find_crlf_script()
@@ -345,7 +353,15 @@ def _run_gate(
     summary = "; ".join((f"{gate.command}: {why} on the merge with {job.branch}", *crlf, *reds))
     failure = history_events.format_failure(summary, where, result.tail(12))
     outcome = GateOutcome.TIMEOUT if is_late else GateOutcome.RED
-    return GateTiming(gate.name, outcome, result.seconds, failure, is_killed, findings)
+    timing = GateTiming(gate.name, outcome, result.seconds, failure, is_killed, findings)
+    return replace(timing, command=gate.command, log=_digest_log(log))
+
+
+def _digest_log(log: Path) -> str:
+    """Return the SHA-256 of a log, which the next run replaces; empty if it cannot be read."""
+    with suppress(NotRegularFile, OSError):
+        return untrusted_files.digest(log)
+    return ""
 
 
 def _open_box(crew: Crew, slot: str, network: Network | None = None) -> CommandBox | None:

@@ -12,7 +12,16 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.git import branch_moves
 from liza.git.runner import Git
-from liza.merging import batches, epics, merge_lock, merge_outcomes, proof_runner, publication, slot_limits
+from liza.merging import (
+    batches,
+    epics,
+    merge_lock,
+    merge_outcomes,
+    proof_runner,
+    publication,
+    slot_limits,
+    statement_writer,
+)
 from liza.merging.merge_lock import hold_merge_lock, hold_merge_lock_in_turn
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.merging.rules import epic_rules, merge_queue, merge_rules
@@ -82,6 +91,7 @@ def _merge_and_archive(
         result = _merge(_begin(locked, by, task_id), by, task_id, untested=untested)
     # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
+    statement_writer.complete_quietly(crew)
     archive.archive_if_due(crew, merge_outcomes.merge_actor(by))
     if crew.board.read().config.slots.max_bytes is not None:
         slot_limits.keep_limit_after(crew, "the merge")

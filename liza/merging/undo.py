@@ -23,6 +23,7 @@ from liza.merging import (
     persons_candidate,
     proof_runner,
     publication,
+    statement_writer,
     undo_recovery,
 )
 from liza.merging.merge_lock import hold_merge_lock
@@ -93,7 +94,9 @@ def undo(crew: Crew, task_id: str, because: str = "", *, untested: bool = False)
         undo_rules.refuse_dependents(task_id, dependents)
         _refuse_unless_own_merge(locked, state, request)
         _refuse_landed(locked.git, state, request)
-        return _revert(locked, request, dependents)
+        result = _revert(locked, request, dependents)
+    statement_writer.complete_quietly(crew)
+    return result
 
 
 def _read_task(crew: Crew, task_id: str) -> tuple[State, Task]:

@@ -55,7 +55,8 @@ class GateOutcome(StrEnum):
 
 class GateRun(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One run of a gate on a candidate. ``subject`` is the last task of the candidate; ``tasks`` how many tasks it has
-    that were tested together; ``seconds`` its running time."""
+    that were tested together; ``seconds`` its running time. ``command``: what ran; ``log``: the SHA-256 of what it
+    printed, empty if that is unknown; ``remarks``: what a person allowed about the commit, or why it is untested."""
 
     time: AwareDatetime
     gate: str
@@ -64,6 +65,9 @@ class GateRun(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     tasks: int
     seconds: float
     outcome: GateOutcome
+    command: str = ""
+    log: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 def applicable_gates(config: Config, branch: str, changed: Sequence[str]) -> tuple[Gate, ...]:

@@ -329,6 +329,16 @@ class Paths(Value):
         return self.locks / "push.lock"
 
     @property
+    def evidence_failure(self) -> Path:
+        """Why statements about landed commits could not be written last; absent after a success."""
+        return self.runs / "evidence-failure.json"
+
+    @property
+    def evidence_lock(self) -> Path:
+        """Lock of the process that writes statements about landed commits."""
+        return self.locks / "evidence.lock"
+
+    @property
     def push_failure(self) -> Path:
         """Why the branches of tasks could not be pushed; gone once they are."""
         return self.runs / "push-failure.json"

@@ -16,7 +16,7 @@ from liza.crew.crew import Crew, find_crew, with_stop
 from liza.git import hiding, slots_directory
 from liza.git.runner import Git
 from liza.git.survey import Survey
-from liza.merging import proof_runner
+from liza.merging import proof_runner, statement_writer
 from liza.model import invariants
 from liza.model.configuration import Config
 from liza.model.errors import Finding, LizaError, Missing, NoCrew, Refused, SharedPathBlocked, UsageError
@@ -115,6 +115,8 @@ def _recover_crew(crew: Crew) -> tuple[str, ...]:
     Without integration, or with a lock file replaced by something else, nothing can be repaired: those are findings of
     their own.
     """
+    with suppress(OSError):
+        statement_writer.forget_failure(crew.paths)
     try:
         repaired = tuple(repair.message for repair in recover_crew(crew, ACTOR))
     except (Missing, SharedPathBlocked):

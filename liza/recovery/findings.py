@@ -15,10 +15,11 @@ from liza.config.rules import settings
 from liza.crew import recorder
 from liza.crew.crew import Crew
 from liza.git import board_history, checkout_moves, integration_tip, slot_records
+from liza.git.rules.note_commits import NOTES_REF
 from liza.git.runner import Git
 from liza.guards import guard_files
 from liza.guards.rules.guard_rules import GUARDS_TOML
-from liza.merging import board_term, drift, merge_lock
+from liza.merging import board_term, drift, gate_log, merge_lock, statement_writer
 from liza.merging.rules import merge_alarms
 from liza.model.alarm_table import AlarmKind
 from liza.model.errors import Finding, GitFailed, LizaError
@@ -96,6 +97,16 @@ def _missing_worktree_text(paths: Paths, task: Task) -> str:
     else:
         reason = f"its worktree {worktree} is not complete"
     return f"{task.id} is claimed as {task.run}, and {reason}"
+
+
+def _check_evidence(crew: Crew, state: State) -> Iterator[Finding]:
+    missing = statement_writer.find_missing(crew, state, (), gate_log.read_runs(crew.paths))
+    if not missing:
+        return
+    failure = statement_writer.read_failure(crew.paths)
+    reason = "" if failure is None else f": {failure.reason}"
+    text = f"{count_noun(len(missing), 'landed commit')} without a statement at {NOTES_REF}{reason}"
+    yield Finding("evidence", text, True, FIX_COMMAND)
 
 
 def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
@@ -237,6 +248,7 @@ _CHECKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("board", _check_settings),
     ("claim", _check_claims),
     ("merge", _check_merges),
+    ("evidence", _check_evidence),
     ("agents", _check_supervisors),
     ("guards", _check_guards),
     ("inbox", _check_inboxes),

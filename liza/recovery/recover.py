@@ -12,6 +12,8 @@ from liza.briefs import checkout_brief
 from liza.crew.crew import Crew
 from liza.crew.recorder import record_history
 from liza.git import branch_moves, git_refs, integration_tip, leftovers, slots_directory
+from liza.git.rules.note_commits import NOTES_REF
+from liza.merging import statement_writer
 from liza.merging.merge_recovery import recover_dead_merger
 from liza.model.errors import LizaError, Refused, RemoteUnavailable
 from liza.model.model import FINAL_STATUSES, Status, Task
@@ -22,6 +24,7 @@ from liza.system import file_growth
 from liza.system.locks import Lock
 from liza.tasks import returned_work, shared_code, task_branches
 from liza.tasks.claim import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
+from liza.text.formats import count_noun
 
 
 def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
@@ -48,6 +51,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
         *_repair_reviews(crew, by),
         *_repair_review_refs(crew),
         *_recover_merges(crew, by),
+        *_write_statements(crew),
         *_remove_leftovers(crew),
         *_push_saved(crew),
         *(
@@ -246,6 +250,12 @@ def is_merge_unfinished(task: Task) -> bool:
     next merge.
     """
     return task.merging is not None and task.merging.tested is None and not task.merging.waiting
+
+
+def _write_statements(crew: Crew) -> list[Repair]:
+    """Write what a killed merger, or a key that was locked, left unwritten about landed commits."""
+    count = statement_writer.complete_quietly(crew)
+    return [Repair(f"{count_noun(count, 'landed commit')} had no statement; written to {NOTES_REF}")] if count else []
 
 
 def _recover_merges(crew: Crew, by: str) -> list[Repair]:

@@ -12,6 +12,7 @@ NotRegularFile, with one message and one hint for all of them.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shlex
 import stat
@@ -92,6 +93,15 @@ def read_if_exists(path: Path | str, limit: int = MAX_SIZE, *, follow_links: boo
         return read(path, limit, follow_links=follow_links)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def digest(path: Path | str) -> str:
+    """Return the SHA-256 of a file of any size. Raises NotRegularFile, OSError."""
+    sha256 = hashlib.sha256()
+    with open_to_read(path) as file:
+        while block := file.read(1 << 20):
+            sha256.update(block)
+    return sha256.hexdigest()
 
 
 def read_record(path: Path | str) -> bytes:

@@ -6,9 +6,10 @@ or closes one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
+from liza.landing.rules.markdown_table import format_cell, format_table_rows
 from liza.model.gates import GateRun
 from liza.model.history_events import HistoryEvent
 from liza.model.model import Task
@@ -19,30 +20,19 @@ from liza.text.redaction import redact
 BEGIN, END = "<!-- liza: begin -->", "<!-- liza: end -->"
 MAX_TABLE = 50_000
 """Characters of the table of tasks: GitHub takes a body of 65,536."""
-_CELL = 120
+MAX_SHEET = 12_000
+"""Characters of the page with the evidence beside a table of the maximum size."""
 _TITLE = 200
-_ESCAPES = {
-    "\\": "\\\\",
-    "|": "\\|",
-    "`": "\\`",
-    "<": "&lt;",
-    ">": "&gt;",
-    "[": "\\[",
-    "*": "\\*",
-    # A zero-width space: no person is notified, and no issue is closed.
-    "@": "@\u200b",
-    "#": "#\u200b",
-    "://": ":\u200b//",
-}
 
 
 class RequestFacts(Value):
-    """What a pull request says: the goal, the commit, its tasks, and the last runs of its gates."""
+    """What a pull request says: the goal, the commit, its tasks, the last runs of its gates, and the evidence."""
 
     goal: str
     commit: str
     tasks: tuple[Task, ...]
     gates: tuple[GateRun, ...]
+    sheet: str = ""
 
 
 def compose_title(facts: RequestFacts) -> str:
@@ -63,12 +53,20 @@ def compose_body(facts: RequestFacts) -> str:
             BEGIN,
             f"{count_noun(len(facts.tasks), 'task')} at {facts.commit}.",
             "",
-            *_table(("task", "what", "approved by", "rejections", "verdict"), shown),
+            *format_table_rows(("task", "what", "approved by", "rejections", "verdict"), shown),
             *left,
             *_gates(facts.gates),
+            *_fold(facts.sheet),
             END,
         ]
     )
+
+
+def _fold(sheet: str) -> list[str]:
+    """Return the page with the evidence, folded; nothing if it does not fit into a body."""
+    if not sheet or len(sheet) > MAX_SHEET:
+        return []
+    return ["<details><summary>Evidence</summary>", "", sheet, "", "</details>"]
 
 
 def replace_section(body: str, section: str) -> str:
@@ -84,24 +82,17 @@ def _task_row(task: Task) -> tuple[str, ...]:
     verdicts = [event for event in task.history if event.event == HistoryEvent.APPROVE]
     rejections = sum(event.event == HistoryEvent.REJECT for event in task.history)
     verdict = verdicts[-1].detail or "" if verdicts else ""
-    return (f"`{task.id}`", _cell(task.description), _cell(task.approved_by or ""), str(rejections), _cell(verdict))
+    return (
+        f"`{task.id}`",
+        format_cell(task.description),
+        format_cell(task.approved_by or ""),
+        str(rejections),
+        format_cell(verdict),
+    )
 
 
 def _gates(runs: Sequence[GateRun]) -> list[str]:
     if not runs:
         return ["No gate is configured: this commit is untested."]
-    rows = [(_cell(run.gate), run.outcome.value, format_duration(run.seconds)) for run in runs]
-    return _table(("gate", "result", "time"), rows)
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = (f"| {' | '.join(row)} |" for row in rows)
-    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *lines, ""]
-
-
-def _cell(text: str) -> str:
-    line = " ".join(redact(text).split())
-    line = line if len(line) <= _CELL else f"{line[: _CELL - 1]}…"
-    for character, escaped in _ESCAPES.items():
-        line = line.replace(character, escaped)
-    return line
+    rows = [(format_cell(run.gate), run.outcome.value, format_duration(run.seconds)) for run in runs]
+    return format_table_rows(("gate", "result", "time"), rows)
