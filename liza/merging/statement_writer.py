@@ -1,7 +1,7 @@
 """Write what is known about landed commits to ``refs/notes/liza``, after they have landed.
 
 A commit has landed when a branch of the crew has it: the merge of a task, of an epic, of a sync, or an undo. Which of
-them have no note yet is found out from the board and from git, so whoever comes after a killed process completes it.
+them have no note yet is found out from the board and from git, so the process after a killed one completes it.
 Nothing here fails or delays a merge: it is published, and its lock is free.
 """
 

@@ -268,6 +268,9 @@ def _purge(crew: Crew) -> PurgeResult:
         "fetched",
         "remote",
         "merge-term",
+        "notes",
+        "notes-draft",
+        "notes-fetched",
     ):
         _delete_refs(crew.git, f"refs/liza/{name}")
     kept += [saved_specs.SPECS_REF] if specs.saved else []
@@ -279,6 +282,7 @@ def _purge(crew: Crew) -> PurgeResult:
         else:
             crew.git.out("update-ref", "-d", history)
             deleted.append(history)
+    # The statements at refs/notes/liza stay: they are as much the person's as the commits that landed.
     git_refs.remove_empty_directory(crew.git)
     remaining += tuple(f"{path} is a mount point" for path in files.remove_tree(crew.paths.liza))
     return PurgeResult(tuple(deleted), tuple(kept), (*specs.skipped, *programs.skipped), ended, remaining, branch)

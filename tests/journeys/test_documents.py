@@ -59,7 +59,7 @@ def test_the_tutorial_leads_from_a_task_to_the_persons_branch(tmp_path: Path) ->
     assert {path.name for path in shop.iterdir()} >= {"invoice.py", "invoices.md", "test_invoice.py"}
     assert not (shop / ".liza").exists()
     assert _git(shop, "status", "--porcelain") == ""
-    assert _git(shop, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
+    assert _git(shop, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main", "refs/notes/liza"]
 
 
 @pytest.mark.campaign

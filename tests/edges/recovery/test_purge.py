@@ -53,7 +53,7 @@ def test_purge_removes_the_history_with_the_last_ref(
     done = purge(crew)
     assert done.kept_refs == ()
     assert ("refs/liza/blackboard" in done.deleted_refs) is recorded
-    assert refs(crew) == {"refs/heads/main"}
+    assert refs(crew) == {"refs/heads/main", "refs/notes/liza"}
     assert not (crew.paths.root / ".git/refs/liza").exists()
     assert not (crew.paths.root / ".git/info/attributes").exists()
 
@@ -262,7 +262,7 @@ def test_a_purge_names_a_mount_point_and_removes_the_rest(crew: Crew, part: str)
     assert done.returncode == 0, done.stderr
     assert f"not deleted: {mounted} is a mount point" in done.stdout
     assert done.stdout.endswith("\n".join(["", ".liza", *([part] if part != ".liza" else []), ""])), done.stdout
-    assert refs(crew) == {"refs/heads/main"}
+    assert refs(crew) == {"refs/heads/main", "refs/notes/liza"}
 
 
 def test_a_purge_names_in_few_lines_what_it_kept() -> None:
