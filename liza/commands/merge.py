@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from liza.board.contract import Board
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
-from liza.crew.crew import find_crew
-from liza.landing.submitted_requests import comment_returns
+from liza.crew.crew import Crew, find_crew
 from liza.merging.merge import merge as merge_task
 from liza.merging.merge import merge_each
 from liza.model.model import Status
@@ -44,9 +44,19 @@ def merge(
             announce_tests(crew.board, as_json)
         result = merge_task(crew, tasks[0] if tasks else None, supervisor, untested=untested)
         is_done = result.status != Status.INTEGRATION_FAILED and not result.details.get("returned")
-    remarks = comment_returns(crew, (*result.details.get("returned", ()), *result.details.get("failed", ())))
+    remarks = _tell_authors(crew, (*result.details.get("returned", ()), *result.details.get("failed", ())))
     printing.print_result(replace(result, remarks=(*result.remarks, *remarks)), as_json)
     raise typer.Exit(0 if is_done else 1)
+
+
+def _tell_authors(crew: Crew, returned: Sequence[str]) -> tuple[str, ...]:
+    """Comment on the pull requests of work that does not merge. Return a sentence for each."""
+    if not returned:
+        return ()
+    # Loaded now: most merges return nothing.
+    from liza.landing.submitted_requests import comment_returns
+
+    return comment_returns(crew, returned)
 
 
 def announce_tests(board: Board, as_json: bool) -> None:

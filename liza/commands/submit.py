@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
 from liza.crew.crew import find_crew
-from liza.landing.submitted_requests import find_request, is_request
 from liza.model.errors import UsageError
 from liza.printing import printing
-from liza.tasks import submission
-from liza.tasks.rules.submissions import SubmissionWishes, check_wish
 from liza.tasks.submit import submit as submit_run
 
 app = create_app()
@@ -63,23 +60,39 @@ def submit(
         printing.print_result(submit_run(find_crew()), as_json)
         return 0
     refuse_path_of_session(work, "submit your own task", "liza submit")
-    wishes = SubmissionWishes(
-        task_id, desc, check_wish("review", review, ("agent", "human")), check_wish("fix", fix, ("author", "crew"))
-    )
+    return _submit_work(work, Wishes(task_id, desc, review, fix), tuple(program or ()) if merge else None, as_json)
+
+
+class Wishes(NamedTuple):
+    """The options of a submission, as they were typed."""
+
+    task: str | None
+    description: str | None
+    review: str | None
+    fix: str | None
+
+
+def _submit_work(word: str, typed: Wishes, programs: tuple[str, ...] | None, as_json: bool) -> int:
+    """Submit the work that the word names, and with ``programs`` merge it here; return the exit code."""
+    # Loaded now: the submissions of runs, which are most, need none of it.
+    from liza.landing.submitted_requests import find_request, is_request
+    from liza.tasks import submission
+    from liza.tasks.rules.submissions import check_wishes
+
+    wishes = check_wishes(*typed)
     crew = submission.find_shared_crew()
     submission.require_author(crew)
-    source = find_request(crew, work) if is_request(crew, work) else submission.find_work(crew, work)
+    source = find_request(crew, word) if is_request(crew, word) else submission.find_work(crew, word)
     result = submission.submit_work(crew, source, wishes)
-    if not merge:
+    if programs is None:
         printing.print_result(submission.add_next_step(crew, result), as_json)
         return 0
-    # Loaded now: most submissions are reviewed by a crew.
     from liza.commands.up import Steps
     from liza.supervisor.submission_run import merge_submitted
 
     steps = Steps(as_json)
     steps("", result.message, crew.clock.now())
     printing.print_remarks(result)
-    landed, code = merge_submitted(crew, str(result.task), program or (), steps)
+    landed, code = merge_submitted(crew, str(result.task), programs, steps)
     printing.print_result(landed, as_json)
     return code

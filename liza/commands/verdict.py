@@ -10,8 +10,7 @@ from typer.core import TyperCommand
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command
 from liza.crew.caller import enclosing_run
-from liza.crew.crew import find_crew
-from liza.landing.submitted_requests import comment_returns
+from liza.crew.crew import Crew, find_crew
 from liza.model.errors import UsageError
 from liza.model.value_classes import replace
 from liza.printing import printing
@@ -72,8 +71,16 @@ def verdict(
     crew = find_crew()
     result = give_verdict(crew, word, text, task_id=task, commit=commit, comments=comments)
     # What an agent rejects, its supervisor tells: the agent chose the environment of this process.
-    remarks = comment_returns(crew, [task]) if task is not None and enclosing_run(crew) is None else ()
+    remarks = _tell_authors(crew, task) if task is not None and enclosing_run(crew) is None else ()
     printing.print_result(replace(result, remarks=(*result.remarks, *remarks)), as_json)
+
+
+def _tell_authors(crew: Crew, task: str) -> tuple[str, ...]:
+    """Comment on the pull request of work that was rejected. Return a sentence about it."""
+    # Loaded now: agents give most verdicts.
+    from liza.landing.submitted_requests import comment_returns
+
+    return comment_returns(crew, [task])
 
 
 def split_pairs(joined: Sequence[str]) -> list[tuple[str, str]]:

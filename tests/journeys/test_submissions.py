@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -300,3 +301,35 @@ def test_commits_of_the_persons_branch_are_named(crew: Crew) -> None:
     assert "it brings along 1 commit of main that integration lacks; to bring them first: liza sync main" in done.stderr
     crew.liza("sync", "main")
     assert crew.run("submit", "fix").stderr == ""
+
+
+GH = """\
+#!/bin/sh
+case "$*" in
+*/comments*) cat > "$0.comment" ;;
+*) echo '{"state": "open", "user": {"login": "ann"}, "author_association": "MEMBER"}' ;;
+esac
+"""
+
+
+def test_what_a_reviewer_rejects_is_a_comment_on_the_request(
+    crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin, program = tmp_path / "origin.git", tmp_path / "bin" / "gh"
+    program.parent.mkdir()
+    program.write_text(GH)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    crew.git("init", "-q", "--bare", str(origin))
+    crew.git("remote", "add", "origin", "https://github.com/acme/shop.git")
+    crew.git("config", f"url.{origin}.insteadOf", "https://github.com/acme/shop.git")
+    branch(crew, "fix", "wrong\n")
+    crew.git("push", "-q", "origin", "fix:refs/pull/12/head")
+    start_up(crew, "--planners", "0", "--coders", "0", "--program", crew.script("reviewer", REVIEWER))
+    crew.liza("submit", "12", "--id", "fix")
+    crew.wait_status("fix", "REJECTED")
+    comment = Path(f"{program}.comment")
+    crew.wait(lambda _: comment.exists() and "the text is wrong" in comment.read_text(), "the comment")
+    assert "fix.txt:1: wrong" in comment.read_text()
+    (alarm,) = [row for row in crew.json("status")["waiting"] if row["about"] == "fix"]
+    assert alarm["next"] == "liza submit 12"

@@ -82,6 +82,16 @@ def check_wish(name: str, word: str | None, expected: Sequence[str]) -> Any:
     return word
 
 
+def check_wishes(task: str | None, description: str | None, review: str | None, fix: str | None) -> SubmissionWishes:
+    """Return what the options ask for. Raises UsageError."""
+    return SubmissionWishes(
+        task,
+        description,
+        check_wish("review", review, ("agent", "human")),
+        check_wish("fix", fix, ("author", "crew")),
+    )
+
+
 def refuse_reserved(branch: str, integration: str) -> None:
     """Raise Refused for a branch that Liza writes: it is no work of an author."""
     if branch == integration:

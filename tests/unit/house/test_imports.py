@@ -33,7 +33,9 @@ REASONS = {
     "liza.commands.web": "an optional package, and modules of the server that the other commands do not need",
     "liza.alarms.notice_sender": "an optional package",
     "liza.git.git_start": "50 ms, and most commands start no git",
-    "liza.commands.submit": "supervisors, 0.2 s that a submission without a merge does not spend",
+    "liza.commands.submit": "40 modules, and supervisors, that the submission of a run does not need",
+    "liza.commands.merge": "40 modules that a merge does not need which returns no request",
+    "liza.commands.verdict": "40 modules that the verdict of an agent does not need",
     "liza.supervisor.main": "an optional package",
     "liza.programs.session._shim": "a session outside of a box has no socket",
 }
