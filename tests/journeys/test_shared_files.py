@@ -97,7 +97,7 @@ def test_outside_of_the_work_hours_no_session_starts(crew: Crew) -> None:
     assert crew.json("status")["agents"][0]["why"] == sentence
     assert crew.status("mail") == "UNCLAIMED"
     assert crew.state().agents["coder-1"].runs == 0
-    crew.add("letter")
+    assert crew.json("task", "add", *words("letter", "letter.txt"))["next"] == step.partition(": ")[2]
     crew.liza("claim", "letter", "--agent", "coder-2")  # a person's command works
     crew.liza("config", "set", "work_hours", hours(-1, 1))
     crew.wait_status("mail", "READY_FOR_REVIEW")

@@ -151,7 +151,10 @@ def find_overlaps(
     """Return the open tasks with ``is_other`` that overlap with each of the ``subjects``, and that no dependency orders
     before or after it; those in work first. Without an overlap a task is left out.
     """
+    subjects = tuple(subjects)
     others = [task for task in state.tasks if task.status not in FINAL_STATUSES and is_other(task)]
+    if len({task.id for task in (*subjects, *others)}) < 2:
+        return {}  # no file of a branch is looked at: to read them costs a git command
     index = FootprintIndex({task.id: footprint(task, changed) for task in others})
     by_id = {task.id: task for task in others}
     order = _Order(state)
