@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from liza.git import candidates
 from liza.landing.sync import sync
-from liza.merging import epics
+from liza.merging import epics, gate_log
 from liza.merging.merge import merge
 from liza.merging.undo import undo
 from liza.model.configuration import Confinement, Network
 from liza.model.errors import MergeConflict
+from liza.model.gates import GENERATOR_RUN, GateOutcome
 from liza.model.model import Submission
 from liza.recovery.recover import recover_crew
 from liza.tasks.claim import claim
@@ -76,6 +77,8 @@ def test_a_conflict_in_a_generated_file_alone_is_merged(listing: Merges) -> None
     assert message.strip() == f"list.lock by {LIST}"
     assert task.history[-1].detail == f"re-made: list.lock by {LIST}"
     assert listing.task("a").history[-1].detail is None
+    runs = [run for run in gate_log.read_runs(listing.crew.paths) if run.gate == GENERATOR_RUN]
+    assert [(run.subject, run.outcome) for run in runs] == [("b", GateOutcome.RUNNING), ("b", GateOutcome.GREEN)]
     assert git(listing.root, "for-each-ref", "refs/liza/salvage", "refs/liza/candidates") == ""
 
 
