@@ -217,6 +217,7 @@ def _read_work(crew: Crew, state: State, source: WorkSource) -> OutsideWork:
         contained=contained,
         containing=containing,
         rewritten=_find_rewritten(git, others, existing, commit),
+        has_earlier=_has_earlier(git, existing, commit),
     )
 
 
@@ -243,6 +244,11 @@ def _find_rewritten(git: Git, others: dict[str, str], existing: Task | None, com
         return ()
     present = _find_containing(git, others, commit)
     return tuple(name for name in _find_containing(git, others, earlier) if name not in present)
+
+
+def _has_earlier(git: Git, existing: Task | None, commit: str) -> bool:
+    earlier = None if existing is None else existing.review_commit
+    return earlier is None or git_refs.is_contained(git, earlier, commit)
 
 
 def _read_commits(git: Git, commit: str, others: Sequence[str]) -> tuple[BranchCommit, ...]:

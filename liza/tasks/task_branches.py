@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable
 
 from liza.crew.crew import Crew
-from liza.git import branch_moves, git_refs, integration_tip
+from liza.git import branch_moves, following, git_refs, integration_tip
 from liza.git.run_git import REMOTE
 from liza.git.runner import Git
 from liza.git.salvage import find_last_salvage
@@ -166,12 +166,23 @@ def worktrees_for(crew: Crew, task: Task) -> Worktrees:
         return replace(crew.worktrees_onto(targets.target_branch(crew.board.read(), task)), start=start)
     if task.epic is None and task.target is None:
         # Submitted work that a coder goes on with: a new branch of the task begins with it.
-        is_submitted = task.submission is not None and task.review_commit is not None
-        return replace(crew.worktrees, start=task.review_commit) if is_submitted else crew.worktrees
+        if task.submission is None or task.review_commit is None:
+            return crew.worktrees
+        _follow_author(crew.git, task.id, task.review_commit)
+        return replace(crew.worktrees, start=task.review_commit)
     crew.refuse_moved()
     if task.epic is not None:
         ensure_branch(crew, task.epic)
     return crew.worktrees_onto(targets.target_branch(crew.board.read(), task))
+
+
+def _follow_author(git: Git, task_id: str, commit: str) -> None:
+    """Bring the branch of a task to the commit that its author submitted on top of it. Raises GitFailed."""
+    branch = branch_of(task_id)
+    tip = branch_moves.branch_tip(git, branch)
+    is_behind = tip is not None and tip != commit and git_refs.is_contained(git, tip, commit)
+    if is_behind and branch_moves.find_checkout(git, branch) is None:
+        following.move_branch(git, branch, commit, tip)
 
 
 def find_faults(crew: Crew) -> dict[str, Refused]:

@@ -148,11 +148,23 @@ def test_a_coder_of_the_crew_mends_returned_work(crew: Crew) -> None:
     there = Path(crew.liza("path", "gift").strip())
     assert crew.git("rev-parse", "HEAD", cwd=there) == first
     assert "coder-1 mends gift" in crew.liza("submit", "gift", code=1)
-    commit(crew, "gift.txt", "right\n", "Mend it", there)
+    commit(crew, "gift.txt", "nearly right\n", "Mend it", there)
+    crew.prepare("submit", cwd=there)
+    assert "coder-1 mended gift on task/gift" in crew.liza("submit", "gift", code=1)
+    crew.git("switch", "-q", "gift")
+    crew.git("merge", "-q", "task/gift")
+    theirs = commit(crew, "gift.txt", "more right\n", "Go on")
+    crew.git("switch", "-q", "main")
+    assert crew.json("submit", "gift")["commit"] == theirs
+    crew.prepare("verdict", "reject", "still not", "--task", "gift")
+    crew.prepare("claim", "gift", "--agent", "coder-1")
+    there = Path(crew.liza("path", "gift").strip())
+    assert crew.git("rev-parse", "HEAD", cwd=there) == theirs
+    commit(crew, "gift.txt", "right\n", "Mend it again", there)
     crew.prepare("submit", cwd=there)
     crew.prepare("verdict", "approve", "read", "--task", "gift")
     assert crew.json("merge")["merged"] == ["gift"]
-    assert crew.git("rev-parse", "gift") == first
+    assert crew.git("rev-parse", "gift") == theirs
 
 
 def test_a_branch_rewritten_under_review_is_reviewed_anew(crew: Crew) -> None:

@@ -52,7 +52,7 @@ class OutsideWork(Value):
     ``commits``: those that the target lacks, without merges, oldest first. ``base``: where the work begins.
     ``paths``: files that it changes since then. ``contained``: open tasks whose submitted commit it contains.
     ``rewritten``: open tasks that are built on its earlier commit, and not on this one. ``containing``: open tasks
-    whose submitted commit contains it.
+    whose submitted commit contains it. ``has_earlier``: it contains the commit that was submitted before.
     """
 
     commit: str
@@ -63,6 +63,7 @@ class OutsideWork(Value):
     contained: tuple[str, ...] = ()
     containing: tuple[str, ...] = ()
     rewritten: tuple[str, ...] = ()
+    has_earlier: bool = True
 
 
 class SubmissionWishes(Value):
@@ -217,6 +218,9 @@ def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWi
     submission = task.submission
     assert submission is not None
     _refuse_busy(task)
+    if task.assigned_to is not None and not work.has_earlier:
+        message = f"{task.assigned_to} mended {task_id} on task/{task_id}, and {work.commit[:12]} does not have that"
+        raise Refused(message, f"git merge task/{task_id}")
     if work.commit != task.review_commit:
         return _submit(state, task, work, wishes, by)
     is_returned = task.status in RETURNED
