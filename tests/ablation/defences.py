@@ -1305,6 +1305,27 @@ TABLE: dict[str, Defence] = {
             "tests/journeys/test_stops.py::test_a_task_whose_sessions_crash_is_blocked_without_stopping_others",
         ),
     ),
+    "held tasks": Defence(
+        "under hold no race starts two tasks on one file",
+        {"liza.tasks.rules.overlap:is_in_work": gives(False)},
+        (
+            "tests/edges/tasks/test_shared_files.py::test_under_hold_no_race_starts_two_tasks_on_one_file",
+            "tests/unit/tasks/test_overlap.py::test_hold_keeps_a_task_until_the_other_is_merged_or_closed",
+        ),
+    ),
+    "begun tasks": Defence(
+        "a task that has begun never waits for one with the same files",
+        {"liza.tasks.rules.overlap:has_begun": gives(False)},
+        ("tests/unit/tasks/test_overlap.py::test_a_coder_takes_a_task_without_shared_files_first",),
+    ),
+    "working hours": Defence(
+        "no session starts outside of the working hours",
+        {"liza.model.setting_limits:find_opening": gives(None)},
+        (
+            "tests/unit/model/test_hours.py::test_sessions_start_when_the_clock_on_the_wall_allows",
+            "tests/journeys/test_shared_files.py::test_outside_of_the_work_hours_no_session_starts",
+        ),
+    ),
     "sleeping sessions": Defence(
         "a session that sleeps and looks again and again is hung",
         {"liza.supervisor.rules.session_facts:BUSY_SHARE": lambda was: 0.0},
