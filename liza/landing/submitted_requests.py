@@ -27,17 +27,15 @@ from liza.text.quoting import sanitize
 
 _WORD = re.compile(r"[#!]?([1-9][0-9]{0,8})")
 _OPEN: Final = ("open", "opened")
-_WRITERS: Final = ("OWNER", "MEMBER", "COLLABORATOR")
 
 
 class SubmittedRequest(Value):
-    """A pull request as the forge has it. ``source``: the repository of its branch; ``association``: of its author."""
+    """A pull request as the forge has it. ``source`` and ``target``: the repositories of its branch and of its base."""
 
     state: str = ""
     author: str = ""
-    association: str = ""
-    source: str = ""
-    target: str = ""
+    source: str | int = ""
+    target: str | int = ""
 
 
 def is_request(crew: Crew, word: str) -> bool:
@@ -72,9 +70,8 @@ def find_request(crew: Crew, word: str) -> WorkSource:
 
 
 def _is_foreign(facts: SubmittedRequest) -> bool:
-    """Return whether the author may not write to the repository, or whether that is unknown."""
-    is_of_fork = not facts.source or facts.source != facts.target
-    return is_of_fork and facts.association not in _WRITERS
+    """Return whether the request is of a fork, or whether that is unknown. Who pushes to the repository can write it."""
+    return not facts.source or facts.source != facts.target
 
 
 def _find_number(remote: Remote, repository: RemoteRepository | None, word: str) -> int:

@@ -319,7 +319,7 @@ GH = """\
 #!/bin/sh
 case "$*" in
 */comments*) cat > "$0.comment" ;;
-*) echo '{"state": "open", "user": {"login": "ann"}, "author_association": "MEMBER"}' ;;
+*) echo '{"state": "open", "user": {"login": "ann"}, "head": {"repo": {"full_name": "a/b"}}, "base": {"repo": {"full_name": "a/b"}}}' ;;
 esac
 """
 

@@ -30,11 +30,21 @@ else:
 BY_MEMBER = {
     "state": "open",
     "user": {"login": "ann"},
-    "author_association": "MEMBER",
     "head": {"repo": {"full_name": "acme/shop"}},
     "base": {"repo": {"full_name": "acme/shop"}},
 }
-FORK = {"head": {"repo": {"full_name": "mallory/shop"}}, "author_association": "NONE", "user": {"login": "mallory"}}
+FORK = {"head": {"repo": {"full_name": "mallory/shop"}}, "user": {"login": "mallory"}}
+
+
+@pytest.fixture
+def gitlab(crew: Merges, tmp_path: Path) -> Merges:
+    """The crew with an origin of GitLab, of which the merge request 12 is."""
+    made, url = push(crew.root, "first"), "https://gitlab.com/acme/shop.git"
+    git(crew.root, "push", "-q", "origin", f"{made}:refs/merge-requests/12/head")
+    git(crew.root, "remote", "set-url", "origin", url)
+    git(crew.root, "config", f"url.{tmp_path / 'origin.git'}.insteadOf", url)
+    (tmp_path / "bin" / "gh").rename(tmp_path / "bin" / "glab")
+    return crew
 
 
 @pytest.fixture
@@ -80,6 +90,20 @@ def test_a_request_of_a_member_becomes_a_task(crew: Merges, word: str) -> None:
     assert task.submission == Submission(request=12, author="ann")
     assert task.review == "agent"
     assert git(crew.root, "rev-parse", "refs/liza/review/add-first") == task.review_commit
+
+
+@pytest.mark.parametrize(("source", "is_foreign"), [(7, False), (8, True)])
+def test_a_merge_request_of_gitlab_becomes_a_task(
+    gitlab: Merges, tmp_path: Path, source: int, is_foreign: bool
+) -> None:
+    row = {"state": "opened", "author": {"username": "ann"}, "source_project_id": source, "target_project_id": 7}
+    (tmp_path / "bin" / "answer").write_text(json.dumps(row))
+    assert submit(gitlab, "https://gitlab.com/acme/shop/-/merge_requests/12") == 0
+    (task,) = gitlab.crew.board.read().tasks
+    assert task.submission == Submission(request=12, author="ann", is_foreign=is_foreign)
+    with chdir(gitlab.root):
+        assert run_command(["verdict", "reject", "no test", "--task", task.id]) == 0
+    assert "no test" in (tmp_path / "bin" / "comment").read_text()
 
 
 def test_a_request_of_a_fork_waits_for_a_person(crew: Merges, tmp_path: Path) -> None:
