@@ -70,7 +70,7 @@ def find_request(crew: Crew, word: str) -> WorkSource:
 
 
 def _is_foreign(facts: SubmittedRequest) -> bool:
-    """Return whether the request is of a fork, or whether that is unknown. Who pushes to the repository can write it."""
+    """Return whether the request is of a fork, or that is unknown. Who pushes to the repository can write it."""
     return not facts.source or facts.source != facts.target
 
 

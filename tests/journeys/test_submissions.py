@@ -317,9 +317,10 @@ def test_commits_of_the_persons_branch_are_named(crew: Crew) -> None:
 
 GH = """\
 #!/bin/sh
+here='{"repo": {"full_name": "acme/shop"}}'
 case "$*" in
 */comments*) cat > "$0.comment" ;;
-*) echo '{"state": "open", "user": {"login": "ann"}, "head": {"repo": {"full_name": "a/b"}}, "base": {"repo": {"full_name": "a/b"}}}' ;;
+*) echo '{"state": "open", "user": {"login": "ann"}, "head": '"$here"', "base": '"$here"'}' ;;
 esac
 """
 
