@@ -76,7 +76,7 @@ def _conclude(crew: Crew, before: State, task_id: str, code: int) -> tuple[Resul
         message = (
             f"{task_id} is merged into {after.config.integration_branch} as {(task.merge_commit or '')[:12]}, {how}"
         )
-        return replace(result, message=message, next="liza land"), 0
+        return replace(result, message=message, next="liza land --merge"), 0
     reason = submissions.describe_cause(task)
     message = describe_task(task_id, task.status) + (f": {reason}" if reason else "")
     return with_next_step(replace(result, message=message), find_next_step(crew, after, task)), code or EXIT_ONLY_PERSON

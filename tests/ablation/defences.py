@@ -24,6 +24,7 @@ LATER = "tests/journeys/test_later_crews.py::"
 FILTER = "tests/edges/git/test_repo_brief_filter.py::"
 SYMBOLIC = "tests/edges/git/test_symbolic_refs.py::"
 MERGES = "tests/edges/git/test_repo_merges.py::"
+SUBMISSIONS = "tests/journeys/test_submissions.py::"
 CLAIMING = "tests/unit/tasks/test_claiming.py::"
 WORKING = "tests/unit/tasks/test_working_and_reviewing.py::"
 DECIDING = "tests/unit/supervisor/test_decide.py::"
@@ -1325,6 +1326,32 @@ TABLE: dict[str, Defence] = {
             "tests/unit/model/test_hours.py::test_sessions_start_when_the_clock_on_the_wall_allows",
             "tests/journeys/test_shared_files.py::test_outside_of_the_work_hours_no_session_starts",
         ),
+    ),
+    "authors of submissions": Defence(
+        "no coder takes submitted work that is back with its author",
+        {"liza.tasks.rules.picking:waits_for_author": gives(False)},
+        (
+            f"{SUBMISSIONS}test_a_coder_of_the_crew_mends_returned_work",
+            "tests/unit/tasks/test_submission_rules.py::test_returned_work_waits_for_its_author_or_for_the_crew",
+        ),
+    ),
+    "stacked submissions": Defence(
+        "a submitted branch lands only after those that it contains",
+        {"liza.merging.rules.merge_queue:refuse_stacked": gives(None)},
+        (f"{SUBMISSIONS}test_a_stack_lands_in_one_batch_in_its_order",),
+    ),
+    "rewritten submissions": Defence(
+        "a branch that contains an earlier state of a rewritten one is held",
+        {"liza.tasks.rules.submissions:_hold": lambda was: lambda upper, lower, earlier: upper},
+        (
+            f"{SUBMISSIONS}test_the_upper_branch_waits_for_a_returned_one",
+            "tests/unit/tasks/test_submission_rules.py::test_a_rewritten_branch_holds_the_upper_one",
+        ),
+    ),
+    "uncommitted files": Defence(
+        "what a worktree has not committed is not taken for submitted",
+        {"liza.git.other_worktrees:list_uncommitted": gives(())},
+        ("tests/journeys/test_submissions_refused.py::test_a_filter_of_the_worktree_runs_no_program",),
     ),
     "sleeping sessions": Defence(
         "a session that sleeps and looks again and again is hung",
