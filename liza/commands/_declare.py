@@ -109,17 +109,22 @@ def declare_command(
 
 
 def declare_group(
-    app: typer.Typer, example: str, *, position: Position, in_sessions: bool = False
+    app: typer.Typer,
+    example: str,
+    *,
+    position: Position,
+    process: Process = Process.SERVED,
+    in_sessions: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Declare what a set of commands does without one of them. Its docstring is its help; the example is appended.
 
-    ``in_sessions`` as for a command.
+    ``process`` and ``in_sessions`` as for a command.
     """
 
     def declare(function: Callable[..., None]) -> Callable[..., None]:
         text = inspect.cleandoc(function.__doc__ or "")
         help_text = f"{text}\n\n\b\nExample:\n  {example}"
-        vars(function).update(position=position, in_sessions=in_sessions)
+        vars(function).update(process=process, position=position, in_sessions=in_sessions)
         app.callback(invoke_without_command=True, help=help_text, short_help=_short_help(text))(function)
         return function
 

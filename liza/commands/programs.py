@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command
+from liza.model.errors import UsageError
 from liza.printing import printing, render_crew
 from liza.printing.columns import align_columns, shorten_line
+from liza.project import mcp_clients
 from liza.project.programs import check_programs, list_programs, show_program, trust_project_programs
 from liza.supervisor.program_run import TRIAL_LIMIT, trial
 from liza.usage.program_accounts import AccountReport, AccountState, show_accounts
@@ -35,6 +37,7 @@ def check(
         bool | None, typer.Option("--run/--no-run", help="Let each program do a small task. This calls its model.")
     ] = None,
     limit: Annotated[float, typer.Option("--limit", min=1, help="Time limit of the task, in seconds.")] = TRIAL_LIMIT,
+    mcp: Annotated[bool, typer.Option("--mcp", help="Try how NAME starts `liza mcp`, and nothing else.")] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Check that programs are installed, logged in and work. Exit 1 if one does not.
@@ -44,9 +47,20 @@ def check(
     permissions of this crew. This shows whether its login, its permissions and its output patterns work. The program
     calls its model a few times.
     """
+    if mcp:
+        return _check_mcp(name, as_json)
     has_trial = bool(name) if run is None else run
     report = check_programs(name, partial(trial, limit=limit) if has_trial else None)
     printing.print_json(report) if as_json else printing.print_text(render_crew.format_programs(report))
+    return 0 if report["ok"] else 1
+
+
+def _check_mcp(name: str | None, as_json: bool) -> int:
+    if name is None:
+        raise UsageError("--mcp is for one program, and none is named", "liza programs check claude --mcp")
+    report = mcp_clients.check(name)
+    rows = [["no" if row["ok"] is False else "yes" if row["ok"] else "-", row["said"]] for row in report["proofs"]]
+    printing.print_json(report) if as_json else printing.print_text(align_columns(rows))
     return 0 if report["ok"] else 1
 
 

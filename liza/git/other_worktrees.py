@@ -75,6 +75,12 @@ def list_uncommitted(git: Git, worktree: OtherWorktree) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*staged, *unstaged)))
 
 
+def list_untracked(git: Git, worktree: OtherWorktree) -> tuple[str, ...]:
+    """Return the new files of a worktree, without ignored ones; a directory ends with a slash. Raises GitFailed."""
+    other = git.with_git_dir(worktree.path, worktree.git_dir, git_dirs(git)[1]).with_config(("core.fsmonitor", "false"))
+    return tuple(other.names("ls-files", "--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z"))
+
+
 def find_main(directory: Path) -> Path | None:
     """Return the main checkout of the repository of a linked worktree; None if the directory is in none.
 

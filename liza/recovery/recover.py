@@ -22,7 +22,7 @@ from liza.programs.session import run_archive
 from liza.recovery import run_cleanup
 from liza.system import file_growth
 from liza.system.locks import Lock
-from liza.tasks import returned_work, shared_code, task_branches
+from liza.tasks import bound_claim, returned_work, shared_code, task_branches
 from liza.tasks.claim import Repair, lock_task, release_orphan_slot, remove_orphan_links, undo_dead_reservations
 from liza.text.formats import count_noun
 
@@ -47,6 +47,10 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
     _import_left_commits(crew, by)
     repairs = [
         *undo_dead_reservations(crew),
+        *(
+            Repair(f"{task}: the program in {path} ended without a hand-off; the crew goes on with its work")
+            for task, path in bound_claim.leave_dead(crew)
+        ),
         *repair_worktrees(crew, by),
         *_repair_reviews(crew, by),
         *_repair_review_refs(crew),

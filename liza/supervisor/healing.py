@@ -36,6 +36,7 @@ from liza.supervisor.rules import healing_rules
 from liza.supervisor.rules.healing_rules import EndZombie, Escalate, HealingFacts, RestartLater, RestartSupervisor
 from liza.system import atomic
 from liza.system.locks import Lock
+from liza.tasks import bound_claim
 from liza.tasks.rules.up_command import up_command_for
 from liza.view import activity
 
@@ -79,6 +80,7 @@ class Healer:
 
         ``kept``: agents whose supervisors are started again. ``starting``: agents whose supervisors were just started.
         """
+        self._end_left_claims()
         decisions: dict[str, object] = {}
         for agent in state.agents:
             try:
@@ -97,6 +99,16 @@ class Healer:
             tuple(agent for agent, decision in decisions.items() if isinstance(decision, RestartSupervisor)),
             tuple(agent for agent, decision in decisions.items() if isinstance(decision, RestartLater)),
         )
+
+    def _end_left_claims(self) -> None:
+        """Let the crew go on with the tasks of programs that claimed them over MCP, and were killed."""
+        try:
+            for task, path in bound_claim.leave_dead(self._crew):
+                self._say(task, f"the program in {path} is gone: the crew goes on with its work")
+        except (LizaError, OSError) as error:
+            if self._errors.get("") != str(error):
+                self._say("!", f"a task of a program that is gone is not free: {error}")
+            self._errors[""] = str(error)
 
     def _heal_agent(self, state: State, agent: str, *, is_kept: bool) -> object:
         decision = healing_rules.decide_healing(self._gather_facts(state, agent, is_kept=is_kept))

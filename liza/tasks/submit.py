@@ -131,6 +131,14 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
 
 
 def _submitted_files(git: Git, head: str, base: str) -> SubmittedFiles:
+    """Return what the commits change since ``base``, with what the worktree hides. Raises GitFailed."""
+    files = read_changed_files(git, head, base)
+    bound = frozenset(hiding.list_bound_files(git)) if files.empty else frozenset()
+    briefs = tuple(name for name in files.empty if name in bound)
+    return replace(files, hidden=slot_setup.hidden_names(git), briefs=briefs)
+
+
+def read_changed_files(git: Git, head: str, base: str) -> SubmittedFiles:
     """Return what the commits change since ``base``, the merge base with the target. Raises GitFailed."""
     # Renames count as deleted and added: a directory that moves adds no more files than it deletes.
     fields = git.names("diff", "--raw", "--no-abbrev", "--no-renames", "-z", base, head, "--")
@@ -144,9 +152,8 @@ def _submitted_files(git: Git, head: str, base: str) -> SubmittedFiles:
         changed=names,
         added=tuple(name for letter, name in zip(letters, names, strict=True) if letter == "A"),
         deleted=letters.count("D"),
-        hidden=slot_setup.hidden_names(git),
         repositories=tuple(name for name in links if name not in named),
-        briefs=tuple(empty.intersection(hiding.list_bound_files(git))) if empty else (),
+        empty=tuple(sorted(empty)),
     )
     if not coding.needs_directories(files):
         return files

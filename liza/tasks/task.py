@@ -25,11 +25,11 @@ from liza.model.type_errors import find_problem
 from liza.model.value_classes import Value, decodable, replace
 from liza.programs.session import session_process
 from liza.system import atomic, processes
-from liza.tasks import archive, draft_specs, next_steps, task_branches
+from liza.tasks import archive, bound_claim, draft_specs, next_steps, task_branches
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.evidence import describe_overlaps
 from liza.tasks.next_steps import NextStep
-from liza.tasks.rules import backlog, claims, picking, reviews, submissions
+from liza.tasks.rules import backlog, bound_claims, claims, picking, reviews, submissions
 from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.picking import failed_by_every_coder, waits_for_coder_text
 
@@ -270,6 +270,8 @@ def end_task_work(crew: Crew, before: State, task_id: str) -> None:
         return
     for run in filter(None, (task.run, task.review_run)):
         end_session(crew, run)
+    if bound_claims.is_bound(task):
+        bound_claim.save_work(crew, task, task.run)
     if task.worktree and crew.is_here(task) and crew.paths.slot(task.worktree).is_dir():
         kept_in = (f"refs/heads/{before.config.integration_branch}",)
         crew.worktrees.salvage(task.worktree, task_id, task.run, kept_in)

@@ -331,7 +331,8 @@ class SubmittedFiles(Value):
 
     ``changed``: names of all; ``added``: new ones; ``deleted``: number of deleted ones. ``directories``: the
     directories that hold a tracked file on the target. ``hidden``: untracked names that git ignores in this worktree,
-    because the set-up left or copied them; a directory ends with a slash. ``repositories``: new repositories inside
+    because the set-up left or copied them; a directory ends with a slash. ``empty``: new files without content.
+    ``repositories``: new repositories inside
     the worktree, of which the commit has only the id of a commit, and that ``.gitmodules`` does not name. ``briefs``:
     new files that are empty, because they held only the brief of a session.
     """
@@ -343,6 +344,7 @@ class SubmittedFiles(Value):
     hidden: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()
     briefs: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
 
 class NoWork(Value):

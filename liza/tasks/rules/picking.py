@@ -278,11 +278,20 @@ def reviewable_now(state: State, wanted: str, agent: str, evidence: Evidence) ->
 
 
 def claim_obstacle(
-    state: State, task: Task, agent: str, now: datetime, evidence: Evidence, *, is_reserved: bool = False
+    state: State,
+    task: Task,
+    agent: str,
+    now: datetime,
+    evidence: Evidence,
+    *,
+    is_reserved: bool = False,
+    is_own_worktree: bool | None = None,
 ) -> str | None:
     """Return why ``agent`` may not claim ``task`` now; None if it may. Only this function defines "claimable".
 
     ``is_reserved``: the agent had reserved it. Its former coder may have become free since, and does not get it back.
+    ``is_own_worktree``: None for a claim of a slot; else the claimer has a worktree of its own, and this says whether
+    the author of submitted work has the same.
     """
     if role_of(agent) != "coder":
         return f"{agent} is not a coder"
@@ -290,7 +299,7 @@ def claim_obstacle(
         return f"it is {task_word(task.status)}"
     if task.reservation is not None:
         return f"{task.reservation.agent} is taking it as {task.reservation.run}"
-    if waits_for_author(task):
+    if waits_for_author(task) and not is_own_worktree:
         return "its author goes on with it"
     if task.status is S.CLAIMED:
         lease = _lease_obstacle(task, agent, now, evidence)
@@ -307,7 +316,12 @@ def claim_obstacle(
     if broken:
         return f"it breaks a rule: {broken[0]}"
     limit = state.config.slots.max
-    if limit is not None and task.worktree is None and len(used_slots(state, but=task.id)) >= limit:
+    if (
+        is_own_worktree is None
+        and limit is not None
+        and task.worktree is None
+        and len(used_slots(state, but=task.id)) >= limit
+    ):
         return f"all {limit} slots are in use (config.slots.max)"
     holder = None if is_reserved else find_holder(state, task, evidence.changed)
     return None if holder is None else f"it waits for {holder.task}: both have {holder.path} ({RELEASE_HELD})"

@@ -108,6 +108,8 @@ def find_task(state: State, submission: Submission) -> Task | None:
         other = task.submission
         if other is None or task.status in FINAL_STATUSES:
             continue
+        if task.status is S.CLAIMED and not task.worktree and other.worktree == submission.worktree:
+            return task
         if submission.request or other.request:
             is_same = submission.request == other.request
         elif submission.branch or other.branch:
@@ -241,6 +243,11 @@ def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWi
 def _refuse_busy(task: Task) -> None:
     if task.status is S.CLAIMED or task.reservation is not None:
         coder = task.reservation.agent if task.reservation is not None else task.assigned_to
+        if task.submission is not None and not task.worktree and task.status is S.CLAIMED:
+            place = f"a program has it there, as {task.run}"
+            raise Refused(
+                f"{task.id} is claimed in {task.submission.worktree}: {place}", f"liza task release {task.id}"
+            )
         message = f"{coder} mends {task.id} on task/{task.id}; its author goes on when that is over"
         raise Refused(message, f"liza task release {task.id}")
     if task.is_being_merged:
@@ -357,7 +364,7 @@ def compose_comment(task: Task) -> str:
 def returned_alarms(state: State) -> Iterator[Alarm]:
     """Yield an alarm for each task that waits for another commit of its author."""
     for task in state.tasks:
-        if not waits_for_author(task) or task.submission is None:
+        if not waits_for_author(task) or task.submission is None or task.status is S.CLAIMED:
             continue
         cause = describe_cause(task) or "a new commit is needed"
         where, step = describe_return(task)
@@ -369,7 +376,7 @@ def branch_alarms(state: State, tips: Mapping[str, str | None]) -> Iterator[Alar
     """Yield alarms for branches of open tasks that are not at the submitted commit. ``tips``: by branch; None: gone."""
     for task in state.tasks:
         submission = task.submission
-        if submission is None or task.status in FINAL_STATUSES or submission.branch not in tips:
+        if submission is None or task.status in (*FINAL_STATUSES, S.CLAIMED) or submission.branch not in tips:
             continue
         tip, commit, branch = tips[submission.branch], task.review_commit or "", submission.branch
         if tip is None:

@@ -1,0 +1,92 @@
+"""A program that Liza did not start, as a client of `liza mcp`: it speaks the protocol with no code of an SDK."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.journeys.crews import BIN, Crew
+
+LIMIT = 90.0
+
+
+class Program:
+    """One connection, from a directory of the program."""
+
+    def __init__(self, directory: Path, *, name: str = "claude-code", protocol: str = "2025-06-18") -> None:
+        self.process = subprocess.Popen(
+            [str(BIN / "liza"), "mcp"], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._number = 0
+        client = {"protocolVersion": protocol, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
+        self.greeting = self.ask("initialize", client)["result"]
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def begin(self, method: str, params: dict[str, Any]) -> int:
+        """Send a request, without waiting for the answer. Return its number."""
+        self._number += 1
+        self.send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        return self._number
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        number = self.begin(method, params)
+        answer = self.receive()
+        assert answer["id"] == number
+        return answer
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool that answers."""
+        result = self.ask("tools/call", {"name": tool, "arguments": arguments})["result"]
+        assert not result["isError"], result
+        answer: dict[str, Any] = json.loads(result["content"][0]["text"])
+        return answer
+
+    def refused(self, tool: str, **arguments: Any) -> str:
+        """Call a tool that refuses; return what it said."""
+        result = self.ask("tools/call", {"name": tool, "arguments": arguments})["result"]
+        assert result["isError"], result
+        return str(result["content"][0]["text"])
+
+    def leave(self) -> int:
+        """Close the connection, and wait until the server has ended."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        code = self.process.wait(LIMIT)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(LIMIT)
+
+
+def make_worktree(crew: Crew, name: str) -> Path:
+    """Make a worktree as a program does, beside the repository."""
+    path = crew.root.with_name(name)
+    crew.git("worktree", "add", "-q", "--detach", str(path), "integration")
+    return path
+
+
+def commit(crew: Crew, worktree: Path, name: str, text: str = "right\n") -> str:
+    """Commit a file in a worktree. Return the commit."""
+    (worktree / name).write_text(text)
+    crew.git("add", "-A", cwd=worktree)
+    crew.git("commit", "-q", "-m", f"Write {name}", cwd=worktree)
+    return crew.git("rev-parse", "HEAD", cwd=worktree)
