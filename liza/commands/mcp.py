@@ -28,10 +28,10 @@ def mcp(ctx: typer.Context) -> None:
     if ctx.invoked_subcommand is not None:
         return
     if find_spec("mcp") is None:
-        raise Missing("liza mcp needs the package mcp", extra_command("mcp"))
+        raise Missing("`liza mcp` needs the package mcp", extra_command("mcp"))
     sys.stdout.flush()
     # A fresh process: without the command line it is 20 MB smaller.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "liza.mcp.server"])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "liza.mcp.mcp_server"])
 
 
 @declare_command(

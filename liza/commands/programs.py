@@ -59,7 +59,8 @@ def _check_mcp(name: str | None, as_json: bool) -> int:
     if name is None:
         raise UsageError("--mcp is for one program, and none is named", "liza programs check claude --mcp")
     report = mcp_clients.check(name)
-    rows = [["no" if row["ok"] is False else "yes" if row["ok"] else "-", row["said"]] for row in report["proofs"]]
+    words = {True: "yes", False: "no", None: "-"}
+    rows = [[words[check.ok], check.evidence] for check in report["checks"]]
     printing.print_json(report) if as_json else printing.print_text(align_columns(rows))
     return 0 if report["ok"] else 1
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from liza.model.errors import Missing, Refused, UsageError
-from liza.model.value_classes import Value
+from liza.model.value_classes import Value, decodable
 from liza.system import atomic, untrusted_files
 from liza.system.installation import liza_path
 from liza.system.limited_program import run_limited
@@ -65,7 +65,7 @@ class ClientRow(Value):
 
 def load_row(program: str) -> ClientRow:
     """Return the row of a program. Raises UsageError if it is not known."""
-    rows = msgspec.convert(tomllib.loads(ROWS.read_text(encoding="utf-8")), dict[str, ClientRow])
+    rows = msgspec.convert(tomllib.loads(ROWS.read_text(encoding="utf-8")), decodable(dict[str, ClientRow]))
     if program not in rows:
         near = did_you_mean(program, rows)
         raise UsageError(f"{program!r} has no row; there are {', '.join(rows)}{near}", "liza mcp install claude")
@@ -76,8 +76,7 @@ def install(program: str, *, is_written: bool) -> str:
     """Return what belongs into the configuration of a program, or write it. Raises UsageError, Refused, OSError."""
     row = load_row(program)
     if not is_written:
-        step = f"To have it written: liza mcp install {program} --write"
-        return f"{row.path}:\n\n{_format_entry(row)}\n{step}"
+        return f"{row.path}:\n\n{_format_entry(row)}"
     old = untrusted_files.read_if_exists(row.path, follow_links=True)
     text = "" if old is None else old.decode()
     new = _add_to_toml(row, text) if row.path.suffix == ".toml" else _add_to_json(row, text)
@@ -138,44 +137,54 @@ def _add_to_json(row: ClientRow, text: str) -> str:
 
 
 def _write_by_hand(row: ClientRow, why: str) -> Refused:
-    return Refused(f"{row.path} is left as it is: {why}. Add this:\n{_format_entry(row)}", f"$EDITOR {row.path}")
+    return Refused(
+        f"{row.path} is left as it is: {why}. Add this:\n{_format_entry(row)}", shlex.join(["cat", str(row.path)])
+    )
+
+
+class ClientCheck(Value):
+    """One look at the configuration of a program. ``ok`` is None if it was not possible."""
+
+    what: str
+    ok: bool | None
+    evidence: str
 
 
 def check(program: str) -> dict[str, Any]:
-    """Try the configuration of a program: ask the program for its servers, and the server for its tools.
+    """Try the configuration of a program: ask the program for its servers, and the server for its tasks.
 
-    Return ``ok``, ``problems`` and ``proofs``. Raises UsageError.
+    Return ``ok``, ``problems`` and ``checks``. Raises UsageError.
     """
     row = load_row(program)
-    proofs = [_check_file(program, row), *([_ask_program(row)] if row.shows else []), _ask_server(row)]
-    problems = [proof["said"] for proof in proofs if proof["ok"] is False]
-    return {"name": program, "ok": not problems, "problems": problems, "proofs": proofs}
+    checks = [_check_file(program, row), *([_ask_program(row)] if row.shows else []), _ask_server(row)]
+    problems = [check.evidence for check in checks if check.ok is False]
+    return {"name": program, "ok": not problems, "problems": problems, "checks": checks}
 
 
-def _check_file(program: str, row: ClientRow) -> dict[str, Any]:
+def _check_file(program: str, row: ClientRow) -> ClientCheck:
     text = (untrusted_files.read_if_exists(row.path, follow_links=True) or b"").decode(errors="replace")
-    is_there = str(liza_path()) in text and NAME in text
-    said = (
-        f"{row.path} names {liza_path()}" if is_there else f"{row.path} does not name liza: liza mcp install {program}"
-    )
-    return {"what": "configuration", "ok": is_there, "said": said}
+    if str(liza_path()) in text and NAME in text:
+        return ClientCheck("configuration", True, f"{row.path} names {liza_path()}")
+    evidence = f"{row.path} does not name {liza_path()}; `liza mcp install {program}` shows how"
+    return ClientCheck("configuration", False, evidence)
 
 
-def _ask_program(row: ClientRow) -> dict[str, Any]:
+def _ask_program(row: ClientRow) -> ClientCheck:
+    command = shlex.join(row.shows)
     if shutil.which(row.shows[0]) is None:
-        return {"what": shlex.join(row.shows), "ok": None, "said": f"{row.shows[0]} is not installed"}
+        return ClientCheck(command, None, f"{row.shows[0]} is not installed")
     try:
         done = run_limited(row.shows, _LIST_LIMIT)
     except (OSError, TimeoutError) as error:
-        return {"what": shlex.join(row.shows), "ok": False, "said": f"{shlex.join(row.shows)}: {error}"}
+        return ClientCheck(command, False, f"{command}: {error}")
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if NAME in line]
-    said = lines[0][:200] if lines else f"{shlex.join(row.shows)} does not show liza"
-    return {"what": shlex.join(row.shows), "ok": bool(lines) and done.returncode == 0, "said": said}
+    evidence = lines[0][:200] if lines else f"{command} does not show {NAME}"
+    return ClientCheck(command, bool(lines) and done.returncode == 0, evidence)
 
 
-def _ask_server(row: ClientRow) -> dict[str, Any]:
+def _ask_server(row: ClientRow) -> ClientCheck:
     """Start what the program starts, greet it, and call a tool."""
-    start = time.monotonic()
+    start, command = time.monotonic(), shlex.join(row.command)
     hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": {"name": "liza-check", "version": "1"}}
     requests: list[dict[str, Any]] = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
@@ -186,11 +195,7 @@ def _ask_server(row: ClientRow) -> dict[str, Any]:
     try:
         seconds, answer = _talk(process, requests, start)
     except (OSError, ValueError, Missing) as error:
-        return {
-            "what": shlex.join(row.command),
-            "ok": False,
-            "said": f"{shlex.join(row.command)} does not answer: {error}",
-        }
+        return ClientCheck(command, False, f"{command} does not answer: {error}")
     finally:
         with suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=_ANSWER_LIMIT)
@@ -198,9 +203,8 @@ def _ask_server(row: ClientRow) -> dict[str, Any]:
     result = answer.get("result", {})
     text = result["content"][0]["text"] if result.get("content") else str(answer.get("error"))
     if result.get("isError") or "error" in answer:
-        return {"what": shlex.join(row.command), "ok": False, "said": text}
-    count = len(json.loads(text)["tasks"])
-    return {"what": shlex.join(row.command), "ok": True, "said": f"answered after {seconds:.1f} s; {count} tasks"}
+        return ClientCheck(command, False, text)
+    return ClientCheck(command, True, f"answers after {seconds:.1f} s; {len(json.loads(text)['tasks'])} tasks")
 
 
 def _talk(

@@ -1,7 +1,7 @@
 """Claim, submit and hand off a task in the worktree of a program that Liza did not start.
 
 The program's server holds the lock of its worktree as long as it runs: the kernel releases it also after SIGKILL. A
-bound task whose lock is free was left; whoever notices hands it off. The worktree is only read.
+bound task whose lock is free was left: recovery, the keeper or the next server hands it off. The worktree is only read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from liza.system import crash_points, files
 from liza.system.locks import is_flock_held
 from liza.tasks import claim, shared_code
 from liza.tasks import submit as submit_verb
-from liza.tasks.evidence import gather_evidence
+from liza.tasks.evidence import describe_overlaps, gather_evidence
 from liza.tasks.rules import bound_claims, claims, coding
 from liza.tasks.rules.bound_claims import BoundWorktree
 from liza.tasks.rules.coding import SubmittedWork
@@ -103,15 +103,16 @@ def _claim(crew: Crew, worktree: OtherWorktree, task_id: str | None, program: st
     task = claims.get_task(before, chosen)
     base = _check_start(crew, before, task, worktree)
     author = crew.git.out("log", "-1", "--format=%aN <%aE>", worktree.commit or "HEAD")
-    place = BoundWorktree(path=path, base=base, program=program, author=author)
+    bound = BoundWorktree(path=path, base=base, program=program, author=author)
     agent = bound_claims.choose_agent(before, task)
     with crew.change(agent, "claim", chosen) as tx:
         state = claims.ensure_agent(tx.state, agent, crew.host)
-        tx.state, _ = bound_claims.claim(state, chosen, agent, place, crew.clock.now(), evidence)
+        tx.state, _ = bound_claims.claim(state, chosen, agent, bound, crew.clock.now(), evidence)
     crash_points.point("bound claim", "recorded")
     if task.worktree is not None and crew.is_here(task):
         claim.release_orphan_slot(crew, task.worktree)
-    return _describe(crew, before, claims.get_task(tx.state, chosen), worktree)
+    result = _describe(crew, before, claims.get_task(tx.state, chosen), worktree)
+    return replace(result, remarks=(*result.remarks, *describe_overlaps(crew, tx.state, (chosen,), in_work=True)))
 
 
 def _check_start(crew: Crew, state: State, task: Task, worktree: OtherWorktree) -> str:

@@ -228,7 +228,9 @@ def test_an_older_client_and_a_huge_request_are_answered(crew: Crew, worktree: P
 def test_a_session_of_the_crew_claims_nothing_over_mcp(crew: Crew, worktree: Path) -> None:
     crew.add("mail", "news")
     ask = {"call": "claim_task", "directory": str(worktree), "arguments": {"task": "news"}}
-    script = f"{sys.executable} -P -m liza.mcp.calls <<< {shlex.quote(json.dumps(ask))} > {crew.notes}/said; sleep 600"
+    script = (
+        f"{sys.executable} -P -m liza.mcp.mcp_calls <<< {shlex.quote(json.dumps(ask))} > {crew.notes}/said; sleep 600"
+    )
     crew.agent("coder-1", crew.script("coder", f"bash -c {shlex.quote(script)}"))
     said = crew.notes / "said"
     crew.wait(lambda _: said.exists() and said.read_text(), "the answer of the call")

@@ -244,10 +244,8 @@ def _refuse_busy(task: Task) -> None:
     if task.status is S.CLAIMED or task.reservation is not None:
         coder = task.reservation.agent if task.reservation is not None else task.assigned_to
         if task.submission is not None and not task.worktree and task.status is S.CLAIMED:
-            place = f"a program has it there, as {task.run}"
-            raise Refused(
-                f"{task.id} is claimed in {task.submission.worktree}: {place}", f"liza task release {task.id}"
-            )
+            message = f"{task.id} is claimed in {task.submission.worktree}: a program has it there, as {task.run}"
+            raise Refused(message, f"liza task release {task.id}")
         message = f"{coder} mends {task.id} on task/{task.id}; its author goes on when that is over"
         raise Refused(message, f"liza task release {task.id}")
     if task.is_being_merged:

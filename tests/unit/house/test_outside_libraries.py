@@ -16,7 +16,7 @@ PLACES = {
     "apprise": ("alarms/notice_sender.py",),
     "filelock": ("system/locks.py",),
     "git": ("git/git_start.py",),
-    "mcp": ("mcp/server.py",),
+    "mcp": ("mcp/mcp_server.py",),
     "psycopg": ("board/postgresql/connection.py",),
     "ruamel": ("board/text",),
     "jinja2": ("ui/web/pages.py",),

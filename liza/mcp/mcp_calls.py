@@ -19,13 +19,13 @@ from liza.breaker.rules import board_reports
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.mcp.tools import MAX_ARGUMENT, SessionCall, ToolName
+from liza.mcp.tools import SessionCall, ToolName
 from liza.merging import queue
 from liza.model.derived import find_owner
 from liza.model.errors import LizaError, NotOwner, UsageError
 from liza.model.history_events import last_failure
 from liza.model.model import FINAL_STATUSES, State, Status, Task
-from liza.model.value_classes import Value
+from liza.model.value_classes import Value, decodable
 from liza.programs.presets import preset_table
 from liza.tasks import bound_claim, questions, submission
 from liza.tasks.claim import HeartbeatRequest, heartbeat
@@ -74,7 +74,7 @@ class CallAnswer(Value):
 
 def main() -> int:
     """Answer the request on stdin. Return 0; an error of Liza is an answer, too."""
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=CallRequest)
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=decodable(CallRequest))
     try:
         answer = answer_call(request)
     except LizaError as error:
@@ -256,12 +256,12 @@ def _ask_person(crew: Crew, request: CallRequest) -> CallAnswer:
     return CallAnswer(answer=_describe_result(result), bound=bound)
 
 
-def _convert(given: Mapping[str, Any], wanted: type[Any]) -> Any:
+def _convert(arguments: Mapping[str, Any], kind: type[Any]) -> Any:
     """Return the arguments as the request of a verb. Raises UsageError."""
     try:
-        return msgspec.convert(given, wanted)
+        return msgspec.convert(arguments, decodable(kind))
     except msgspec.ValidationError as error:
-        raise UsageError(f"an argument is wrong: {error}", f"at most {MAX_ARGUMENT} characters") from error
+        raise UsageError(f"an argument is wrong: {error}") from error
 
 
 _ANSWERS: Final[dict[str, Callable[[Crew, CallRequest], CallAnswer]]] = {

@@ -1,7 +1,8 @@
 """The server of `liza mcp`: the SDK's protocol on stdin and stdout. The only module that imports the SDK.
 
-Each call runs in a process of its own (`calls.py`), one after the other: the SDK takes 64 MB, and what the verbs need
-would make that 95. The server holds the lock of each worktree that it has claimed a task for, and renews the lease.
+Each call runs in a process of its own (`mcp_calls.py`), one after the other: the SDK takes 64 MB, and what the verbs
+need would make that 95. The server holds the lock of each worktree that it has claimed a task for, and renews the
+lease.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _PART: Final = 1 << 16
 _ID: Final = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,200}")'
 
 
-class Session:
-    """What one connection holds: the locks of its worktrees, and the last claim in each."""
+class ProgramConnection:
+    """What a connection holds: the locks of its worktrees, and the last claim in each."""
 
     def __init__(self, directory: str) -> None:
         self.directory, self.client = directory, ""
@@ -75,7 +76,7 @@ class Session:
         given = {"call": call, "directory": self.directory, "client": self.client, "arguments": arguments}
         try:
             done = subprocess.run(
-                [sys.executable, "-P", "-m", "liza.mcp.calls"],
+                [sys.executable, "-P", "-m", "liza.mcp.mcp_calls"],
                 input=json.dumps({**given, "bound": self._bound, "held": list(self._locks)}).encode(),
                 stdout=subprocess.PIPE,
                 cwd=self.directory,
@@ -168,14 +169,14 @@ def _refusal_of(head: bytes, tail: bytes) -> bytes:
     at_start = re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID, head) or re.match(
         rb'\s*\{\s*"method"\s*:\s*"[^"]{1,100}"\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID, head
     )
-    found = at_start or at_end
-    if found is None:
+    match = at_start or at_end
+    if match is None:
         return b"{}\n"
     call = b'{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"%s"}}\n'
-    return call % (found[1], _TOO_LARGE.encode())
+    return call % (match[1], _TOO_LARGE.encode())
 
 
-def _make_server(session: Session) -> Server[Any]:
+def _make_server(session: ProgramConnection) -> Server[Any]:
     async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
         rows = [Tool(name=tool.name, description=tool.text, input_schema=tool.schema) for tool in TOOLS]
         return ListToolsResult(tools=rows)
@@ -193,7 +194,7 @@ def _make_server(session: Session) -> Server[Any]:
     )
 
 
-async def _serve(session: Session) -> None:
+async def _serve(session: ProgramConnection) -> None:
     server = _make_server(session)
     with os.fdopen(os.dup(0), "rb", closefd=True) as stream:
         async with stdio_server(stdin=cast("anyio.AsyncFile[str]", Requests(stream))) as (read, write):
@@ -202,7 +203,7 @@ async def _serve(session: Session) -> None:
 
 def main() -> None:
     """Serve until stdin ends or a signal comes; then hand off what is claimed."""
-    session = Session(str(Path.cwd()))
+    session = ProgramConnection(str(Path.cwd()))
 
     def end(*_: object) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
