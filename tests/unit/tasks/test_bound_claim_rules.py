@@ -28,7 +28,7 @@ def task(name: str = "mail", **fields: object) -> Task:
 
 
 def board(*tasks: Task) -> State:
-    return State(version=1, goal=Goal(id="g", status="IN_PROGRESS"), tasks=tasks)
+    return State(version=1, revision=1, goal=Goal(id="g", status="IN_PROGRESS"), tasks=tasks)
 
 
 def claimed(*tasks: Task) -> tuple[State, str]:
