@@ -22,17 +22,27 @@ COMMANDS = {
 WORK = "echo right > mail.txt && git add -A && git commit -q -m 'Write mail.txt'"
 
 
+WAITS = 8
+
+
 def use_tools(*wanted: str | Shell) -> Script:
-    """Turns that call tools of Liza by the end of their names: each program puts its own words before them."""
+    """Turns that call tools of Liza by the end of their names: each program puts its own words before them.
+
+    A program asks its model before its servers have started: the model waits then.
+    """
+    left, waits = list(wanted), [Shell("sleep 3")] * WAITS
 
     def answer(asked: Asked) -> Turn:
-        if not asked.tools or asked.done >= len(wanted):
+        if not asked.tools or not left:
             return Say("done")
-        turn = wanted[asked.done]
+        turn = left[0]
         if isinstance(turn, Shell):
-            return turn
+            return left.pop(0)  # type: ignore[return-value]
         name = next((name for name in asked.tools if name.endswith(turn)), None)
-        return Say(f"no tool {turn} in {list(asked.tools)}") if name is None else Call(name, {})
+        if name is not None:
+            left.pop(0)
+            return Call(name, {})
+        return waits.pop() if waits else Say(f"no tool {turn} in {list(asked.tools)}")
 
     return answer
 
