@@ -1,4 +1,4 @@
-"""Real programs that Liza did not start claim a task over MCP, work, and submit it, with a scripted model behind them."""
+"""Real programs that Liza did not start claim a task over MCP, work, and submit it. Their model is scripted."""
 
 from __future__ import annotations
 
