@@ -43,10 +43,7 @@ def verify_branch(directory: Path, branch: str | None = None) -> dict[str, Any]:
     """
     git, crew = open_clone(directory)
     evidence = read_evidence(git, *_find_branch(git, branch))
-    state = None if crew is None else crew.board.read()
-    tasks = () if state is None else [task for task in state.tasks if task.status is Status.MERGED]
-    approved = {task.merge_commit: task.review_commit for task in tasks if task.merge_commit and task.review_commit}
-    faults = list(evidence_faults.find_evidence_faults(evidence, approved))
+    faults = list(evidence_faults.find_evidence_faults(evidence, None if crew is None else _read_approved(crew)))
     landed = evidence_faults.list_landed(evidence)
     return {
         "branch": evidence.branch,
@@ -55,6 +52,12 @@ def verify_branch(directory: Path, branch: str | None = None) -> dict[str, Any]:
         "signatures": evidence_sheet.count_signatures(evidence, landed),
         "faults": faults,
     }
+
+
+def _read_approved(crew: Crew) -> dict[str, str]:
+    """Return the approved commits of merged tasks by merge commit."""
+    tasks = [task for task in crew.board.read().tasks if task.status is Status.MERGED]
+    return {task.merge_commit: task.review_commit for task in tasks if task.merge_commit and task.review_commit}
 
 
 def render_branch(directory: Path, branch: str | None = None) -> str:

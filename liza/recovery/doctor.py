@@ -32,6 +32,7 @@ from liza.project.init import check_repository, find_obstacles
 from liza.recovery.findings import ACTOR, list_findings
 from liza.recovery.recover import recover_crew
 from liza.system.clock import SystemClock
+from liza.tasks import archive
 from liza.text.formats import count_noun
 from liza.usage.program_accounts import check_accounts
 
@@ -121,6 +122,9 @@ def _recover_crew(crew: Crew) -> tuple[str, ...]:
         repaired = tuple(repair.message for repair in recover_crew(crew, ACTOR))
     except (Missing, SharedPathBlocked):
         repaired = ()
+    with suppress(LizaError, OSError):
+        # Statements that a locked key held back until their tasks were archived.
+        statement_writer.complete(crew, tuple(archive.iter_archived(crew.board, crew.board.read())))
     return repaired + _unbind_briefs(crew)
 
 

@@ -143,9 +143,11 @@ def list_landed(evidence: LandedEvidence) -> tuple[str, ...]:
     return tuple(sorted(landed, key=lambda commit: (order.get(commit, -1), commit)))
 
 
-def find_evidence_faults(evidence: LandedEvidence, approved: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each fault. ``approved``: the approved commits by merge commit, as a board has them."""
-    if not evidence.has_notes:
+def find_evidence_faults(evidence: LandedEvidence, board: Mapping[str, str] | None) -> Iterator[str]:
+    """Yield a sentence for each fault. ``board``: the approved commits by merge commit, as the board of a crew has
+    them; None in a clone without a crew."""
+    approved = board or {}
+    if not evidence.has_notes and board is None:
         yield f"{NOTES_REF} is not in this clone: {FETCH_COMMAND}"
         return
     for commit, count in sorted(evidence.removed.items()):
