@@ -127,7 +127,8 @@ class StatedVerdict(_Stated, frozen=True):
     """The predicate for a merged task. The subject is the commit that landed; ``reviewed`` and ``tested`` are others.
 
     ``assisted_by``: each author as PROGRAM or PROGRAM:MODEL, and the trailers `Assisted-by:` of the commits.
-    ``retries``: runs of gates on the tested commit after the first one. ``logs``: outputs of sessions.
+    ``author``, ``request``, ``foreign``: of a submission, as ``Submission`` has them. ``retries``: runs of gates on the
+    tested commit after the first one. ``logs``: outputs of sessions.
     """
 
     task: str
@@ -142,6 +143,8 @@ class StatedVerdict(_Stated, frozen=True):
     reviews: tuple[StatedReview, ...] = ()
     assisted_by: tuple[str, ...] = ()
     author: str = ""
+    request: int = 0
+    foreign: bool = False
     times: StatedTimes = StatedTimes()
     retries: int | None = None
     gates: tuple[StatedGate, ...] = ()
@@ -242,6 +245,8 @@ def compose_task_note(task: Task, facts: TaskFacts) -> tuple[str, ...]:
         reviews=tuple(_describe_review(event, facts.sessions) for event in _find_reviews(task)),
         assisted_by=tuple(dict.fromkeys(filter(None, (*names, *map(_shorten, facts.trailers))))),
         author=submission.author if submission else "",
+        request=submission.request if submission else 0,
+        foreign=submission is not None and submission.is_foreign,
         times=_find_times(task),
         rejections=_count(task, HistoryEvent.REJECT),
         failed_merges=_count(task, HistoryEvent.MERGE_FAILED),
