@@ -27,6 +27,7 @@ from liza.model.errors import UsageError
 from liza.model.value_classes import replace
 from liza.printing import printing, render_crew, render_task
 from liza.tasks import task as verbs
+from liza.tasks.permission import permit as permit_commit
 from liza.tasks.rules.backlog import TaskFields
 from liza.view.task_rows import list_archived, list_tasks, show_task
 
@@ -328,6 +329,25 @@ def drop(
         raise UsageError("--cascade and --unlink contradict each other", f'liza task drop {task_id} "…" --cascade')
     dependants = "cascade" if cascade else "unlink" if unlink else None
     printing.print_result(verbs.drop(find_crew(), task_id, why, dependants, recover_if_dead), as_json)
+
+
+@declare_command(
+    app,
+    "permit",
+    "liza task permit fix-parser 9fceb02d0ae598e95dc970b74767f19372d61af8",
+    position=Position(Heading.STEER, 8),
+)
+def permit(
+    task_id: TaskIdArgument,
+    commit: Annotated[str, typer.Argument(metavar="COMMIT", help="The whole id of the submitted commit.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Permit that the tests of a stranger's commit run, in a box without network. Read it first: `liza diff ID`.
+
+    The author cannot write to the repository, or is unknown. Before the permission nothing of the work runs. It ends
+    with the next commit.
+    """
+    printing.print_result(permit_commit(find_crew(), task_id, commit), as_json)
 
 
 @declare_command(app, "release", "liza task release invoice-pdf", position=Position(Heading.STEER, 7))

@@ -91,7 +91,7 @@ def list_boxed_filters(
     """
     words = ("config", "--null", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$")
     rows = git.run(*words, codes=(0, 1)).stdout.decode("utf-8", "surrogateescape").split("\0")
-    settings = {key: command for key, _, command in (row.partition("\n") for row in rows) if command}
+    settings = {key: command for key, _, command in (row.partition("\n") for row in rows)}
     worktree = around.paths.slot(slot)
     box = build_git_box(around, slot, (), shown)
     if not worktree.is_dir():  # git makes it before it runs a filter.
@@ -100,7 +100,7 @@ def list_boxed_filters(
     return tuple(
         (key, _box_filter(key, command, box))
         for key, command in settings.items()
-        if key != FILTER_KEY and not _LFS.fullmatch(command)
+        if command and key != FILTER_KEY and not _LFS.fullmatch(command)
     )
 
 

@@ -113,6 +113,14 @@ def find_failing_filters(git: Git, commit: str) -> Iterator[FailingFilter]:
                     break
 
 
+def switch_filters_off(git: Git) -> tuple[tuple[str, str], ...]:
+    """Return the settings with which no filter runs. Files have the content that is in the commit. Raises GitFailed."""
+    pattern = r"^filter\..*\.(clean|smudge|process|required)$"
+    keys = git.run("config", "--null", "--name-only", "--get-regexp", pattern, codes=(0, 1)).stdout
+    names = dict.fromkeys(filter(None, keys.decode("utf-8", "surrogateescape").split("\0")))
+    return tuple((name, "") for name in names if "=" not in name)
+
+
 _MAX_GITFILE = 4096 + 16  # bytes in a file `.git`: PATH_MAX and "gitdir: "
 
 

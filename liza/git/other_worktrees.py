@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from liza.git.git_config import git_dirs, list_worktrees
+from liza.git.git_config import git_dirs, list_worktrees, switch_filters_off
 from liza.git.git_refs import HEADS
 from liza.git.rules.git_operations import GitOperation
 from liza.git.runner import Git
@@ -62,13 +62,10 @@ def list_uncommitted(git: Git, worktree: OtherWorktree) -> tuple[str, ...]:
     Raises GitFailed.
     """
     common = git_dirs(git)[1]
-    # Git compares a file again that is as new as the index, and a filter may be a program of the worktree.
-    pattern = r"^filter\..*\.(clean|smudge|process|required)$"
-    keys = git.run("config", "--null", "--name-only", "--get-regexp", pattern, codes=(0, 1)).stdout
-    off = ((key, "") for key in keys.decode("utf-8", "surrogateescape").split("\0") if key)
     # By size and time alone: in a copy of a repository every file has another inode.
     stat = (("core.fsmonitor", "false"), ("core.checkStat", "minimal"), ("core.trustctime", "false"))
-    settings = (*stat, *(pair for pair in off if "=" not in pair[0]))
+    # Git compares a file again that is as new as the index, and a filter may be a program of the worktree.
+    settings = (*stat, *switch_filters_off(git))
     other = git.with_git_dir(worktree.path, worktree.git_dir, common).with_config(*settings)
     staged = other.names("diff-index", "--cached", "--name-only", "-z", "--ignore-submodules=all", "HEAD", "--")
     unstaged = other.names("diff-files", "--name-only", "-z", "--ignore-submodules=all")

@@ -33,6 +33,7 @@ from liza.project import commands, listeners
 from liza.project.rules.output_causes import BoxNeeds
 from liza.system import crash_points
 from liza.tasks import shared_code
+from liza.tasks.rules import strangers
 from liza.tasks.rules.picking import unmet_dependencies
 
 
@@ -230,6 +231,7 @@ class _Search:
             length,
             again or None,
             always=self.may_be_untested,
+            is_foreign=any(strangers.is_foreign(member.task) for member in prefix.members),
         )
         result = candidate.run_candidate_tests(self.crew, run)
         crash_points.point("merge", "tested")

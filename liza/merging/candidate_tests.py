@@ -18,15 +18,15 @@ from liza.git import git_refs, local_files, slot_setup
 from liza.git.worktrees import Worktrees
 from liza.merging import gate_log
 from liza.model import gates, history_events
-from liza.model.configuration import FULL_CHECKOUT, TESTS_GATE, Gate, Network
-from liza.model.errors import LizaError, NotRegularFile
+from liza.model.configuration import FULL_CHECKOUT, TESTS_GATE, Config, Gate, Network
+from liza.model.errors import LizaError, NotRegularFile, Refused
 from liza.model.gates import GateFinding, GateFindingKind, GateOutcome, GateRun
 from liza.model.model import Clock
 from liza.model.paths import Paths
 from liza.model.tested import NO_GATE_APPLIED, HowTested, judge_commit
 from liza.model.value_classes import Value, replace
 from liza.programs.session import log_file
-from liza.project import commands, installed_packages, listeners, proof, tree_snapshot
+from liza.project import commands, foreign_runs, installed_packages, listeners, proof, tree_snapshot
 from liza.project.commands import CommandBox
 from liza.project.rules import command_parts, output_causes, package_records, tree_changes
 from liza.project.tree_snapshot import TreeSnapshot
@@ -37,7 +37,8 @@ class CandidateRun(Value):
     """A commit to test. ``name`` is a task or another word for the log files, ``branch`` the branch that the commit is
     to replace the commit ``base`` of. ``tasks``: how many tasks the commit has that ``base`` has not. ``gates``:
     run only these; None: all that apply. ``replaces``: the commit that the gates get as LIZA_BASE; None: ``base``.
-    ``always``: they run also if it is clear beforehand that they say nothing about the commit.
+    ``always``: they run also if it is clear beforehand that they say nothing about the commit. ``is_foreign``: a
+    stranger wrote it, so it runs in a box without network and logins, or not at all.
     """
 
     name: str
@@ -48,6 +49,7 @@ class CandidateRun(Value):
     gates: tuple[str, ...] | None = None
     replaces: str | None = None
     always: bool = False
+    is_foreign: bool = False
 
 
 class CandidateResult(Value):
@@ -88,7 +90,34 @@ def run_candidate_tests(crew: Crew, run: CandidateRun) -> CandidateResult:
     chosen = _choose_gates(crew, run)
     if not chosen:
         return CandidateResult(None, NO_GATE_APPLIED)
-    slots = prepare_slots(crew, run.name, run.commit, len(chosen))
+    if not run.is_foreign:
+        return _test_in_slots(crew, run, chosen, prepare_slots(crew, run.name, run.commit, len(chosen)))
+    crew = foreign_runs.confine(crew)
+    # Nothing that a stranger's code wrote is there for the next run, not even for that of another stranger.
+    crew.worktrees.discard(FOREIGN_SLOT)
+    try:
+        return _test_foreign(crew, run, chosen)
+    finally:
+        crew.worktrees.discard(FOREIGN_SLOT)
+
+
+def _test_foreign(crew: Crew, run: CandidateRun, chosen: tuple[Gate, ...]) -> CandidateResult:
+    """Run the set-up for what the commit replaces, with network, then the gates on the commit, without."""
+    on_set_up = partial(record_timing, crew, run)
+    base = _prepare_slot(crew, FOREIGN_SLOT, run.name, run.base)
+    failure = set_up_slot(crew, base.name, on_set_up, is_own=True)
+    if failure is not None:
+        raise Refused(f"{run.branch} without {run.name}: {failure}", f"liza task show {run.name}")
+    slot_setup.mark_tests_passed(crew.worktrees.slot_git(base.name))
+    result = _test_in_slots(crew, run, chosen, (_prepare_slot(crew, FOREIGN_SLOT, run.name, run.commit),))
+    if result.failure is None:
+        return result
+    return replace(result, failure=f"{result.failure}\n{foreign_runs.HOW}")
+
+
+def _test_in_slots(
+    crew: Crew, run: CandidateRun, chosen: tuple[Gate, ...], slots: tuple[PreparedMergeSlot, ...]
+) -> CandidateResult:
     before, commits_before = git_refs.snapshot_refs(crew.git), _list_commits_made(crew.worktrees, slots)
     replaces = run.replaces or run.base
     on_start = partial(_record_start, crew, run)
@@ -150,6 +179,8 @@ def _to_gate_run(clock: Clock, run: CandidateRun, timing: GateTiming, how: HowTe
 
 
 MERGE_SLOT = "merge"
+FOREIGN_SLOT = "merge-foreign"
+"""The slot of what strangers wrote. It exists only while its gates run."""
 
 
 class GateJob(Value):
@@ -209,7 +240,7 @@ def prepare_slots(crew: Crew, name: str, commit: str, gates: int) -> tuple[Prepa
 
 
 def _prepare_slot(crew: Crew, slot: str, name: str, commit: str) -> PreparedMergeSlot:
-    config = crew.board.read().config
+    config = _read_config(crew, slot)
     crew.worktrees.detach(slot, commit, f"merge-{_file_name(name)}")
     crew.worktrees.clean(slot, config)
     git = crew.worktrees.slot_git(slot)
@@ -244,8 +275,8 @@ def _run_in_turn(crew: Crew, job: GateJob, gates: Sequence[Gate] | None = None) 
     slot = job.slots[0]
     for number, gate in enumerate(job.gates if gates is None else gates):
         if number or gates is not None:
-            slot = _prepare_slot(crew, MERGE_SLOT, job.name, job.commit)
-            failure = set_up_slot(crew, MERGE_SLOT, job.on_set_up)
+            slot = _prepare_slot(crew, slot.name, job.name, job.commit)
+            failure = set_up_slot(crew, slot.name, job.on_set_up)
             if failure is not None:
                 return (*timings, GateTiming(gate.name, GateOutcome.RED, 0.0, failure))
         timings.append(_run_gate(crew, job, gate, slot))
@@ -302,13 +333,14 @@ def _run_gate(
     packages, failure = check_packages(crew, slot.name, job.on_set_up)
     if failure is not None:
         return GateTiming(gate.name, GateOutcome.RED, 0.0, failure)
-    config = crew.board.read().config
+    config = _read_config(crew, slot.name)
     own = "" if gate.name == TESTS_GATE else f"-{gate.name}"
     log = crew.paths.logs / f"merge-{_file_name(job.name)}{own}.log"
     limit = config.integration_timeout if gate.timeout is None else gate.timeout
     slot = replace(slot, files=tree_snapshot.add_submodules(crew.worktrees.slot_git(slot.name), slot.files))
     job.on_start(gate.name)
-    box = _open_box(crew, slot.name, gate.network)
+    is_foreign = slot.name == FOREIGN_SLOT
+    box = _open_box(crew, slot.name, None if is_foreign else gate.network)
     servers = [_find_servers(crew, job)]
     installed = _list_installed(crew.paths, slot.name)
     result = commands.run_command(
@@ -325,6 +357,7 @@ def _run_gate(
         },
         cancelled=cancelled,
         box=box,
+        is_foreign=is_foreign,
     )
     is_killed = cancelled is not None and result.exit_status in commands.EXTERNAL_KILL_STATUSES
     servers.append(_find_servers(crew, job))
@@ -366,8 +399,14 @@ def _digest_log(log: Path) -> str:
 
 def _open_box(crew: Crew, slot: str, network: Network | None = None) -> CommandBox | None:
     """Return the box of commands in a slot. ``network``: of the gate; None: as all commands."""
-    box = commands.open_box(crew.paths, crew.worktrees.slot_git(slot), crew.board.read().config)
+    box = commands.open_box(crew.paths, crew.worktrees.slot_git(slot), _read_config(crew, slot))
     return box if box is None or network is None else box.with_network(network)
+
+
+def _read_config(crew: Crew, slot: str) -> Config:
+    """Return the configuration for what runs in a slot."""
+    config = crew.board.read().config
+    return foreign_runs.restrict(config) if slot == FOREIGN_SLOT else config
 
 
 def _check_checkout(crew: Crew, job: GateJob, slot: PreparedMergeSlot) -> tuple[GateFinding, ...]:
@@ -415,8 +454,9 @@ def _check_installed(crew: Crew, slot: str, before: dict[Path, str]) -> None:
 def _find_servers(crew: Crew, job: GateJob) -> GateFinding | None:
     """Return the finding that a server of another checkout listens, which the gates may test instead."""
     names = [slot.name for slot in job.slots]
-    git, config = crew.worktrees.slot_git(names[0]), crew.board.read().config
-    texts = [gate.command for gate in job.gates if not commands.is_isolated(config, gate.network)]
+    git, config = crew.worktrees.slot_git(names[0]), _read_config(crew, names[0])
+    network = config.network if names[0] == FOREIGN_SLOT else None
+    texts = [gate.command for gate in job.gates if not commands.is_isolated(config, network or gate.network)]
     return listeners.find_servers(crew, git, names, texts) if texts else None
 
 
@@ -462,9 +502,12 @@ def _display_path(paths: Paths, log: Path) -> str:
     return str(log.relative_to(paths.root))
 
 
-def set_up_slot(crew: Crew, slot: str, on_set_up: Callable[[GateTiming], None]) -> str | None:
-    """Copy files into a slot and run the set-up command if it is due. Return the failure message, or None."""
-    config = crew.board.read().config
+def set_up_slot(crew: Crew, slot: str, on_set_up: Callable[[GateTiming], None], *, is_own: bool = False) -> str | None:
+    """Copy files into a slot and run the set-up command if it is due. Return the failure message, or None.
+
+    ``is_own``: no stranger wrote what is checked out, also in the slot for what strangers wrote.
+    """
+    config = _read_config(crew, slot)
     path, slot_git = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
     if not slot_setup.bring(crew.paths.root, slot_git, config) or not config.sandbox_setup:
         return None
@@ -479,7 +522,8 @@ def set_up_slot(crew: Crew, slot: str, on_set_up: Callable[[GateTiming], None]) 
         config.integration_timeout,
         crew.paths.root,
         config.environment,
-        box=_open_box(crew, slot),
+        box=_open_box(crew, slot, crew.board.read().config.network if is_own else None),
+        is_foreign=slot == FOREIGN_SLOT and not is_own,
     )
     outcome = GateOutcome.GREEN if result.passed else GateOutcome.RED if result.exit_status else GateOutcome.TIMEOUT
     on_set_up(GateTiming(gates.SET_UP_RUN, outcome, result.seconds))

@@ -34,7 +34,7 @@ from liza.model.paths import is_person, parse_agent_id
 from liza.model.statuses import task_word
 from liza.model.value_classes import replace
 from liza.tasks import archive
-from liza.tasks.rules import claims
+from liza.tasks.rules import claims, strangers
 
 _NOT_MERGED = (Status.INTEGRATION_FAILED, Status.BLOCKED)
 """Statuses of a task after its merge failed: its coder is to resolve it, or it failed too often."""
@@ -152,6 +152,7 @@ def _merge_next(crew: Crew, by: str, task_id: str | None, epic: str | None, star
     if task is None:
         raise Refused(*_no_merge_reason(before))
     merge_queue.refuse_held(task)
+    strangers.refuse_unpermitted(task)
     merge_queue.refuse_stacked(before, task)
     if task.merging is not None:
         # retry_candidates has just offered it: it waits until a person's changed files are out of the way.

@@ -102,6 +102,7 @@ def fetch_for_merge(crew: Crew, branch: str, tasks: Sequence[Task]) -> None:
     if epic is not None:
         shared_code.ensure_epic(crew, remote, epic)
     missing = [task for task in tasks if task.review_commit and not git_refs.has_commit(crew.git, task.review_commit)]
+    shared_code.fetch_requests(remote, missing)
     obstacle = shared_code.fetch_target(crew, remote, branch, *(branch_of(task.id) for task in missing))[1]
     if obstacle is not None:
         raise obstacle

@@ -158,6 +158,7 @@ class AlarmKind(_Kind):
         "{about} does not merge: {reason}; {coder}, which has to fix it, is off",
         "",
     )
+    NEEDS_PERMISSION = "needs_permission", ANSWER, "{about} is approved and not tested: {reason}", "{step}"
     BACK_WITH_AUTHOR = "back_with_author", STEP, "{about} needs another commit ({reason}); {where}", "{step}"
     BRANCH_MOVED = "branch_moved", STEP, "{branch} is at {tip}, and {about} was submitted at {commit}", "{step}"
     BRANCH_GONE = "branch_gone", STEP, "{branch} of {about} is gone; its commit {commit} is kept", "{step}"

@@ -162,6 +162,7 @@ class Submission(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     may be empty. ``request``: the number of its pull request, 0 without one. ``author``: of its newest commit.
     ``program``: the name of the program that wrote it, if that is known. ``fix``: who mends what comes back.
     ``is_foreign``: the author cannot write to the repository. Code of it runs only at the commit ``permitted``.
+    ``opinion``: what a program without tools wrote about a foreign commit; ``no_opinion``: why none did.
     """
 
     branch: str = ""
@@ -172,6 +173,8 @@ class Submission(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     fix: Literal["author", "crew"] = "author"
     is_foreign: bool = False
     permitted: str = ""
+    opinion: str = ""
+    no_opinion: str = ""
 
 
 class Event(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):

@@ -52,8 +52,10 @@ def format_history(entries: Iterable[RevisionRow], colour: bool) -> str:
 
 
 def format_diff(result: TaskDiff, colour: bool) -> str:
-    """Return the comments of the last rejection, the patch as git shows it, then the untracked files."""
-    lines = [paint(_comment_text(row), "yellow", colour) for row in result.comments]
+    """Return what to know first, the comments of the last rejection, the patch as git shows it, then the untracked
+    files."""
+    lines = [paint(notice, "red", colour) for notice in result.list_notices()]
+    lines += [paint(_comment_text(row), "yellow", colour) for row in result.comments]
     lines += [paint_patch_line(row, colour) for row in result.diff.splitlines()]
     lines += [paint(f"untracked: {name}", "yellow", colour) for name in result.untracked]
     return "\n".join(lines) or f"{result.task} changes nothing yet"

@@ -33,6 +33,7 @@ from liza.project.new_server_crew import push_integration
 from liza.system import files
 from liza.system.locks import Lock
 from liza.tasks import archive, shared_code
+from liza.tasks.rules import strangers
 from liza.text.formats import count_noun, format_time
 
 BEFORE_SERVER, BEFORE_EXPORT = ".before-server", ".before-export"
@@ -104,7 +105,8 @@ def _push_code(crew: Crew, state: State) -> None:
     assert remote is not None
     push_integration(remote, state.config.integration_branch, integration_tip.require_integration(crew.git, state))
     for task in state.tasks:
-        if task.review_commit is not None and task.status not in FINAL_STATUSES:
+        is_open = task.status not in FINAL_STATUSES and not strangers.is_foreign(task)
+        if task.review_commit is not None and is_open:
             shared_code.push_submitted(crew, task, task.review_commit)
 
 

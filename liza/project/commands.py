@@ -33,6 +33,7 @@ from liza.model.value_classes import Value, replace
 from liza.programs.presets import preset_table
 from liza.programs.session import log_file, session_process
 from liza.programs.session.program_faults import list_logins
+from liza.project import foreign_runs
 from liza.project.rules import first_failures, output_causes
 from liza.system import ancestors, crash_points, processes, untrusted_files
 from liza.text.redaction import redact
@@ -109,6 +110,8 @@ def run_command(
     more: Mapping[str, str] = MappingProxyType({}),
     cancelled: threading.Event | None = None,
     box: CommandBox | None = None,
+    *,
+    is_foreign: bool = False,
 ) -> CommandOutcome:
     """Run a shell command in ``directory`` with its output in ``log``; end it after ``limit`` seconds.
 
@@ -116,14 +119,22 @@ def run_command(
     if it were the person. Variables and PATH entries that lead to the person's checkout are removed from its
     environment, except ``keep`` (``config.environment``); ``more`` is added.
 
-    ``box``: the box in which it runs; None: as any process of this user.
+    ``box``: the box in which it runs; None: as any process of this user. ``is_foreign``: a stranger wrote what it runs,
+    so it gets no variable that may be a login.
 
     A run killed from outside is inconclusive; it is retried once. Raises OSError if the log cannot be written.
 
     With ``cancelled`` the command is one of several that run at the same time: it ends soon after the event is set, and
     the caller handles one that was killed from outside.
     """
-    env = {**command_environment(root, keep), **slot_variables(directory.name), **more}
+    if is_foreign and box is None:
+        raise Missing("what a stranger wrote runs only in a box, and there is none", "liza doctor")
+    outside = command_environment(root, keep)
+    env = {
+        **(foreign_runs.select_variables(outside) if is_foreign else outside),
+        **slot_variables(directory.name),
+        **more,
+    }
     if box is not None:
         env = box.environment(env)
     outcome = _run_once(command, directory, log, limit, env, cancelled, box)

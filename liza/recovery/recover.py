@@ -146,9 +146,9 @@ def _recreate_worktree(crew: Crew, task: Task) -> Repair:
 def _repair_reviews(crew: Crew, by: str) -> list[Repair]:
     repairs = []
     for task in reviews_without_worktree(crew, by):
-        reviewer, run, commit = str(task.reviewing_by), str(task.review_run), str(task.review_commit)
+        reviewer, run = str(task.reviewing_by), str(task.review_run)
         shared_code.fetch_reviewed(crew, task)
-        if crew.worktrees.detach_once(reviewer, commit, run):
+        if crew.worktrees.detach_once(reviewer, shared_code.choose_review_checkout(crew, task), run):
             repairs.append(Repair(f"{task.id}: its commit was checked out for the review {run}"))
     return repairs
 

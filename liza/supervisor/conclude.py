@@ -38,12 +38,13 @@ from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
 from liza.recovery.run_cleanup import archive_old_runs
+from liza.supervisor import foreign_review
 from liza.supervisor.session_files import remove_worktree_files
 from liza.system import crash_points
 from liza.tasks import returned_work, task_branches
 from liza.tasks.handoff import find_sprint_end
 from liza.tasks.pause import is_at_own_checkpoint
-from liza.tasks.rules import claims, coding, planning, reviews
+from liza.tasks.rules import claims, coding, planning, reviews, strangers
 from liza.text.quoting import quote_line
 from liza.text.redaction import redact
 from liza.usage import account_choice
@@ -363,6 +364,10 @@ def _record_review_end(crew: Crew, record: RunRecord, result: SessionEnd) -> Non
         return
     now = crew.clock.now()
     failed = _find_failed_start(crew, record, result)
+    counts = result.outcome is not SessionOutcome.STOPPED and not _is_uncounted(result.outcome)
+    if counts and strangers.is_foreign(task):
+        _record_opinion(crew, record, result)
+        return
     with crew.change(record.agent, "release review", record.task) as tx:
         if failed is not None:
             tx.state = coding.note_failed_check(tx.state, record.task, failed)
@@ -374,3 +379,19 @@ def _record_review_end(crew: Crew, record: RunRecord, result: SessionEnd) -> Non
         else:
             reported = _report_failure(crew.clock, tx.state, record, result)
             tx.state = reviews.end_review_without_verdict(reported, record.task, record.run, now, result.reason)
+
+
+def _record_opinion(crew: Crew, record: RunRecord, result: SessionEnd) -> None:
+    """Record what a program without tools wrote about a stranger's commit, or why it wrote nothing."""
+    assert record.task is not None
+    directory, events = crew.run_dir(record.run), _read_last_events(crew, crew.run_dir(record.run))
+    is_over = result.outcome is SessionOutcome.FINISHED
+    has_events = session_log.find_row(crew, record.run) is not None
+    opinion = foreign_review.read_opinion(directory, events, has_events=has_events) if is_over else ""
+    reason = result.reason or "it wrote nothing"
+    with crew.change(record.agent, "release review", record.task) as tx:
+        now = crew.clock.now()
+        if opinion:
+            tx.state = strangers.record_opinion(tx.state, record.task, record.run, opinion, now)
+        else:
+            tx.state = strangers.end_without_opinion(tx.state, record.task, record.run, reason, now)

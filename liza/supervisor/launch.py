@@ -21,7 +21,7 @@ from liza.guards import guard_files
 from liza.model import setting_limits
 from liza.model.derived import CurrentWork, find_current_work
 from liza.model.errors import LizaError, NotOwner, NotRegularFile, Refused
-from liza.model.model import State
+from liza.model.model import State, Task
 from liza.model.narration import Detail
 from liza.model.paths import agent_of, role_of, session_committer
 from liza.model.statuses import WorkKind
@@ -30,19 +30,20 @@ from liza.programs import liveness
 from liza.programs.conversation_log import find_conversation
 from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.command_line import SidecarOrder, TextCarrier
-from liza.programs.presets.preset import AcpSettings, Preset
+from liza.programs.presets.preset import AcpSettings, LaunchMode, Preset
 from liza.programs.rules.program_spec import parse_spec
 from liza.programs.session import _session_socket, session_process
-from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.run_directory import ReadyEvidence, RunDir, RunRecord
 from liza.programs.session.session_process import SOCKET_VARIABLE, SessionVerbs, describe_verbs
 from liza.programs.terminal import tmux
 from liza.project import commands
 from liza.project.commands import CommandBox
+from liza.supervisor import foreign_review
 from liza.supervisor.session_files import BoxOrder, LaunchInputs, SessionBox, WorktreeFiles, make_session_box
 from liza.system import crash_points, processes
 from liza.system.installation import liza_path, sidecar_argv
 from liza.tasks import shared_code, task_branches
-from liza.tasks.rules import claims, conversations
+from liza.tasks.rules import claims, conversations, strangers
 from liza.tasks.rules.conversations import ContinueConversation, EarlierSession, NewConversation
 from liza.usage.account_choice import AccountChooser, SessionAccount
 from liza.usage.run_account import account_of, config_dir_of, read_run_account
@@ -99,8 +100,10 @@ class Launcher:
         work = find_current_work(state, agent_of(run))
         if work is None or work.run != run:
             raise NotOwner(f"{run} has no claim any more", f"liza agents {agent_of(run)}")
+        foreign = foreign_review.find_foreign(state, work)
+        reader = None if foreign is None else self._require_reader(foreign, run)
         slot = self._prepare_worktree(state, work)
-        set_up = self._find_due_set_up(state, run, slot)
+        set_up = self._find_due_set_up(state, run, slot) if foreign is None else None
         if set_up is not None:
             return set_up
         directory = self.crew.run_dir(run)
@@ -120,6 +123,8 @@ class Launcher:
         self._tell_conversation(run, chosen)
         self._record_account(account, directory)
         crash_points.point("launch", "recorded")
+        if foreign is not None and reader is not None:
+            return self._start_reader(state, work, foreign, reader, directory, box_program, account)
         self.install_guards(state, directory)
         # A start prompt that an earlier session never received would start this one a second time.
         inbox.withdraw_messages(self.crew.paths, agent_of(run), LIZA)
@@ -152,6 +157,42 @@ class Launcher:
             now = self.crew.clock.now()
             inbox.queue_message(self.crew.paths, agent_of(run), inputs.prompt, LIZA, now, PromptPriority.SYSTEM)
         return tmux.start(directory.path, argv, worktree, env, verbs)
+
+    def _require_reader(self, task: Task, run: str) -> LaunchMode:
+        """Return how the program starts without tools, for the review of what a stranger wrote.
+
+        Raises NotOwner if that is not known: the review ends, and the board says why.
+        """
+        mode = foreign_review.find_mode(self.preset)
+        if mode is not None:
+            return mode
+        reason, now = foreign_review.describe_missing_mode(self.preset), self.crew.clock.now()
+        with self.crew.change(agent_of(run), "release review", task.id) as tx:
+            tx.state = strangers.end_without_opinion(tx.state, task.id, run, reason, now)
+        raise NotOwner(f"a person reviews {task.id}: {reason}", f"liza diff {task.id}")
+
+    def _start_reader(
+        self,
+        state: State,
+        work: CurrentWork,
+        task: Task,
+        mode: LaunchMode,
+        directory: RunDir,
+        box_program: str | None,
+        account: SessionAccount,
+    ) -> liveness.RunningSession | session_process.StartFailed:
+        """Start a program without tools: no hooks, no file in the worktree, no token. Raises LizaError, OSError."""
+        worktree = self.crew.paths.slot(agent_of(work.run))
+        command = command_line.build_reader(self.preset, mode, foreign_review.compose_prompt(self.crew, task))
+        directory.mark_ready(self.crew.clock.now(), ReadyEvidence.IN_PROMPT)
+        executable = preset_table.require_executable(self.preset)
+        argv = (str(executable), *command.argv[1:])
+        env = account.apply_to({**self.session_environment(work, worktree), **command.env})
+        box = self._make_box(state, work, directory, box_program, executable, env)
+        verbs = self._describe_verbs(box, env)
+        if box is not None:
+            argv, env = box.wrap(argv), box.complete(env)
+        return session_process.start(directory.path, argv, worktree, env, command.stdin_text, verbs)
 
     def _describe_verbs(self, box: SessionBox | None, env: Mapping[str, str]) -> SessionVerbs | None:
         """Return how the commands of a session run outside of it; None for a session whose commands run in it."""
@@ -318,13 +359,13 @@ class Launcher:
             return agent
         task = claims.get_task(state, work.task or "")
         if work.kind == WorkKind.REVIEW:
-            assert task.review_commit is not None
             shared_code.fetch_reviewed(self.crew, task)
+            commit = shared_code.choose_review_checkout(self.crew, task)
             if state.config.sandbox_setup or self.crew.run_dir(work.run).path.exists():
-                worktrees.detach(agent, task.review_commit, work.run)
+                worktrees.detach(agent, commit, work.run)
             else:
                 # Nothing of this run has been started in the slot since the claim has emptied it.
-                worktrees.detach_once(agent, task.review_commit, work.run)
+                worktrees.detach_once(agent, commit, work.run)
             return agent
         assert task.worktree is not None
         self.crew.require_here(task)

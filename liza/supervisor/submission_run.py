@@ -20,8 +20,7 @@ from liza.supervisor.crew_options import UpOptions
 from liza.supervisor.feed import PrintTimedLine
 from liza.tasks.next_steps import with_next_step
 from liza.tasks.rules import claims, reviews, submissions
-from liza.tasks.rules.picking import unmet_dependencies
-from liza.tasks.rules.planning import waits_for_verdict
+from liza.tasks.rules.picking import unmet_dependencies, waits_only_for_verdict
 from liza.tasks.submission import find_next_step
 
 _REVIEWERS = UpOptions(planners=0, coders=0, reviewers=1, exit_when_done=True)
@@ -50,7 +49,7 @@ def merge_submitted(crew: Crew, task_id: str, programs: Sequence[str], say: Prin
 def _is_under_way(state: State, task: Task) -> bool:
     """Return whether a reviewer or a merger can go on with a task."""
     if task.status is Status.READY_FOR_REVIEW:
-        return not waits_for_verdict(task)
+        return not waits_only_for_verdict(task)
     return task.status is Status.APPROVED and task.merge_hold is None
 
 

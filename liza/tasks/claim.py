@@ -231,9 +231,8 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None, *, or_next:
             tx.task = chosen = _reviewable_now(state, chosen, agent, evidence)
         tx.state, run = reviews.claim_review(state, chosen, agent, now, evidence)
     task = claims.get_task(tx.state, chosen)
-    assert task.review_commit is not None
     shared_code.fetch_reviewed(crew, task)  # another task, or another commit, if the board has changed
-    crew.worktrees.detach(agent, task.review_commit, run)
+    crew.worktrees.detach(agent, shared_code.choose_review_checkout(crew, task), run)
     worktree = str(crew.paths.slot(agent))
     result = make_result(tx.before, tx.state, chosen, shlex.join(["cd", worktree]), run=run, worktree=worktree)
     return replace(result, message=f'{result.message}; then: liza verdict approve "…", or: liza verdict reject "…"')

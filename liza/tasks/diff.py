@@ -13,10 +13,12 @@ from liza.model.model import State, Status, Task
 from liza.model.paths import branch_of, check_task_id
 from liza.model.statuses import describe_task
 from liza.model.targets import target_branch
-from liza.model.value_classes import Value
+from liza.model.value_classes import Value, replace
 from liza.model.value_classes import asdict as fields_of
+from liza.programs.presets import preset_table
 from liza.tasks import archive, shared_code
-from liza.tasks.rules import claims
+from liza.tasks.rules import claims, strangers
+from liza.text.undecoded import escape_name
 
 _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames")
 _UNQUOTED_NAMES = ("core.quotePath", "false")
@@ -25,7 +27,9 @@ _UNQUOTED_NAMES = ("core.quotePath", "false")
 class TaskDiff(Value):
     """Changes of a task from ``base`` to ``commit``; with ``directory``, those of its worktree.
 
-    ``untracked`` names untracked files, ``comments`` are those of the last rejection on lines.
+    ``untracked`` names untracked files, ``comments`` are those of the last rejection on lines. ``instructing``: changed
+    files of submitted work that tell agents, their programs or git what to do. ``opinion``: what a program that could
+    run nothing wrote about it.
     """
 
     task: str
@@ -36,6 +40,17 @@ class TaskDiff(Value):
     untracked: tuple[str, ...]
     comments: tuple[dict[str, Any], ...]
     diff: str
+    instructing: tuple[str, ...] = ()
+    opinion: str = ""
+
+    def list_notices(self) -> tuple[str, ...]:
+        """Return the lines that a person reads before the diff."""
+        named = (
+            f"changes {', '.join(map(escape_name, self.instructing))}: agents, their programs or git obey such files"
+        )
+        rows = (f"  > {row}".rstrip() for row in self.opinion.splitlines())
+        opinion = ("a program without tools wrote about it:", *rows) if self.opinion else ()
+        return (*((named,) if self.instructing else ()), *opinion)
 
 
 def diff(crew: Crew, task_id: str, stat: bool = False) -> TaskDiff:
@@ -56,7 +71,17 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> TaskDiff:
         new = _commit_to_show(crew, task)
         old = _find_base(crew.git, state, task, new)
     text = crew.git.with_config(_UNQUOTED_NAMES).out("diff", *_DIFF_OPTIONS, *options, old, new, "--")
-    return TaskDiff(task.id, task.status.value, old, new, None, (), _comments(task), text)
+    shown = TaskDiff(task.id, task.status.value, old, new, None, (), _comments(task), text)
+    if task.submission is None:
+        return shown
+    return replace(shown, instructing=find_instructing(crew, old, new), opinion=task.submission.opinion)
+
+
+def find_instructing(crew: Crew, old: str, new: str) -> tuple[str, ...]:
+    """Return the files that differ between two commits and tell agents, their programs or git what to do."""
+    rows = preset_table.load_presets(crew.paths).rows.values()
+    names = {name for row in rows for name in row.instructions}
+    return strangers.select_instructing(git_refs.list_changed_paths(crew.git, old, new), names)
 
 
 def _comments(task: Task) -> tuple[dict[str, Any], ...]:

@@ -12,11 +12,13 @@ from liza.crew.crew import Crew
 from liza.git import branch_moves, following, git_refs, integration_tip, publication_log, salvage, slot_records
 from liza.git.following import SeenTip, TaskBranchStep
 from liza.git.git_refs import HEADS
+from liza.git.git_remote import FETCH_OPTIONS
 from liza.git.shared_remote import FETCHED_PREFIX, SharedRemote, open_remote
 from liza.model import targets
 from liza.model.errors import LizaError, Missing, Refused, RemoteUnavailable
 from liza.model.model import State, Task
 from liza.model.paths import branch_of
+from liza.tasks.rules import strangers
 
 
 def find_remote(crew: Crew) -> SharedRemote | None:
@@ -213,7 +215,19 @@ def fetch_submitted(crew: Crew, tasks: Sequence[Task]) -> None:
         return
     missing = [task for task in tasks if task.review_commit and not git_refs.has_commit(crew.git, task.review_commit)]
     if missing:
+        fetch_requests(remote, missing)
         remote.fetch(crew.board.read().config.integration_branch, *(branch_of(task.id) for task in missing))
+
+
+def fetch_requests(remote: SharedRemote, tasks: Sequence[Task]) -> None:
+    """Fetch the heads of the pull requests of strangers: their commits are never pushed before they are merged.
+
+    What cannot be fetched is missed when the commit is needed. Raises GitFailed.
+    """
+    for task in filter(strangers.is_foreign, tasks):
+        assert task.submission is not None
+        for name in ("pull", "merge-requests") if task.submission.request else ():
+            remote.call("fetch", *FETCH_OPTIONS, patterns=[f"refs/{name}/{task.submission.request}/head"])
 
 
 def require_submitted(crew: Crew, task: Task) -> None:
@@ -234,6 +248,16 @@ def fetch_reviewed(crew: Crew, task: Task) -> None:
     """Fetch exactly the submitted commit of a task. Raises Refused, RemoteUnavailable, Missing, GitFailed."""
     fetch_submitted(crew, [task])
     require_submitted(crew, task)
+
+
+def choose_review_checkout(crew: Crew, task: Task) -> str:
+    """Return the commit that is checked out for a review: the submitted one, but the target for a stranger's work.
+
+    Then no filter of git meets its files, and none of them tells a program what to do. Raises Missing,
+    RemoteUnavailable, Refused, GitFailed.
+    """
+    assert task.review_commit is not None
+    return fetch_integration(crew, crew.board.read()) if strangers.is_foreign(task) else task.review_commit
 
 
 def fetch_shown(crew: Crew, task: Task) -> None:

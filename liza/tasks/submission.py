@@ -24,12 +24,12 @@ from liza.model.value_classes import Value, replace
 from liza.programs.presets import preset_table
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.locks import Lock
-from liza.tasks import archive, claim, next_steps, shared_code
+from liza.tasks import archive, claim, next_steps, permission, shared_code
 from liza.tasks import task as verbs
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.evidence import describe_overlaps
 from liza.tasks.next_steps import NextStep
-from liza.tasks.rules import backlog, claims, reviews, submissions
+from liza.tasks.rules import backlog, claims, reviews, strangers, submissions
 from liza.tasks.rules.backlog import RequestContext, sentence_spec_path
 from liza.tasks.rules.picking import unmet_dependencies, waits_for_author
 from liza.tasks.rules.planning import waits_for_verdict
@@ -208,10 +208,12 @@ def _read_work(crew: Crew, state: State, source: WorkSource) -> OutsideWork:
     program = submissions.find_program(commits, submission.worktree, presets)
     author = submission.author or (commits[-1].author if commits else "")
     start = lower[0] if len(lower) == 1 else base
+    # A branch on top of a stranger's has the stranger's code.
+    is_foreign = submission.is_foreign or any(strangers.is_foreign(claims.get_task(state, name)) for name in contained)
     return OutsideWork(
         commit=commit,
         base=start,
-        submission=replace(submission, author=author, program=submission.program or program),
+        submission=replace(submission, author=author, program=submission.program or program, is_foreign=is_foreign),
         commits=commits,
         paths=tuple(git.names("diff", "--no-renames", "--name-only", "-z", start, commit, "--")),
         contained=contained,
@@ -274,7 +276,7 @@ def _record(crew: Crew, by: str, work: OutsideWork, wishes: SubmissionWishes) ->
     else:
         # What the rules refuse is not pushed.
         submissions.resubmit(state, task_id, work, wishes, _invoke(crew, by, work))
-    if crew.remote_name:
+    if crew.remote_name and not work.submission.is_foreign:  # at a forge, a push can run what it brings
         shared_code.push_submitted(crew, existing or Task(id=task_id, status=Status.DRAFT), work.commit)
         crash_points.point("submission", "pushed")
     specs = find_existing_specs(crew, [sentence_spec_path(task_id)])
@@ -354,6 +356,8 @@ def _describe(crew: Crew, before: State, after: State, task_id: str, work: Outsi
         remarks.append(f"{earlier.reviewing_by} was reviewing {(earlier.review_commit or '')[:12]}: that review ended")
     held = [other for other in after.tasks if other.merge_hold and other.id in work.rewritten]
     remarks += [f"{other.id} is held: {other.merge_hold}" for other in held]
+    if strangers.is_foreign(task):
+        remarks += ["a stranger wrote it: nothing of it runs before you permit it", *permission.describe_missing_box()]
     if task.depends_on:
         remarks.append(f"it lands after {', '.join(task.depends_on)}, whose commits it contains")
     remarks += describe_overlaps(crew, after, [task_id], in_work=True)
@@ -378,11 +382,14 @@ def find_next_step(crew: Crew, state: State, task: Task) -> NextStep:
     if task.submission is not None and waits_for_author(task):
         return NextStep(*submissions.describe_return(task))
     if waits_for_verdict(task):
-        return NextStep("", f"liza diff {task.id}; {verdict_command(task.id)}")
+        step = strangers.permit_command(task) if strangers.lacks_permission(task) else verdict_command(task.id)
+        return NextStep("", f"liza diff {task.id}; {step}")
     if task.status is Status.BLOCKED:
         return NextStep("", f'liza answer {task.id} "…"')
     if task.status is Status.APPROVED and task.merge_hold is not None:
         return NextStep(f"it is held: {task.merge_hold}", f"liza queue release {task.id}")
+    if task.status is Status.APPROVED and strangers.lacks_permission(task):
+        return NextStep(strangers.permission_obstacle(task) or "", strangers.permit_command(task))
     unmet = unmet_dependencies(state, task)
     if task.status is Status.APPROVED and unmet:
         return NextStep(f"it waits for {', '.join(unmet)}, whose commits it contains", f"liza task show {unmet[0]}")

@@ -20,7 +20,7 @@ from liza.model.model import LineComment, State, Status
 from liza.model.value_classes import Text, Value, WorkerRequest
 from liza.tasks import archive, next_steps, shared_code
 from liza.tasks.next_steps import NextStep
-from liza.tasks.rules import claims, reviews, submissions
+from liza.tasks.rules import claims, reviews, strangers, submissions
 from liza.tasks.rules.picking import waits_for_author
 from liza.tasks.rules.reviews import MAX_COMMENT_TEXT, MAX_COMMENTS, MAX_LINE
 from liza.text.formats import did_you_mean
@@ -187,6 +187,8 @@ def _next_step(crew: Crew, state: State, word: str, task_id: str) -> NextStep:
     coder = task.assigned_to
     if waits_for_author(task):
         return NextStep(*submissions.describe_return(task))
+    if strangers.lacks_permission(task) and task.status is Status.APPROVED:
+        return NextStep(strangers.permission_obstacle(task) or "", strangers.permit_command(task))
     is_crew = any(crew.is_supervised(agent) for agent in state.agents)
     if word == "approve":
         step = next_steps.find_next_step(crew, state, "the crew merges it")

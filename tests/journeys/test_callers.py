@@ -51,6 +51,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "task unblock": ("task unblock task-2 --answer yes", REFUSED),
     "task supersede": ("task supersede task-2 --because x --file tasks.yaml", REFUSED),
     "task drop": ("task drop task-2", REFUSED),
+    "task permit": (f"task permit task-1 {'0' * 40}", REFUSED),
     "task release": ("task release task-1", REFUSED),
     "diff": ("diff task-1", READS),
     "path": ("path task-1", READS),

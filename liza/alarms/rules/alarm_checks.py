@@ -24,7 +24,7 @@ from liza.model.narration import verdict_command
 from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.tested import is_untested
 from liza.model.value_classes import replace
-from liza.tasks.rules import picking, planning, reviews, submissions
+from liza.tasks.rules import picking, planning, reviews, strangers, submissions
 from liza.tasks.rules.backlog import EDITABLE_STATUSES
 from liza.tasks.rules.picking import (
     Evidence,
@@ -341,8 +341,9 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
 
 
 def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
-    if task.review == "human":
-        yield _verdict_alarm(task)
+    if planning.waits_for_verdict(task):
+        yield _verdict_alarm(task, strangers.describe_review(task))
+    if picking.waits_only_for_verdict(task):
         return
     agent, expires = task.reviewing_by, task.review_lease_expires
     if agent and agent not in seen.unsupervised and expires is not None and expires <= now:
@@ -352,7 +353,7 @@ def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Ite
 def _verdict_alarm(task: Task, why: str = "") -> Alarm:
     """Return the alarm for a task whose submitted work waits for the verdict of a person."""
     since = task.history[-1].time if task.history else None
-    step = verdict_command(task.id)
+    step = strangers.permit_command(task) if strangers.lacks_permission(task) else verdict_command(task.id)
     return AlarmKind.NEEDS_VERDICT.alarm(task.id, why=why, step=step, waiting_since=since)
 
 
@@ -389,6 +390,10 @@ def _approved(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iter
         yield AlarmKind.WAITING_FOR_FILES.alarm(task.id, files=", ".join(task.merging.waiting))
     if task.merge_hold is not None:
         yield AlarmKind.MERGE_HELD.alarm(task.id, reason=_short(task.merge_hold))
+    unpermitted = strangers.permission_obstacle(task)
+    if unpermitted is not None:
+        step = strangers.permit_command(task)
+        yield AlarmKind.NEEDS_PERMISSION.alarm(task.id, reason=unpermitted, step=step)
     yield from merge_alarms.retry_alarms(task, now)
 
 

@@ -23,6 +23,7 @@ _WAITING_KINDS = frozenset(
         AlarmKind.MERGE_HELD,
         AlarmKind.STALE_DRAFT,
         AlarmKind.NEEDS_ANOTHER_CODER,
+        AlarmKind.NEEDS_PERMISSION,
         AlarmKind.NEEDS_VERDICT,
         AlarmKind.NEVER_CLAIMABLE,
         AlarmKind.PLANNERS_CHECKPOINT,

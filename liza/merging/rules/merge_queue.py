@@ -19,6 +19,7 @@ from liza.model.statuses import describe_task
 from liza.model.tested import HowTested
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
+from liza.tasks.rules import strangers
 from liza.tasks.rules.claims import get_task
 from liza.tasks.rules.picking import unmet_dependencies
 
@@ -103,7 +104,12 @@ def plan_batches(tasks: Sequence[Task], size: int) -> tuple[tuple[Task, ...], ..
 
 
 def is_alone(task: Task) -> bool:
-    """Return whether the task must not share a batch. A red branch is no fault of the task that records it."""
+    """Return whether the task must not share a batch. A red branch is no fault of the task that records it.
+
+    The tests of foreign work run without network, so they say nothing about others.
+    """
+    if strangers.is_foreign(task):
+        return True
     return task.set_aside is not None and task.set_aside.kind in _ALONE and not task.set_aside.branch
 
 
@@ -111,6 +117,9 @@ def _find_obstacle(state: State, task: Task, now: datetime, paused: Mapping[str,
     """Return why a task is not merged now, and the command for that. ``paused``: red branches, each with the reason."""
     if task.merge_hold is not None:
         return f"held: {task.merge_hold}", f"liza queue release {task.id}"
+    unpermitted = strangers.permission_obstacle(task)
+    if unpermitted is not None:
+        return unpermitted, strangers.permit_command(task)
     if task.merging is not None and task.merging.waiting:
         return f"waits for files in your checkout: {', '.join(task.merging.waiting)}", f"liza merge {task.id}"
     red = paused.get(targets.target_branch(state, task))

@@ -16,7 +16,7 @@ from liza.model.model import Epic, MergeInProgress, MergeRetry, State, Status, T
 from liza.model.statuses import describe_task
 from liza.model.transitions import Invocation, apply_verb, find_unexplained_step
 from liza.model.value_classes import Value, replace
-from liza.tasks.rules import coding
+from liza.tasks.rules import coding, strangers
 from liza.tasks.rules.claims import get_task
 from liza.tasks.rules.picking import unmet_dependencies
 from liza.text.formats import count_noun
@@ -94,6 +94,7 @@ def next_to_merge(state: State, now: datetime, skipped: Container[str] = ()) -> 
         if task.history
         and task.id not in skipped
         and task.merge_hold is None
+        and not strangers.lacks_permission(task)
         and not (task.merging and task.merging.waiting)
         and not is_paused(task, now)
     ]
@@ -217,6 +218,7 @@ def get_approved_task(state: State, task_id: str) -> Task:
 def begin_merge(state: State, task_id: str, merging: MergeInProgress) -> State:
     """Record a candidate before its tests run. If the merger dies, this record remains. Raises Refused."""
     task = get_approved_task(state, task_id)
+    strangers.refuse_unpermitted(task)
     return state.with_task(replace(task, merging=merging))
 
 

@@ -137,6 +137,14 @@ def build_command(
     return ProgramCommand((preset.command, *argv), prompt if how.prompt == "stdin" else None, env_values)
 
 
+def build_reader(preset: Preset, how: LaunchMode, prompt: str) -> ProgramCommand:
+    """Build the command line of a program without tools: no permission, no directory, nothing but its prompt."""
+    argv = (preset.command, *preset.args, *how.args, *model_args(preset))
+    if how.prompt == "arg":
+        argv = (*argv, *how.before_prompt, prompt)
+    return ProgramCommand(argv, prompt if how.prompt == "stdin" else None, model_env(preset))
+
+
 def model_args(preset: Preset) -> tuple[str, ...]:
     """Return the arguments that pass the chosen model; none if the program's own configuration chooses it."""
     return _with_model(preset.model, preset.chosen_model)

@@ -311,6 +311,9 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``via`` is how a session without a terminal is driven, ``acp`` the settings for a program that speaks this protocol.
 
+    ``without_tools`` is how it is started so that it can run, read and fetch nothing: it answers its prompt, and ends.
+    Without it, the program does not review what a stranger wrote.
+
     ``command`` and ``args`` may be empty only for a program whose command a person gives.
     """
 
@@ -348,6 +351,7 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     sandbox: tuple[str, ...] = ()
     interactive: LaunchMode = LaunchMode()
     headless: LaunchMode = LaunchMode()
+    without_tools: LaunchMode | None = None
     permissions: Permissions = Permissions()
     resume: ResumeStyle = ResumeStyle()
     hooks: HookSettings = HookSettings()

@@ -44,6 +44,8 @@ class ReadyEvidence(StrEnum):
     """It ran this command."""
     CLOSING_VERB = "verb"
     """It ran another command, which ended the run."""
+    IN_PROMPT = "prompt"
+    """Its brief was all of its input: it has no tool with which it could show more."""
     BY_HAND = "liza run"
     """A person started it, and sees what it does."""
 

@@ -14,7 +14,7 @@ from liza.model.paths import host_of_slot, is_task_slot, role_of, split_run, tas
 from liza.model.statuses import AgentStatus, GoalStatus, goal_word, task_word
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
-from liza.tasks.rules import overlap, work_record
+from liza.tasks.rules import overlap, strangers, work_record
 from liza.tasks.rules.overlap import ChangedFiles, Overlap
 from liza.tasks.rules.work_record import Preference, TaskRecord
 
@@ -369,7 +369,8 @@ def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
         return f"{agent} is not a code-reviewer"
     if task.status is not S.READY_FOR_REVIEW:
         return f"it is {task_word(task.status)}"
-    if task.review == "human":
+    # Only a supervisor starts the program without tools.
+    if waits_only_for_verdict(task) or (strangers.is_foreign(task) and agent not in evidence.online):
         return "a person reviews it"
     if task.reviewing_by is not None and task.review_run not in evidence.abandoned:
         return f"{task.reviewing_by} is reviewing it"
@@ -378,6 +379,12 @@ def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
     if task.run is not None and task.run not in evidence.dead:
         return f"its author's session {task.run} is not over"
     return None
+
+
+def waits_only_for_verdict(task: Task) -> bool:
+    """Return whether a person reviews the submitted work of a task, and no program does anything for it."""
+    is_persons = task.review == "human" or strangers.is_foreign(task)
+    return task.status is S.READY_FOR_REVIEW and is_persons and not strangers.wants_opinion(task)
 
 
 def authors(task: Task) -> frozenset[str]:

@@ -27,8 +27,10 @@ from liza.tasks.rules.picking import (
     occupation,
     unmet_dependencies,
     waits_for_author,
+    waits_only_for_verdict,
 )
 from liza.tasks.rules.reviews import release_review
+from liza.tasks.rules.strangers import is_foreign
 from liza.text.formats import count_noun, format_duration
 
 S = Status
@@ -321,7 +323,7 @@ def is_idle(state: State) -> bool:
     return state.planning.run is None and not any(
         task.status is S.CLAIMED
         or task.reviewing_by is not None
-        or (task.status is S.READY_FOR_REVIEW and task.review == "agent")
+        or (task.status is S.READY_FOR_REVIEW and not waits_only_for_verdict(task))
         or (task.status in CLAIMABLE_STATUSES and not waits_for_author(task) and not unmet_dependencies(state, task))
         for task in state.tasks
     )
@@ -349,7 +351,7 @@ def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:
 
 def waits_for_verdict(task: Task) -> bool:
     """Return whether only a person can review the submitted work of a task."""
-    return task.status is S.READY_FOR_REVIEW and task.review == "human"
+    return task.status is S.READY_FOR_REVIEW and (task.review == "human" or is_foreign(task))
 
 
 def find_missing_roles(state: State, roles: frozenset[str]) -> dict[str, tuple[str, ...]]:
@@ -387,7 +389,7 @@ def _has_role(task: Task, roles: frozenset[str]) -> bool:
     """Return whether one of ``roles`` continues tasks of this status. Every supervisor merges."""
     if task.status is S.APPROVED:
         return bool(roles)
-    if waits_for_verdict(task) or waits_for_author(task):
+    if waits_only_for_verdict(task) or waits_for_author(task):
         return False
     return _NEEDS.get(task.status, "planner") in roles - {"planner"}
 

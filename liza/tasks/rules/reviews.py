@@ -14,6 +14,7 @@ from liza.model.setting_limits import lease_expiry
 from liza.model.statuses import AgentStatus, describe_task
 from liza.model.transitions import Invocation, apply_verb, has_done
 from liza.model.value_classes import replace
+from liza.tasks.rules import strangers
 from liza.tasks.rules.claims import allocate_run, get_task
 from liza.tasks.rules.coding import add_failure
 from liza.tasks.rules.picking import Evidence, authors, occupation, review_obstacle
@@ -183,7 +184,7 @@ def _get_task_for_verdict(state: State, task_id: str, by: str, verb: HistoryEven
     else:
         if has_done(task, verb, by) or (verb is E.REJECT and has_done(task, E.DEADLOCK, by)):
             return None
-        if task.review == "human":
+        if task.review == "human" or strangers.is_foreign(task):
             raise Refused(f"a person reviews {task_id}", f"liza task show {task_id}")
         if agent_of(by) in authors(task):
             raise Refused(
@@ -207,7 +208,10 @@ def find_unreviewed(state: State, offline: Container[str], exits: Collection[str
     waiting = tuple(
         task
         for task in state.tasks
-        if task.status is Status.READY_FOR_REVIEW and task.reviewing_by is None and task.review != "human"
+        if task.status is Status.READY_FOR_REVIEW
+        and task.reviewing_by is None
+        and task.review != "human"
+        and not strangers.is_foreign(task)
     )
     supervised = {name for name, agent in state.agents.items() if agent.program}
     running = {name for name in supervised if name not in offline}

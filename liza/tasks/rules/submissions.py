@@ -11,12 +11,13 @@ from liza.model import targets
 from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.derived import author_name
 from liza.model.errors import Refused, UsageError
-from liza.model.history_events import HistoryEvent, first_line, is_last_return_cleared, last_failure
+from liza.model.history_events import HistoryEvent, first_line, is_conflict, is_last_return_cleared, last_failure
 from liza.model.model import FINAL_STATUSES, State, Status, Submission, Task
 from liza.model.statuses import describe_task
 from liza.model.targets import is_crew_branch
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
+from liza.tasks.rules import strangers
 from liza.tasks.rules.backlog import STACK_HOLD, TaskFields, sentence_spec_path
 from liza.tasks.rules.claims import get_task
 from liza.tasks.rules.picking import waits_for_author
@@ -210,6 +211,7 @@ def compose_spec(work: OutsideWork, description: str) -> str:
 def add_submitted(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWishes, by: Invocation) -> State:
     """Submit the first commit of a task that was just added. Raises Refused."""
     task = replace(get_task(state, task_id), status=S.UNCLAIMED)
+    _refuse_crew(task_id, work, wishes.fix or "author")
     state = state.with_task(replace(task, submission=replace(work.submission, fix=wishes.fix or "author")))
     return _submit(state, get_task(state, task_id), work, wishes, by)
 
@@ -228,6 +230,7 @@ def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWi
     is_returned = task.status in RETURNED
     gets_review = wishes.review is not None and wishes.review != task.review and not submission.is_foreign
     if is_returned and wishes.fix is not None and wishes.fix != submission.fix:
+        _refuse_crew(task_id, work, wishes.fix)
         return state.with_task(replace(task, submission=replace(submission, fix=wishes.fix)))
     if is_returned and not gets_review and not is_last_return_cleared(task):
         raise Refused(
@@ -238,6 +241,16 @@ def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWi
     if gets_review or is_returned:
         return _submit(state, task, work, wishes, by)
     return state
+
+
+def _refuse_crew(task_id: str, work: OutsideWork, fix: str) -> None:
+    """Raise Refused if a coder of the crew is to mend foreign work, which would run there with network and logins."""
+    if fix == "crew" and work.submission.is_foreign:
+        name = f"{task_id}-mended"
+        raise Refused(
+            f"a stranger wrote {task_id}: no coder of the crew runs it; a branch of your own makes it yours",
+            shlex.join(["git", "branch", name, work.commit]) + f" && liza submit {name}",
+        )
 
 
 def _refuse_busy(task: Task) -> None:
@@ -258,13 +271,15 @@ def _submit(state: State, task: Task, work: OutsideWork, wishes: SubmissionWishe
     before = task.submission
     assert before is not None
     is_foreign = work.submission.is_foreign
+    fix: Literal["author", "crew"] = wishes.fix or ("author" if is_foreign else before.fix)
+    _refuse_crew(task.id, work, fix)
     others = {name for name in task.depends_on if _is_stacked(state, name)}
     kept = tuple(name for name in task.depends_on if name not in others or name in work.contained)
     submitted = apply_verb(
         task,
         E.SUBMIT_WORK,
         by,
-        submission=replace(work.submission, fix=wishes.fix or before.fix, permitted=before.permitted),
+        submission=replace(work.submission, fix=fix),
         review="human" if is_foreign else (wishes.review or task.review),
         description=(wishes.description or "").strip() or task.description,
         scope=describe_scope(work.paths),
@@ -352,9 +367,14 @@ def describe_cause(task: Task) -> str:
 
 
 def compose_comment(task: Task) -> str:
-    """Return the comment on a request whose work came back."""
-    commit = (task.review_commit or "")[:12]
-    rows = [f"Liza did not merge {commit}: {describe_cause(task)}", ""]
+    """Return the comment on a request whose work came back.
+
+    What the tests of a stranger's commit print or return is not in it: they may have read secrets.
+    """
+    commit, cause = (task.review_commit or "")[:12], describe_cause(task)
+    if strangers.is_foreign(task) and task.status is not S.REJECTED and not is_conflict(last_failure(task)):
+        cause = "its tests did not pass here"
+    rows = [f"Liza did not merge {commit}: {cause}", ""]
     rows += [f"- {format_comment(comment)}" for comment in task.review_comments]
     return sanitize("\n".join(rows)).strip()
 

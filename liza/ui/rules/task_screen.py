@@ -108,6 +108,9 @@ def _diff_lines(diff: TaskDiff | Unread, view: PictureView) -> Iterator[Line]:
         for location, group in place_comments(diff, view.comments).items()
     }
     yield make_rule(f"DIFF of {diff.commit[:10]}  {len(rows)} lines", width, Target(TargetKind.TEXT, "diff"))
+    for number, notice in enumerate(diff.list_notices()):
+        for part, line in enumerate(wrap_line(text_line(notice, Tone.RED), width)):
+            yield Line(line.spans, Target(TargetKind.TEXT, f"notice {number}.{part}"))
     yield from remarks.get("", ())
     for number, painted in enumerate(_paint(diff.diff, width)):
         row = rows[number]

@@ -49,7 +49,7 @@ class PageDiff(Value):
     """A diff on a page. ``is_whole``: all of it is there.
 
     ``remarks``: comments whose line is not in the diff. ``choices``: the lines of the hunk that is commented.
-    ``hidden``: lines that stand for a file without its text.
+    ``hidden``: lines that stand for a file without its text. ``notices``: lines to read first.
     """
 
     commit: str
@@ -59,6 +59,7 @@ class PageDiff(Value):
     choices: tuple[DiffChoice, ...]
     hidden: tuple[str, ...]
     untracked: tuple[str, ...]
+    notices: tuple[str, ...]
     digest: str
     is_whole: bool
 
@@ -88,6 +89,7 @@ def show_diff(diff: TaskDiff, drafts: Sequence[DraftComment], *, is_all: bool, h
         choices=tuple(_list_choices(shown, hunks, hunk)) if hunk else (),
         hidden=find_not_shown(diff.diff),
         untracked=diff.untracked,
+        notices=tuple(map(replace_controls, diff.list_notices())),
         digest=digest_diff(diff),
         is_whole=len(shown) == len(rows),
     )
