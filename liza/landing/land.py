@@ -352,7 +352,8 @@ def preview_push(crew: Crew, branch: str | None = None, head: str | None = None)
     head = _check_head(crew.git, head or landing.integration, landing, push)
     note = "" if change is None else f" ({change.message})"
     where = "" if places.project is push else f", for a pull request to {places.project.project_name}"
-    text = f"{landing.integration} at {landing.tip[:10]} to {head} of {push.address}{where}, and {NOTES_REF}{note}"
+    what = f"{landing.integration} at {landing.tip[:10]} with {NOTES_REF}"
+    text = f"{what} to {head} of {push.address}{where}{note}"
     return PushPreview(text, push.address)
 
 
