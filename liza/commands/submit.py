@@ -8,7 +8,8 @@ import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
 from liza.crew.crew import find_crew
-from liza.model.errors import UsageError
+from liza.model.errors import LizaError, UsageError
+from liza.model.value_classes import replace
 from liza.printing import printing
 from liza.tasks.submit import submit as submit_run
 
@@ -82,10 +83,15 @@ def _submit_work(word: str, typed: Wishes, programs: tuple[str, ...] | None, as_
     wishes = check_wishes(*typed)
     crew = submission.find_shared_crew()
     submission.require_author(crew)
-    source = find_request(crew, word) if is_request(crew, word) else submission.find_work(crew, word)
-    result = submission.submit_work(crew, source, wishes)
+    try:
+        source = find_request(crew, word) if is_request(crew, word) else submission.find_work(crew, word)
+        result = submission.submit_work(crew, source, wishes)
+    except LizaError as error:
+        error.hint = submission.type_step(crew, error.hint)
+        raise
     if programs is None:
-        printing.print_result(submission.add_next_step(crew, result), as_json)
+        result = submission.add_next_step(crew, result)
+        printing.print_result(replace(result, next=submission.type_step(crew, result.next)), as_json)
         return 0
     from liza.commands.up import Steps
     from liza.supervisor.submission_run import merge_submitted
@@ -94,5 +100,5 @@ def _submit_work(word: str, typed: Wishes, programs: tuple[str, ...] | None, as_
     steps("", result.message, crew.clock.now())
     printing.print_remarks(result)
     landed, code = merge_submitted(crew, str(result.task), programs, steps)
-    printing.print_result(landed, as_json)
+    printing.print_result(replace(landed, next=submission.type_step(crew, landed.next)), as_json)
     return code

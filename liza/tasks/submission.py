@@ -68,6 +68,13 @@ def find_crew_at(root: Path) -> Crew:
     return find_crew() if crew is None else open_crew(crew.paths.root)
 
 
+def type_step(crew: Crew, step: str) -> str:
+    """Return a command as it can be typed here: other commands find the crew only in its repository."""
+    if not step.startswith("liza ") or step.startswith("liza submit") or find_crew_or_none() is not None:
+        return step
+    return f"{shlex.join(['cd', str(crew.paths.root)])} && {step}"
+
+
 def require_author(crew: Crew) -> str:
     """Return the name of the person who submits. Raises Refused inside a session: a run submits its own task."""
     run = enclosing_run(crew)

@@ -197,6 +197,7 @@ def test_a_worktree_outside_of_the_repository_finds_its_crew(crew: Crew, tmp_pat
     result = json.loads(crew.liza("submit", ".", "--json", cwd=elsewhere))
     assert (result["task"], result["commit"]) == ("add-new-text", made)
     assert crew.task("add-new-text").submission.worktree == str(elsewhere)  # type: ignore[union-attr]
+    assert f"next: cd {crew.root} && liza task show add-new-text" in crew.liza("submit", ".", cwd=elsewhere)
     again = commit(crew, "new.txt", "righter\n", "Add better text", elsewhere)
     result = json.loads(crew.liza("submit", ".", "--json", cwd=elsewhere))
     assert (result["task"], result["commit"]) == ("add-new-text", again)
