@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.landing.landed_evidence import verify_branch
 from liza.landing.sync import sync
 from liza.merging import epics as epic_verbs
 from liza.merging.epics import EpicReport
@@ -96,6 +97,10 @@ def test_an_epic_lands_as_one_commit_after_all_tasks_close(crew: EpicCrew) -> No
     assert (crew.files("integration"), crew.branches(), crew.epic().state) == ({"a.txt", "b.txt"}, [], "landed")
     assert git(crew.root, "for-each-ref", "refs/liza/targets/", "refs/liza/candidates/", "refs/liza/tested/") == ""
     assert crew.alarms().keys() <= {"supervisor_gone", "untested_merges"}
+    merges = [str(crew.task(name).merge_commit) for name in ("a", "b")]
+    assert all(merge in git(crew.root, "notes", "--ref", "liza", "show", crew.tip()) for merge in merges)
+    report = verify_branch(crew.root, "integration")
+    assert (report["landed"], report["faults"]) == (3, [])
 
 
 @pytest.mark.campaign
