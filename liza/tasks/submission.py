@@ -215,8 +215,7 @@ def _read_work(crew: Crew, state: State, source: WorkSource) -> OutsideWork:
     program = submissions.find_program(commits, submission.worktree, presets)
     author = submission.author or (commits[-1].author if commits else "")
     start = lower[0] if len(lower) == 1 else base
-    # A branch on top of a stranger's has the stranger's code.
-    is_foreign = submission.is_foreign or any(strangers.is_foreign(claims.get_task(state, name)) for name in contained)
+    is_foreign = submission.is_foreign or _has_foreign(state, contained)
     return OutsideWork(
         commit=commit,
         base=start,
@@ -244,6 +243,11 @@ def _find_containing(git: Git, others: dict[str, str], commit: str) -> tuple[str
     """Return the open tasks whose commits contain this one: each has a ref."""
     commits = frozenset(git.lines("for-each-ref", f"--contains={commit}", "--format=%(objectname)", *_SUBMITTED_REFS))
     return tuple(name for name, other in others.items() if other in commits)
+
+
+def _has_foreign(state: State, contained: Sequence[str]) -> bool:
+    """Return whether a stranger wrote a part of the work: one of the submitted branches that it contains."""
+    return any(strangers.is_foreign(claims.get_task(state, name)) for name in contained)
 
 
 def _find_rewritten(git: Git, others: dict[str, str], existing: Task | None, commit: str) -> tuple[str, ...]:

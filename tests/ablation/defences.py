@@ -24,6 +24,7 @@ LATER = "tests/journeys/test_later_crews.py::"
 FILTER = "tests/edges/git/test_repo_brief_filter.py::"
 SYMBOLIC = "tests/edges/git/test_symbolic_refs.py::"
 MERGES = "tests/edges/git/test_repo_merges.py::"
+STRANGERS = "tests/journeys/test_strangers.py::"
 SUBMISSIONS = "tests/journeys/test_submissions.py::"
 CLAIMING = "tests/unit/tasks/test_claiming.py::"
 WORKING = "tests/unit/tasks/test_working_and_reviewing.py::"
@@ -1347,6 +1348,44 @@ TABLE: dict[str, Defence] = {
             f"{SUBMISSIONS}test_the_upper_branch_waits_for_a_returned_one",
             "tests/unit/tasks/test_submission_rules.py::test_a_rewritten_branch_holds_the_upper_one",
         ),
+    ),
+    "permission of strangers": Defence(
+        "nothing of a stranger's commit runs before a person permits it",
+        {"liza.tasks.rules.strangers:lacks_permission": gives(False)},
+        (
+            f"{STRANGERS}test_nothing_runs_before_the_permission_and_nothing_leaves_after",
+            f"{STRANGERS}test_a_permission_ends_with_the_next_push",
+        ),
+    ),
+    "boxes of strangers": Defence(
+        "what a stranger wrote is tested without network, and in a box although the crew has none",
+        {"liza.project.foreign_runs:restrict": _the_same},
+        (f"{STRANGERS}test_nothing_runs_before_the_permission_and_nothing_leaves_after",),
+    ),
+    "logins of strangers": Defence(
+        "the tests of a stranger have no variable that may be a login",
+        {"liza.project.foreign_runs:select_variables": _the_same},
+        (f"{STRANGERS}test_nothing_runs_before_the_permission_and_nothing_leaves_after",),
+    ),
+    "filters of strangers": Defence(
+        "no filter of git runs for what a stranger wrote",
+        {"liza.git.git_config:switch_filters_off": gives(())},
+        (f"{STRANGERS}test_nothing_runs_before_the_permission_and_nothing_leaves_after",),
+    ),
+    "tools of reviewers": Defence(
+        "a program that can use tools does not review what a stranger wrote",
+        {"liza.supervisor.foreign_review:find_mode": lambda was: lambda preset: preset.headless},
+        (f"{STRANGERS}test_a_program_without_the_switch_does_not_review_a_stranger",),
+    ),
+    "files of strangers": Defence(
+        "a review of a stranger's work has the instructions of the project",
+        {"liza.tasks.shared_code:choose_review_checkout": lambda was: lambda crew, task: task.review_commit},
+        (f"{STRANGERS}test_a_program_without_tools_gives_a_person_its_opinion",),
+    ),
+    "branches on strangers": Defence(
+        "a branch that contains a stranger's commit is a stranger's",
+        {"liza.tasks.submission:_has_foreign": gives(False)},
+        (f"{STRANGERS}test_a_branch_on_top_of_a_stranger_is_a_strangers",),
     ),
     "uncommitted files": Defence(
         "what a worktree has not committed is not taken for submitted",
