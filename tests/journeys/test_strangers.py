@@ -277,3 +277,38 @@ def test_a_branch_on_top_of_a_stranger_is_a_strangers(stranger: Stranger) -> Non
     task = crew.task("mine")
     assert task.submission is not None
     assert (task.submission.is_foreign, task.depends_on) == (True, ("add-a-parser",))
+
+
+@pytest.mark.needs("bwrap")
+def test_a_strangers_tests_have_what_the_targets_set_up_fetched(stranger: Stranger) -> None:
+    crew, port = stranger.crew, stranger.listener.getsockname()[1]
+    fetch = f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' && echo deps > .deps\n"
+    files = {"setup.sh": fetch, "test.sh": "cat .deps && cat parser.txt\n", ".gitignore": ".deps\n"}
+    for name, text in files.items():
+        (crew.root / name).write_text(text)
+    crew.git("add", "-A")
+    crew.git("commit", "-q", "-m", "Fetch what the tests need")
+    crew.git("branch", "-f", "integration", "main")
+    git(stranger.fork, "pull", "-q", str(crew.root), "main")
+    commit = stranger.push({"parser.txt": "parsed\n"})
+    crew.prepare("submit", "12")
+    crew.prepare("task", "permit", "add-a-parser", commit)
+    crew.prepare("verdict", "approve", "read", "--task", "add-a-parser")
+    assert "add-a-parser merged" in crew.liza("merge", "add-a-parser")
+    assert stranger.connections() == 1
+    assert "deps\nparsed" in stranger.logs()
+
+
+@pytest.mark.needs("bwrap")
+def test_a_red_test_of_a_stranger_says_how_it_ran(stranger: Stranger) -> None:
+    crew = stranger.crew
+    commit = stranger.push({"test.sh": f"echo {SECRET}\nexit 77\n"})
+    crew.prepare("submit", "12")
+    crew.prepare("task", "permit", "add-a-parser", commit)
+    crew.prepare("verdict", "approve", "read", "--task", "add-a-parser")
+    crew.liza("merge", "add-a-parser", code=1)
+    task = crew.task("add-a-parser")
+    assert task.status == "INTEGRATION_FAILED"
+    assert "ran in a box without network and logins" in (task.history[-1].detail or "")
+    (body,) = [words for words in stranger.gh.calls if "POST" in words]
+    assert "issues/12/comments" in body[1]
