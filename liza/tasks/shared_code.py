@@ -269,6 +269,7 @@ def fetch_shown(crew: Crew, task: Task) -> None:
     if remote is None or (commit is not None and git_refs.has_commit(crew.git, commit)):
         return
     target, branch = targets.target_branch(crew.board.read(), task), branch_of(task.id)
+    fetch_requests(remote, [task])
     fetch_target(crew, remote, target, branch)
     if commit is None and branch_moves.branch_tip(crew.git, branch) is None:
         tip = remote.fetched(branch)

@@ -300,7 +300,7 @@ def test_a_strangers_tests_have_what_the_targets_set_up_fetched(stranger: Strang
 
 
 @pytest.mark.needs("bwrap")
-def test_a_red_test_of_a_stranger_says_how_it_ran(stranger: Stranger) -> None:
+def test_a_red_test_of_a_stranger_names_its_box(stranger: Stranger) -> None:
     crew = stranger.crew
     commit = stranger.push({"test.sh": f"echo {SECRET}\nexit 77\n"})
     crew.prepare("submit", "12")
