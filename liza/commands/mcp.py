@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from liza.commands._declare import Heading, Position, Process, create_app, declare_command, declare_group
+from liza.commands._declare import Heading, JsonOption, Position, Process, create_app, declare_command, declare_group
 from liza.model.errors import Missing
 from liza.printing import printing
 from liza.project import mcp_clients
@@ -40,6 +40,11 @@ def mcp(ctx: typer.Context) -> None:
 def install(
     program: Annotated[str, typer.Argument(help="The program, such as claude, codex or gemini.")],
     write: Annotated[bool, typer.Option("--write", help="Write the file; the rest of it stays.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print what tells a program of `liza mcp`, and where it belongs. With --write, write it there."""
-    printing.print_text(mcp_clients.install(program, is_written=write))
+    text = mcp_clients.install(program, is_written=write)
+    if as_json:
+        printing.print_json({"program": program, "file": str(mcp_clients.load_row(program).path), "text": text})
+    else:
+        printing.print_text(text)

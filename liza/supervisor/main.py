@@ -39,6 +39,7 @@ from liza.supervisor.rules.actions import Exit
 from liza.system import crash_points, file_growth
 from liza.system.locks import Lock
 from liza.system.processes import Repeats
+from liza.tasks.rules import bound_claims
 from liza.tasks.rules.planning import move_agent
 from liza.tasks.rules.up_command import another_model_command
 from liza.text.redaction import redact
@@ -159,6 +160,7 @@ def _run_to_exit(crew: Crew, supervisor: Supervisor, program: ProgramChoice, *, 
         crash_points.point("supervisor", "registered")
         for repair in recover_crew(crew, agent):
             supervisor.notify(repair.message)
+        bound_claims.refuse_bound(crew.board.read(), agent)
         _end_start(crew.board, agent)
         exit_action = supervisor.run()
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from contextlib import suppress
@@ -17,9 +18,13 @@ LIMIT = 90.0
 class Program:
     """One connection, from a directory of the program."""
 
-    def __init__(self, directory: Path, *, name: str = "claude-code", protocol: str = "2025-06-18") -> None:
+    def __init__(self, directory: Path, *, name: str = "claude-code", protocol: str = "2025-06-18", **env: str) -> None:
         self.process = subprocess.Popen(
-            [str(BIN / "liza"), "mcp"], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [str(BIN / "liza"), "mcp"],
+            cwd=directory,
+            env={**os.environ, **env},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         self._number = 0
         client = {"protocolVersion": protocol, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}

@@ -38,7 +38,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("run script:/bin/true", REFUSED),
     "down": ("down", REFUSED),
     "serve": ("serve", REFUSED),
-    "mcp": ("", APART),
     "mcp install": ("mcp install claude", READS),
     "ui": ("ui --once", READS),
     "web": ("web --log-out", REFUSED),

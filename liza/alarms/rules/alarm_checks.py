@@ -24,7 +24,7 @@ from liza.model.narration import verdict_command
 from liza.model.statuses import SprintStatus, WakeTrigger, WorkKind
 from liza.model.tested import is_untested
 from liza.model.value_classes import replace
-from liza.tasks.rules import picking, planning, reviews, strangers, submissions
+from liza.tasks.rules import bound_claims, picking, planning, reviews, strangers, submissions
 from liza.tasks.rules.backlog import EDITABLE_STATUSES
 from liza.tasks.rules.picking import (
     Evidence,
@@ -326,7 +326,10 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
         return
     if task.history and task.history[-1].event == E.STOP and coder in seen.evidence.offline:
         return
-    if coder not in seen.evidence.offline:
+    if bound_claims.is_bound(task) and task.submission is not None:
+        why = f"the program in {task.submission.worktree} does not renew it"
+        step = f"liza task release {task.id}"
+    elif coder not in seen.evidence.offline:
         why = f"its supervisor runs; {task.run} is at work or hangs"
         step = f"liza logs {coder}"
     elif task.run in seen.evidence.dead:

@@ -42,6 +42,14 @@ def is_bound(task: Task) -> bool:
     return task.status is S.CLAIMED and task.submission is not None and not task.worktree
 
 
+def refuse_bound(state: State, agent: str) -> None:
+    """Raise Refused if an agent has the claim of a program that Liza did not start: no supervisor goes on with it."""
+    for task in state.tasks:
+        if is_bound(task) and task.assigned_to == agent and task.submission is not None:
+            message = f"{agent} has {task.id} for a program in {task.submission.worktree}, which runs"
+            raise Refused(message, f"liza task release {task.id}")
+
+
 def is_submitted_work(task: Task) -> bool:
     """Return whether the task was made of work that its author submitted: the crew does not go on with it unasked."""
     return any(event.event == E.SUBMIT_WORK for event in task.history)
