@@ -40,6 +40,8 @@ class SlotAccess(Value, dict=True):
     """Returns what boxes need; None where git runs without a box."""
     start: str | None = None
     """Commit at which the branch of a task without one starts; None: the tip of ``integration``."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Settings of git in a slot, beside the usual ones."""
 
     def add(self, slot: str, commit: str) -> None:
         """Create a slot, detached at ``commit``. An existing slot is not changed.
@@ -132,7 +134,7 @@ class SlotAccess(Value, dict=True):
         git = self.git.with_git_dir(self.paths.slot(slot), git_dir, self.common_dir)
         around = self.find_surroundings()
         box = None if around is None else SlotBox(around, slot, git_dir, shown_directories(self.common_dir))
-        return git.with_config(*hiding.slot_config(git_dir)).with_box(box)
+        return git.with_config(*hiding.slot_config(git_dir), *self.settings).with_box(box)
 
     def run_of_git(self, slot: str) -> str | None:
         """Return the run in whose git directory the newest state of a slot is; None if it is in that of the slot.

@@ -38,8 +38,9 @@ def confine(crew: Crew) -> Crew:
     require_box()
     confined = replace(crew)
     worktrees = crew.worktrees_onto(crew.board.read().config.integration_branch, Confinement.REQUIRED)
-    git = crew.git.with_config(*switch_filters_off(crew.git))
-    vars(confined).update(board=crew.board, worktrees=replace(worktrees, git=git))
+    off = switch_filters_off(crew.git)
+    worktrees = replace(worktrees, git=crew.git.with_config(*off), settings=off)
+    vars(confined).update(board=crew.board, worktrees=worktrees)
     return confined
 
 
