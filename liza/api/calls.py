@@ -271,6 +271,7 @@ STATUSES: Final[Mapping[str, int]] = MappingProxyType(
         "no-crew": 503,
         "system-refused": 503,
         "lock-timeout": 503,
+        "signing-failed": 503,
         "disk-refused": 507,
         "bug": 500,
     }

@@ -244,6 +244,7 @@ class LoggedKind(_Kind):
     AFTER_MERGE = "after_merge", NEWS
     ARCHIVE_FAILED = "archive_failed", NEWS
     EPIC = "epic", STEP
+    EVIDENCE = "evidence", NEWS
     FLAKY_GATE = "flaky_gate", NEWS
     GATE_LOG = "gate_log", NEWS
     HEALED = "healed", NEWS

@@ -1286,7 +1286,7 @@ TABLE: dict[str, Defence] = {
     ),
     "texts in a request": Defence(
         "no text of an agent mentions a person or closes an issue",
-        {"liza.landing.rules.request_text:_ESCAPES": lambda was: {}},
+        {"liza.landing.rules.markdown_table:_ESCAPES": lambda was: {}},
         (f"{REQUEST_RULES}test_the_request_has_tasks_verdicts_gates_and_no_mentions",),
     ),
     "credentials of the remote": Defence(

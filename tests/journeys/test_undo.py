@@ -20,7 +20,13 @@ CHECK = """\
 git rev-parse HEAD >> "NOTES/tested"
 [ ! -e NOTES/needed ] || [ -e "$(cat NOTES/needed)" ] || { echo "it is missing"; exit 1; }
 """
-OWN_REFS = ("refs/liza/integration", "refs/liza/blackboard", "refs/heads/integration")
+OWN_REFS = (
+    "refs/liza/integration",
+    "refs/liza/blackboard",
+    "refs/heads/integration",
+    "refs/liza/notes",
+    "refs/notes/liza",
+)
 """Refs that an undo moves."""
 
 

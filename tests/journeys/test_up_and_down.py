@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
+from liza.git.rules.note_commits import NOTES_REF
 from tests.conftest import worktree_of
 from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew, begun, git, started
 
@@ -173,6 +174,9 @@ def test_a_purge_after_all_merges_restores_the_repository(tmp_path: Path) -> Non
     after = world(crew.root)
     assert str(after.pop("worktrees")).split()[0] == str(before.pop("worktrees")).split()[0]
     assert str(after.pop("status")).splitlines() == [" D task-1.txt", *str(before.pop("status")).splitlines()]
+    crew.git("update-ref", "-d", NOTES_REF)  # what was landed can still be verified
+    assert world(crew.root)["refs"] == before.pop("refs")
+    assert after.pop("refs")
     assert after == before
     assert [path for path in (crew.root / ".git").rglob("*liza*") if path.is_file()] == []
 
@@ -189,7 +193,13 @@ def test_a_purge_keeps_and_names_unmerged_work(tmp_path: Path) -> None:
     assert re.search(r"^kept .*integration.*: no other ref has their commits$", told, re.MULTILINE)
     assert crew.git("rev-parse", "integration") == merge
     after = world(crew.root)
-    kept = ["refs/heads/integration", "refs/heads/main", "refs/liza/blackboard", "refs/liza/salvage/task-1/coder-1.1"]
+    kept = [
+        "refs/heads/integration",
+        "refs/heads/main",
+        "refs/liza/blackboard",
+        "refs/liza/salvage/task-1/coder-1.1",
+        NOTES_REF,
+    ]
     assert str(after.pop("refs")).splitlines() == kept
     before.pop("refs")
     assert after == before
