@@ -35,6 +35,7 @@ def merge_submitted(crew: Crew, task_id: str, programs: Sequence[str], say: Prin
     before, code = crew.board.read(), 0
     task = claims.get_task(before, task_id)
     if task.status is Status.APPROVED and not unmet_dependencies(before, task):
+        say("", f"{task_id} is approved: testing the merge", crew.clock.now())
         merge(crew, task_id)
     elif _is_under_way(before, task):
         if any(crew.is_supervised(agent) for agent in before.agents if role_of(agent) == reviews.REVIEWER):
