@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, NamedTuple
 
 import typer
@@ -60,6 +61,9 @@ def submit(
             raise UsageError("these options are for the work of a branch, and none is named", "liza submit . --merge")
         printing.print_result(submit_run(find_crew()), as_json)
         return 0
+    if program and not merge:
+        step = shlex.join(["liza", "submit", work, "--merge", *(f"--program={name}" for name in program)])
+        raise UsageError("--program is the reviewer of --merge; a crew's reviewer is that of `liza up`", step)
     refuse_path_of_session(work, "submit your own task", "liza submit")
     return _submit_work(work, Wishes(task_id, desc, review, fix), tuple(program or ()) if merge else None, as_json)
 

@@ -302,6 +302,9 @@ def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
         if main is not None and has_board(Paths(main)):
             step = shlex.join(["cd", str(main)])
             return NoCrew(f"{here} is in a linked worktree; the crew of the repository is in {main}", step)
+        if main is not None:
+            # `init` is refused in a linked worktree.
+            message, hint = f"there is no .liza in {main}", f"{shlex.join(['cd', str(main)])} && {hint}"
         crew = _crew_of_repository(here, clock)
         if crew is not None and crew.paths.liza.exists() and not is_empty_directory(crew.paths.liza):
             directory = crew.paths.liza

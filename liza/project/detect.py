@@ -25,8 +25,9 @@ from liza.project.rules.project_kinds import REQUIREMENT_FILES, Project, Project
 _DEPENDENCY_FILES = (*REQUIREMENT_FILES, "setup.cfg", "tox.ini")
 _PROJECT_FILES = (
     "package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock",
-    "pyproject.toml", "setup.py", "pytest.ini", "conftest.py", "tests/conftest.py", "uv.lock", "poetry.lock",
-    "pdm.lock", "Pipfile.lock", "Cargo.toml", "go.mod", "pom.xml", "gradlew", "mix.exs", "Makefile", *_DEPENDENCY_FILES,
+    "pyproject.toml", "setup.py", "pytest.ini", "conftest.py", "tests/conftest.py", "tests/__init__.py", "uv.lock",
+    "poetry.lock", "pdm.lock", "Pipfile.lock", "Cargo.toml", "go.mod", "pom.xml", "gradlew", "mix.exs", "Makefile",
+    *_DEPENDENCY_FILES,
 )  # fmt: skip
 _MONOREPO_GROUPS = ("packages", "apps", "services", "libs")
 """Directories of a monorepo whose subdirectories are its parts."""

@@ -21,6 +21,7 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.git import integration_tip
 from liza.hosts import host_start
+from liza.merging import statement_writer
 from liza.model.configuration import Config
 from liza.model.errors import LizaError, Refused, UsageError, read_last_message
 from liza.model.narration import LIZA
@@ -83,7 +84,11 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
         _warn_unconfined(crew.board.read().config, free, feed)
         if options.detached:
             return _start_detached(crew, wanted, options, feed)
-        return foreground.run_foreground(crew, wanted, options, programs, feed)
+        code = foreground.run_foreground(crew, wanted, options, programs, feed)
+        if options.exit_when_done:
+            # The merger was stopped with the supervisors when the last task was merged, before it wrote the statement.
+            statement_writer.complete_quietly(crew)
+        return code
     finally:
         feed.close(PRINT_LIMIT)
 

@@ -35,15 +35,21 @@ def merge_submitted(crew: Crew, task_id: str, programs: Sequence[str], say: Prin
     before, code = crew.board.read(), 0
     task = claims.get_task(before, task_id)
     if task.status is Status.APPROVED and not unmet_dependencies(before, task):
+        say("", f"{task_id} is approved: testing the merge", crew.clock.now())
         merge(crew, task_id)
     elif _is_under_way(before, task):
         if any(crew.is_supervised(agent) for agent in before.agents if role_of(agent) == reviews.REVIEWER):
             say("", f"a reviewer of the crew reviews {task_id}: waiting", crew.clock.now())
             _wait(crew, task_id)
         else:
-            for_all, by_name = crews.parse_programs(programs)
-            code = crews.up(crew, replace(_REVIEWERS, program=for_all, programs=by_name, task=task_id), say)
+            code = crews.up(crew, replace(_REVIEWERS, programs=_choose_reviewer(programs), task=task_id), say)
     return _conclude(crew, before, task_id, code)
+
+
+def _choose_reviewer(words: Sequence[str]) -> dict[str, str]:
+    """Return the programs of ``words``. One without a role is the reviewer's: it is not remembered for coders."""
+    for_all, by_name = crews.parse_programs(words)
+    return ({} if for_all is None else {reviews.REVIEWER: for_all}) | by_name
 
 
 def _is_under_way(state: State, task: Task) -> bool:

@@ -375,6 +375,9 @@ def _describe(crew: Crew, before: State, after: State, task_id: str, work: Outsi
     result = replace(result, remarks=(*result.remarks, *remarks))
     if result.result == "unchanged":
         return replace(result, message=f"{task_id}: {work.commit[:12]} is submitted already")
+    if earlier is not None and task.submission is not None and earlier.history == task.history:
+        mender = {"author": "its author", "crew": "a coder of the crew"}[task.submission.fix]
+        return replace(result, message=f"{task_id}: {work.commit[:12]} stays; what comes back goes to {mender}")
     # The last line: the task was added and submitted in one transaction.
     return replace(result, message=result.message.rpartition("\n")[2])
 

@@ -80,6 +80,8 @@ def test_one_command_reviews_tests_and_merges_without_a_crew(crew: Crew) -> None
     words = ("submit", "fix/rounding", "--merge", "--program", crew.script("reviewer", REVIEWER))
     assert "fix-rounding is merged into integration" in crew.liza(*words)
     assert crew.living() == []
+    assert list(crew.state().config.programs) == ["code-reviewer"]
+    assert "fix-rounding" in crew.git("notes", "--ref", "liza", "show", "integration")
     branch(crew, "fix/tax", "wrong\n")
     said = crew.run("submit", "fix/tax", "--merge")
     assert said.returncode == 76

@@ -129,6 +129,12 @@ def test_a_refusal_has_its_reason_and_a_command(crew: Crew, name: str) -> None:
     assert (crew.state().revision, crew.git("for-each-ref")) == before
 
 
+def test_a_program_without_a_merge_is_refused(crew: Crew) -> None:
+    branch(crew, "fix")
+    said = crew.liza("submit", "fix", "--program", "codex", code=2)
+    assert said.endswith("next: liza submit fix --merge --program=codex\n")
+
+
 def test_a_branch_with_merges_of_the_target_lands(crew: Crew) -> None:
     branch(crew, "lower")
     crew.prepare("submit", "lower")

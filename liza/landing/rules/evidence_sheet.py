@@ -65,7 +65,7 @@ def compose_sheet(evidence: LandedEvidence, commits: Sequence[str]) -> str:
         ("task", "what", "landed", "reviewed", "tested", "result", "approved by"), map(_ids, shown)
     )
     lines += format_table_rows(
-        ("task", "Assisted-by", "rejections", "failed merges", "retries", "from claim to merge", "cost", "signature"),
+        ("task", "written by", "rejections", "failed merges", "retries", "from claim to merge", "cost", "signature"),
         (_work(evidence, *row) for row in shown),
     )
     lines += [f"and {count_noun(len(rows) - len(shown), 'more task')}", ""] if len(rows) > len(shown) else []

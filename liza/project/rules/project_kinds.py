@@ -177,7 +177,9 @@ def _python(facts: ProjectFiles) -> Project:
     if not with_pytest:
         if not facts.python_tests:
             return Project(setup=_locked_runner(facts)[1])
-        words, source_files = ("unittest discover -s tests -q", "tests/")
+        # Tests of a package import each other relative to it: only its parent can be the top.
+        top = " -t ." if "tests/__init__.py" in facts.files else ""
+        words, source_files = (f"unittest discover -s tests{top} -q", "tests/")
     runner, setup = _locked_runner(facts)
     if runner:
         words = words if with_pytest else f"python -m {words}"

@@ -229,9 +229,10 @@ def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWi
         return _submit(state, task, work, wishes, by)
     is_returned = task.status in RETURNED
     gets_review = wishes.review is not None and wishes.review != task.review and not submission.is_foreign
-    if is_returned and wishes.fix is not None and wishes.fix != submission.fix:
-        _refuse_crew(task_id, work, wishes.fix)
-        return state.with_task(replace(task, submission=replace(submission, fix=wishes.fix)))
+    fix, words = wishes.fix or submission.fix, (wishes.description or "").strip() or task.description
+    if not gets_review and (fix, words) != (submission.fix, task.description):
+        _refuse_crew(task_id, work, fix)
+        return state.with_task(replace(task, description=words, submission=replace(submission, fix=fix)))
     if is_returned and not gets_review and not is_last_return_cleared(task):
         raise Refused(
             f"{work.commit[:12]} is the commit of {task_id} that was sent back; a new commit is needed, or a person "

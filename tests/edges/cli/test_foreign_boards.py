@@ -119,6 +119,14 @@ def test_a_foreign_liza_directory_above_a_repository_is_ignored(
     assert f"there is no .liza in {repo}" in capfd.readouterr().err
 
 
+def test_in_a_linked_worktree_the_first_step_is_in_the_checkout(
+    repo: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(linked_worktree(repo))
+    assert entry_points.run_command(["submit", "."]) == 5
+    assert f"next: cd {repo} && liza init" in capfd.readouterr().err
+
+
 def linked_worktree(repo: Path) -> Path:
     git(repo, "worktree", "add", "-q", "-b", "other", "../w")
     return repo.with_name("w")

@@ -40,6 +40,7 @@ NODE = {"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}
         ("pyproject.toml", {"pyproject": PYTEST}, None, "python3 -m pytest -q"),
         ("requirements-dev.txt", {"requirements": "pytest==8\n", "python_tests": True}, None, "python3 -m pytest -q"),
         ("", {"python_tests": True}, None, "python3 -m unittest discover -s tests -q"),
+        ("tests/__init__.py", {"python_tests": True}, None, "python3 -m unittest discover -s tests -t . -q"),
         ("", {"python_tests": True, "pytest_tests": True}, None, "python3 -m pytest -q"),
         ("Cargo.toml", {}, None, "cargo test"),
         ("go.mod", {}, None, "go test ./..."),

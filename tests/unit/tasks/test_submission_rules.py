@@ -127,6 +127,13 @@ def test_a_returned_commit_is_refused_unless_a_person_reviews() -> None:
     assert get(again(state, work(), review="human")).review == "human"
 
 
+def test_the_mender_and_the_words_change_without_a_commit() -> None:
+    for state in (added(board()), approved(added(board()))):
+        task = get(again(state, work(), fix="crew", description="Round half up"))
+        assert task.submission is not None
+        assert (task.submission.fix, task.description, task.status) == ("crew", "Round half up", get(state).status)
+
+
 def test_a_task_of_a_merger_or_coder_is_refused() -> None:
     state = approved(added(board()))
     merging = state.with_task(replace(get(state), merging=MergeInProgress(candidate=OTHER, expected=BASE)))
