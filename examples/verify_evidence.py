@@ -39,8 +39,8 @@ def find_faults(commit: str, verdict: dict) -> list:
     reviewed = verdict["reviewed"]["digest"]["gitCommit"]
     tested = verdict.get("tested", {}).get("digest", {}).get("gitCommit")
     faults = []
-    if reviewed not in git("rev-list", "--no-walk", "--parents", commit).split()[1:]:
-        faults.append(f"{reviewed[:12]} was reviewed, and is no parent")
+    if reviewed not in git("rev-list", "--no-walk", "--parents", commit).split()[2:]:
+        faults.append(f"{reviewed[:12]} was reviewed, and is not what was merged")
     if not any(
         r["verdict"] == "approve" and r["commit"]["digest"]["gitCommit"] == reviewed for r in verdict["reviews"]
     ):

@@ -209,8 +209,8 @@ def _find_verdict_faults(evidence: LandedEvidence, commit: str, verdict: StatedV
         return  # a squash landed its work, and this clone does not have it
     if reviewed not in evidence.commits:
         yield f"names the reviewed commit {reviewed[:12]}, which does not exist here"
-    elif reviewed not in evidence.commits[commit].parents:
-        yield f"calls {reviewed[:12]} reviewed, which is no parent of {commit[:12]}"
+    elif reviewed not in evidence.commits[commit].parents[1:]:
+        yield f"calls {reviewed[:12]} reviewed, which did not come in by {commit[:12]}"
     if verdict.tested is not None:
         yield from _find_test_faults(evidence, commit, verdict, verdict.tested.commit)
 

@@ -111,6 +111,13 @@ def test_a_script_without_liza_verifies_a_fresh_clone(crew: Merges, tmp_path: Pa
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 landed, 0 with faults"), done.stderr
     assert verify_branch(clone)["faults"] == []
     assert "| `a` | Write |" in render_branch(clone)
+    # What was there before the merge is its other parent.
+    a = crew.task("a")
+    earlier = git(clone, "rev-parse", f"{a.merge_commit}^1").strip()
+    lines = "\n".join(map(json.dumps, note(clone, a.merge_commit))).replace(str(a.review_commit), earlier)
+    git(clone, "notes", "--ref", "liza", "add", "-f", "-m", lines, str(a.merge_commit))
+    assert subprocess.run(script, cwd=clone, check=False, capture_output=True).returncode == 1
+    git(clone, "update-ref", NOTES, f"{NOTES}^")
     rewrite_clone = json.dumps({**note(clone, crew.task("a").merge_commit)[0], "predicate": {}})
     git(clone, "notes", "--ref", "liza", "add", "-f", "-m", rewrite_clone, str(crew.task("a").merge_commit))
     assert len(verify_branch(clone)["faults"]) == 2
@@ -128,7 +135,7 @@ def test_statements_that_were_forged_or_removed_are_named(crew: Merges) -> None:
     rewrite(crew, c, "{}\n" + "\n".join(map(json.dumps, note(crew.root, a))))
     text = "\n".join(faults(crew))
     assert f"the note of {str(a)[:12]} was rewritten: 1 statement was removed or replaced" in text
-    assert f"no parent of {str(a)[:12]}" in text
+    assert f"reviewed, which did not come in by {str(a)[:12]}" in text
     assert "and the board" in text
     assert f"{str(b)[:12]} landed without a statement" in text
     assert f"the note of {str(c)[:12]} has a line that is no statement of in-toto" in text
