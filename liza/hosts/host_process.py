@@ -155,9 +155,9 @@ class HostProcess:
         """Return the lease of this host, which may be as old as its last renewal. Raises HostFenced."""
         while True:
             lease, boot = lease_file.read_lease(self._paths), boot_id()
-            sent = boottime()
+            sent, address = boottime(), f"{host_name()}:{self._paths.root}"
             with table.lock_host(self._address.host) as (row, now, started):
-                decision = decide_start(lease, row, boot, now, started)
+                decision = decide_start(lease, row, boot, address, now, started)
                 if isinstance(decision, Continue):
                     assert lease is not None
                     assert row is not None
@@ -168,8 +168,7 @@ class HostProcess:
                     lease = HostLease(
                         host=self._address.host, incarnation=uuid4(), boot=boot, sent_at=sent, tokens=(uuid4(),)
                     )
-                    location = f"{host_name()}:{self._paths.root}"
-                    table.begin(lease.host, lease.incarnation, lease.tokens[0], boot, location)
+                    table.begin(lease.host, lease.incarnation, lease.tokens[0], boot, address)
             if isinstance(decision, Begin) and lease is not None and lease.sent_at == sent:
                 lease_file.write_lease(self._paths, lease)
                 self._say(f"the host {lease.host} begins")

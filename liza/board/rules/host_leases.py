@@ -151,16 +151,18 @@ def forget_command(row: HostRow, now: datetime, started: datetime) -> str:
 
 
 def decide_start(
-    lease: HostLease | None, row: HostRow | None, boot: str, now: datetime, started: datetime
+    lease: HostLease | None, row: HostRow | None, boot: str, address: str, now: datetime, started: datetime
 ) -> Continue | Begin | NameTaken:
     """Decide how a host process starts, or goes on after a renewal that was refused.
 
-    ``lease`` is what its clone has, ``row`` what the database has. Only who knows the token of the last renewal is the
-    host: a copy of its disk that began to renew has another one.
+    ``lease`` is what its clone has, ``row`` what the database has, ``address`` where the clone is. Only who knows the
+    token of the last renewal is the host: a copy of its disk that began to renew has another one. A copy that starts
+    before the host renews again knows the token, too, but is elsewhere.
     """
     if row is None:
         return Begin()
-    if lease is None or lease.incarnation != row.incarnation or row.token not in lease.tokens:
+    is_own = lease is not None and lease.incarnation == row.incarnation and row.token in lease.tokens
+    if lease is None or not is_own or row.address != address:
         return Begin() if judge_host(row, now, started) is HostCondition.LOST else NameTaken(row)
     return Continue() if lease.boot == boot and now <= lease_end(row, started) else Begin()
 

@@ -24,6 +24,7 @@ from liza.programs.session import session_process
 from liza.system import file_growth
 from liza.system.clock import SystemClock, boottime
 from liza.system.locks import Lock
+from liza.system.processes import host_name
 from tests.conftest import until
 from tests.edges.hosts.conftest import MakeHost
 from tests.postgresql import PostgreSQL
@@ -70,14 +71,14 @@ def test_another_clone_with_the_name_of_a_host_is_refused(make_host: MakeHost) -
     assert host.process.poll() is None
 
 
-def test_of_a_host_and_the_copy_of_its_disk_one_goes_on(make_host: MakeHost) -> None:
+def test_a_host_goes_on_and_its_copy_is_refused(make_host: MakeHost) -> None:
     host, copy = make_host("h1"), make_host("h1")
     before = host.start_and_wait()
     host.stop(signal.SIGKILL)
     shutil.copy(host.paths.host_lease, copy.paths.host_lease)
-    assert copy.start_and_wait().incarnation == before.incarnation
-    assert host.start().wait(30) == 1
-    assert "the host name h1 is used by" in host.log.read_text()
+    assert copy.start().wait(30) == 1
+    assert f"the host name h1 is used by {host_name()}:{host.paths.root}" in copy.log.read_text()
+    assert host.start_and_wait().incarnation == before.incarnation
 
 
 def test_a_host_process_runs_once_in_a_clone(make_host: MakeHost) -> None:

@@ -30,6 +30,7 @@ SEEN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 LONG_AGO = SEEN - timedelta(days=1)
 OWN, OTHER, TOKEN, PENDING = (UUID(int=number) for number in range(1, 5))
 ROW = HostRow("h1", OWN, TOKEN, "boot-1", "box:/srv/shop", LONG_AGO, SEEN, SEEN + LEASE)
+ELSEWHERE = replace(ROW, address="box:/srv/copy")
 KNOWN = HostLease(host="h1", incarnation=OWN, boot="boot-1", sent_at=100.0, tokens=(TOKEN,))
 
 
@@ -88,12 +89,14 @@ def test_a_host_is_forgotten_when_it_had_time_to_come_back(
         (None, ROW, "boot-9", 61, Begin()),
         (_lease(OWN, PENDING), ROW, "boot-1", 5, NameTaken(ROW)),  # the copy of a disk
         (_lease(OTHER, TOKEN), ROW, "boot-1", 5, NameTaken(ROW)),
+        (KNOWN, ELSEWHERE, "boot-1", 5, NameTaken(ELSEWHERE)),  # the copy of a clone, before the next renewal
+        (KNOWN, ELSEWHERE, "boot-1", 61, Begin()),  # the clone was moved
     ],
 )  # fmt: skip
 def test_only_who_knows_the_last_renewal_is_the_host(
     lease: HostLease | None, row: HostRow | None, boot: str, seconds: float, decision: object
 ) -> None:
-    assert decide_start(lease, row, boot, _at(seconds), LONG_AGO) == decision
+    assert decide_start(lease, row, boot, "box:/srv/shop", _at(seconds), LONG_AGO) == decision
 
 
 @pytest.mark.parametrize(("sent_at", "ends"), [(100.0, False), (71.0, False), (70.0, True), (0.0, True), (101.0, True)])
