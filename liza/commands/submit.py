@@ -22,7 +22,7 @@ app = create_app()
     "submit",
     "git commit -am 'Round half up' && liza submit\n"
     "liza submit fix-rounding          # a branch\n"
-    "liza submit .                     # this worktree, whoever made it\n"
+    "liza submit .                     # this worktree, of any tool\n"
     "liza submit 12 --review human     # a pull request of origin\n"
     "liza submit . --merge             # review, test and merge it now",
     in_sessions=True,

@@ -58,6 +58,6 @@ def _print_once() -> int | None:
 
     crew = find_crew()
     if crew.is_on_server:
-        crew.board.read()  # A picture names a failure and is none: without the server the last copy is drawn.
+        crew.board.read()  # Without the server this raises, and the last copy is drawn.
     printing.print_text(format_once(crew, *shutil.get_terminal_size()))
     return None

@@ -209,7 +209,7 @@ def _claim_task(crew: Crew, request: CallRequest) -> CallAnswer:
 
 
 def _find_program(crew: Crew, client: str) -> str:
-    """Return the program whose name is a word of the client's name; empty if none is."""
+    """Return the program whose name is a word of the client's name; empty without such a program."""
     words = "".join(letter if letter.isalnum() else " " for letter in client.lower()).split()
     rows = preset_table.load_presets(crew.paths).rows
     return next((word for word in words if word in rows), "")

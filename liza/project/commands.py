@@ -128,7 +128,7 @@ def run_command(
     the caller handles one that was killed from outside.
     """
     if is_foreign and box is None:
-        raise Missing("what a stranger wrote runs only in a box, and there is none", "liza doctor")
+        raise Missing("what a stranger wrote runs only in a box, and this run has no box", "liza doctor")
     outside = command_environment(root, keep)
     env = {
         **(foreign_runs.select_variables(outside) if is_foreign else outside),

@@ -32,7 +32,7 @@ class CommitFacts(Value):
 
 
 class NotedLine(Value):
-    """A line of a note: its statement, None if it is none, and the commit of the notes that brought it first.
+    """A line of a note: its statement, None for any other line, and the commit of the notes that brought it first.
 
     ``is_weaker``: earlier commits of the notes have a stronger signature.
     """

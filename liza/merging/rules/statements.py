@@ -50,7 +50,7 @@ class Resource(_Stated, frozen=True):
 
     @property
     def commit(self) -> str:
-        """The commit that is meant; empty if it is none."""
+        """The id of the commit; empty for a resource that is not a commit."""
         return self.digest.get(COMMIT_DIGEST, "")
 
 
@@ -220,7 +220,7 @@ def encode_line(commit: str, predicate_type: str, predicate: GateStatement | Sta
 
 
 def decode_line(line: str) -> InTotoStatement | None:
-    """Return the statement of a line of a note; None for a line that is none: anyone can add lines."""
+    """Return the statement of a line of a note; None for any other line: anyone can add lines."""
     try:
         statement = msgspec.json.decode(line, type=decodable(InTotoStatement))
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -77,7 +77,7 @@ class SubmissionWishes(Value):
 
 
 def check_wish(name: str, word: str | None, expected: Sequence[str]) -> Any:
-    """Return the word of an option. Raises UsageError if it is none of the expected ones."""
+    """Return the word of an option. Raises UsageError if it is not an expected word."""
     if word is not None and word not in expected:
         message = f"--{name} is {word!r}; expected {' or '.join(expected)}"
         raise UsageError(message, f"liza submit --{name} {expected[-1]} .")
@@ -104,7 +104,7 @@ def refuse_reserved(branch: str, integration: str) -> None:
 
 
 def find_task(state: State, submission: Submission) -> Task | None:
-    """Return the open task of the same branch, request or, without both, worktree; None if there is none."""
+    """Return the open task of the same request, else branch, else worktree; None without such a task."""
     for task in state.tasks:
         other = task.submission
         if other is None or task.status in FINAL_STATUSES:
@@ -123,7 +123,7 @@ def find_task(state: State, submission: Submission) -> Task | None:
 
 
 def find_landed(state: State, submission: Submission, commit: str) -> Task | None:
-    """Return the merged task of exactly this commit of the same work; None if there is none."""
+    """Return the task of the same work that was merged at this commit; None without such a task."""
     for task in state.tasks:
         other = task.submission if task.status is S.MERGED and task.review_commit == commit else None
         if other is not None and (other.branch, other.request) == (submission.branch, submission.request):
