@@ -21,8 +21,8 @@ from liza.landing.remotes import Remote, find_project, find_remote
 from liza.model.errors import LizaError, Missing, Refused
 from liza.model.model import Submission, Task
 from liza.model.value_classes import Value
+from liza.tasks.outside_work import WorkSource
 from liza.tasks.rules import submissions
-from liza.tasks.submission import WorkSource
 from liza.text.quoting import sanitize
 
 _WORD = re.compile(r"[#!]?([1-9][0-9]{0,8})")

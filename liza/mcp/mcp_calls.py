@@ -156,11 +156,10 @@ def _own_rows(crew: Crew, state: State, path: str, evidence: Evidence) -> Iterat
     for task in state.tasks:
         if not _is_of(task, path):
             continue
-        is_closed = task.status in FINAL_STATUSES or task.status is Status.CLAIMED
-        obstacle = None if is_closed else bound_claims.find_obstacle(state, task, path, crew.clock.now(), evidence)
+        obstacle = bound_claims.find_obstacle(state, task, path, crew.clock.now(), evidence)
         row = _describe_task(task, obstacle)
         data = {**row["data"], **_describe_return(task)}
-        step = "claim_task" if not is_closed and obstacle is None else ""
+        step = "claim_task" if obstacle is None else ""
         yield {**row, "commit": task.review_commit, "merge_commit": task.merge_commit, "next": step, "data": data}
 
 
@@ -171,7 +170,7 @@ def _describe_task(task: Task, obstacle: str | None) -> dict[str, Any]:
         "status": task.status.value,
         "priority": task.priority,
         "owner": find_owner(task),
-        "claimable": obstacle is None and task.status is not Status.CLAIMED,
+        "claimable": obstacle is None,
         "why_not": obstacle,
         "data": {name: text[:MAX_TEXT] for name, text in data.items()},
     }

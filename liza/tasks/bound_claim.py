@@ -19,16 +19,17 @@ from liza.git.git_config import git_dirs
 from liza.git.git_refs import HEADS
 from liza.git.other_worktrees import OtherWorktree
 from liza.model.errors import NotOwner, Refused
-from liza.model.model import Handoff, State, Task
+from liza.model.model import Handoff, State, Submission, Task
 from liza.model.paths import Paths, agent_of, branch_of
-from liza.model.targets import target_branch
+from liza.model.targets import is_crew_branch, target_branch
 from liza.model.value_classes import replace
 from liza.system import crash_points, files
 from liza.system.locks import is_flock_held
-from liza.tasks import claim, shared_code
+from liza.tasks import claim, outside_work, permission, shared_code
 from liza.tasks import submit as submit_verb
 from liza.tasks.evidence import describe_overlaps, gather_evidence
-from liza.tasks.rules import bound_claims, claims, coding
+from liza.tasks.outside_work import WorkSource
+from liza.tasks.rules import bound_claims, claims, coding, submissions
 from liza.tasks.rules.bound_claims import BoundWorktree
 from liza.tasks.rules.coding import SubmittedWork
 from liza.text.formats import count_noun
@@ -102,8 +103,7 @@ def _claim(crew: Crew, worktree: OtherWorktree, task_id: str | None, program: st
         raise Refused("no task can be claimed", _LIST)
     task = claims.get_task(before, chosen)
     base = _check_start(crew, before, task, worktree)
-    author = crew.git.out("log", "-1", "--format=%aN <%aE>", worktree.commit or "HEAD")
-    bound = BoundWorktree(path=path, base=base, program=program, author=author)
+    bound = BoundWorktree(path=path, base=base, program=program)
     agent = bound_claims.choose_agent(before, task)
     with crew.change(agent, "claim", chosen) as tx:
         state = claims.ensure_agent(tx.state, agent, crew.host)
@@ -120,14 +120,15 @@ def _check_start(crew: Crew, state: State, task: Task, worktree: OtherWorktree) 
 
     Returned work of the same worktree may be under way again: its files may have changed.
     """
-    path, target = worktree.path, target_branch(state, task)
+    path = worktree.path
     if worktree.operation is not None:
         raise Refused(worktree.operation.describe(str(path)), shlex.join(["git", "-C", str(path), "status"]))
     if worktree.commit is None:
         raise Refused(f"{path} has no commit yet", _worktree_command(crew))
-    tip = (
-        shared_code.fetch_integration(crew, state) if task.target is None and task.epic is None else f"{HEADS}{target}"
-    )
+    target, tip = outside_work.find_target(crew, state, task)
+    if worktree.branch == target:
+        message = f"{path} has {target} checked out: what is committed there is not reviewed"
+        raise Refused(message, shlex.join(["git", "-C", str(path), "switch", "--detach"]))
     base = git_refs.find_merge_base(crew.git, worktree.commit, tip)
     if not base:
         raise Refused(f"HEAD of {path} has no commit in common with {target}", _worktree_command(crew))
@@ -165,32 +166,42 @@ def submit_here(crew: Crew, run: str, task_id: str) -> Result:
     if task.submission is None or not task.submission.worktree:
         raise NotOwner(f"You no longer own this task: {run} asks for {task_id}", f"liza task show {task_id}")
     worktree = find_own_worktree(crew, Path(task.submission.worktree))
-    work, base = _inspect(crew, before, task, worktree)
-    now = crew.clock.now()
-    if crew.remote_name:
-        # No board names a commit that the remote lacks. What the rules refuse is not pushed.
-        bound_claims.submit(before, task_id, run, work, base, now)
+    work, now = _inspect(crew, before, task, worktree), crew.clock.now()
+    # What the rules refuse is neither read nor pushed.
+    bound_claims.submit(before, task_id, run, work, None, now)
+    outside = outside_work.read_work(crew, before, _find_source(before, task, worktree), task)
+    if crew.remote_name and not outside.submission.is_foreign:
+        # No board names a commit that the remote lacks.
         shared_code.push_submitted(crew, task, work.head)
     with crew.change(run, "submit", task_id) as tx:
-        tx.state = bound_claims.submit(tx.state, task_id, run, work, base, now)
+        tx.state = bound_claims.submit(tx.state, task_id, run, work, outside, now)
     crash_points.point("bound submit", "recorded")
     git_refs.write_review_ref(crew.git, task_id, work.head)
-    outside = dict(work.outside_scope)
-    step = "a reviewer reviews it; queue_status shows the verdict"
-    result = make_result(tx.before, tx.state, task_id, step, commit=work.head, outside_scope=outside)
+    submitted, counts = claims.get_task(tx.state, task_id), dict(work.outside_scope)
+    step = f"a {'person' if submitted.review == 'human' else 'reviewer'} reviews it; queue_status shows the verdict"
+    result = make_result(tx.before, tx.state, task_id, step, commit=work.head, outside_scope=counts)
     left = other_worktrees.list_untracked(crew.git, worktree)
     note = (
         (f"{count_noun(len(left), 'new file')} not committed, so not submitted: {list_names(left, 3)}",) if left else ()
     )
-    return replace(result, remarks=(*result.remarks, *note))
+    return replace(result, remarks=(*result.remarks, *permission.describe_stranger(submitted), *note))
 
 
-def _inspect(crew: Crew, state: State, task: Task, worktree: OtherWorktree) -> tuple[SubmittedWork, str]:
-    """Return the facts about the worktree that the rules of `submit` need, and the merge base with the target."""
+def _find_source(state: State, task: Task, worktree: OtherWorktree) -> WorkSource:
+    """Return the work of a bound task: its branch has it too, unless that is one of Liza's."""
+    branch = worktree.branch or ""
+    if is_crew_branch(branch) or branch == target_branch(state, task):
+        branch = ""
+    program = "" if task.submission is None else task.submission.program
+    return WorkSource(worktree.commit or "", Submission(branch=branch, worktree=str(worktree.path), program=program))
+
+
+def _inspect(crew: Crew, state: State, task: Task, worktree: OtherWorktree) -> SubmittedWork:
+    """Return the facts about the worktree that the rules of `submit` need."""
     git, head, target = crew.git, worktree.commit or "", f"{HEADS}{target_branch(state, task)}"
     base = git_refs.find_merge_base(git, head, target) if head else None
     changed = submit_verb.read_changed_files(git, head, base) if base else coding.SubmittedFiles()
-    work = SubmittedWork(
+    return SubmittedWork(
         head=head,
         branch=branch_of(task.id),
         ahead=bool(base) and head != base,
@@ -202,7 +213,6 @@ def _inspect(crew: Crew, state: State, task: Task, worktree: OtherWorktree) -> t
         no_work=coding.find_no_work(changed, task.scope),
         outside_scope=coding.count_outside(changed, task.scope),
     )
-    return work, base or ""
 
 
 def hand_off(crew: Crew, task: Task, why: str) -> bool:
@@ -254,9 +264,13 @@ def _keep_commits(crew: Crew, task: Task, run: str, commit: str) -> str:
     tip = branch_moves.branch_tip(git, branch)
     if tip == commit:
         return branch
-    kept = f"{salvage.salvage_ref(task.id, run)}{salvage.REFS_SUFFIX}"
-    if tip is not None and branch_moves.find_checkout(git, branch) is not None:
-        # The files of that checkout would not be those of its branch.
+    kept, state = f"{salvage.salvage_ref(task.id, run)}{salvage.REFS_SUFFIX}", crew.board.read()
+    target = target_branch(state, task)
+    others = outside_work.find_contained(git, submissions.list_open(state, target), commit, f"{HEADS}{target}")
+    is_checked_out = tip is not None and branch_moves.find_checkout(git, branch) is not None
+    if is_checked_out or outside_work.has_foreign(state, others):
+        # The files of that checkout would not be those of its branch; and a coder of the crew who goes on with it would
+        # run what a stranger wrote.
         return salvage.keep_commit(git, kept, commit, None)
     if tip is not None and not git_refs.is_contained(git, tip, commit):
         salvage.keep_commit(git, kept, tip, None)

@@ -6,7 +6,7 @@ from liza.box import support
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
-from liza.model.model import Status
+from liza.model.model import Status, Task
 from liza.model.narration import verdict_command
 from liza.model.value_classes import replace
 from liza.tasks.rules import claims, strangers
@@ -33,3 +33,10 @@ def describe_missing_box() -> tuple[str, ...]:
     if machine.works:
         return ()
     return (f"{strangers.NO_BOX}: {machine.cause}; next: {machine.remedy or 'liza doctor'}",)
+
+
+def describe_stranger(task: Task) -> tuple[str, ...]:
+    """Return remarks about foreign work; none for other work."""
+    if not strangers.is_foreign(task):
+        return ()
+    return "a stranger wrote it: nothing of it runs before you permit it", *describe_missing_box()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -20,36 +19,25 @@ from liza.model.model import State, Status, Submission, Task
 from liza.model.narration import verdict_command
 from liza.model.paths import check_task_id
 from liza.model.transitions import Invocation
-from liza.model.value_classes import Value, replace
-from liza.programs.presets import preset_table
+from liza.model.value_classes import replace
 from liza.system import atomic, crash_points, untrusted_files
 from liza.system.locks import Lock
-from liza.tasks import archive, claim, next_steps, permission, shared_code
+from liza.tasks import archive, claim, next_steps, outside_work, permission, shared_code
 from liza.tasks import task as verbs
 from liza.tasks.draft_specs import find_existing_specs
 from liza.tasks.evidence import describe_overlaps
 from liza.tasks.next_steps import NextStep
+from liza.tasks.outside_work import WorkSource
 from liza.tasks.rules import backlog, claims, reviews, strangers, submissions
 from liza.tasks.rules.backlog import RequestContext, sentence_spec_path
 from liza.tasks.rules.picking import unmet_dependencies, waits_for_author
 from liza.tasks.rules.planning import waits_for_verdict
-from liza.tasks.rules.submissions import BranchCommit, OutsideWork, SubmissionWishes
+from liza.tasks.rules.submissions import OutsideWork, SubmissionWishes
 from liza.text.formats import count_noun, did_you_mean
-from liza.text.quoting import sanitize
 from liza.text.undecoded import list_names
 
 HERE = "."
 _LOCK_TIMEOUT = 60.0  # seconds: a submission of another process
-_SUBMITTED_REFS = ("refs/liza/review/", "refs/liza/fetched/")
-_COMMIT_FORMAT = "--format=%H%n%aN <%aE>%n%s%n%b"
-
-
-class WorkSource(Value):
-    """Where submitted work is, and its commit. ``remarks``: what else the author should know."""
-
-    commit: str
-    submission: Submission
-    remarks: tuple[str, ...] = ()
 
 
 def find_shared_crew() -> Crew:
@@ -165,7 +153,7 @@ def submit_work(crew: Crew, source: WorkSource, wishes: SubmissionWishes) -> Res
         if landed is not None and submissions.find_task(state, source.submission) is None:
             result = make_result(state, state, landed.id, f"liza task show {landed.id}")
             return replace(result, message=f"{landed.id}: {source.commit[:12]} is merged")
-        work = _read_work(crew, state, source)
+        work = outside_work.read_work(crew, state, source, submissions.find_task(state, source.submission))
         result = _record(crew, by, work, wishes)
     return replace(result, remarks=(*result.remarks, *source.remarks, *_describe_unsynced(crew, state, source)))
 
@@ -186,92 +174,6 @@ def _describe_unsynced(crew: Crew, state: State, source: WorkSource) -> tuple[st
         f"it brings along {count_noun(number, 'commit')} of {branch} that {target} lacks; to bring them first: {step}"
     )
     return (text,) if number else ()
-
-
-def _read_work(crew: Crew, state: State, source: WorkSource) -> OutsideWork:
-    """Read the commits of the work, and the open tasks that they contain or that contain them."""
-    git, commit, submission = crew.git, source.commit, source.submission
-    target, existing = state.config.integration_branch, submissions.find_task(state, submission)
-    tip = shared_code.fetch_integration(crew, state)
-    base = git_refs.find_merge_base(git, commit, tip)
-    if not base:
-        step = shlex.join(["git", "rebase", "--onto", target, "--root", submission.branch or commit])
-        raise Refused(f"{commit[:12]} has no commit in common with {target}, so it can never be merged", step)
-    if base == commit and (existing is None or existing.review_commit != commit):
-        raise Refused(
-            f"{commit[:12]} has nothing that {target} lacks: it is merged, or it has no commit",
-            f"git log -1 {commit[:12]}",
-        )
-    own = None if existing is None else existing.id
-    others = {name: tip for name, tip in submissions.list_open(state, target).items() if name != own}
-    same = next((name for name, other in others.items() if other == commit), None)
-    if same is not None:
-        raise Refused(f"{commit[:12]} is submitted already, as {same}", f"liza task show {same}")
-    contained = _find_contained(git, others, commit, tip)
-    containing = _find_containing(git, others, commit)
-    lower = [others[name] for name in contained]
-    commits = _read_commits(git, commit, (tip, *lower))
-    presets = preset_table.load_presets(crew.paths).rows.keys()
-    program = submissions.find_program(commits, submission.worktree, presets)
-    author = submission.author or (commits[-1].author if commits else "")
-    start = lower[0] if len(lower) == 1 else base
-    is_foreign = submission.is_foreign or _has_foreign(state, contained)
-    return OutsideWork(
-        commit=commit,
-        base=start,
-        submission=replace(submission, author=author, program=submission.program or program, is_foreign=is_foreign),
-        commits=commits,
-        paths=tuple(git.names("diff", "--no-renames", "--name-only", "-z", start, commit, "--")),
-        contained=contained,
-        containing=containing,
-        rewritten=_find_rewritten(git, others, existing, commit),
-        has_earlier=_has_earlier(git, existing, commit),
-    )
-
-
-def _find_contained(git: Git, others: dict[str, str], commit: str, tip: str) -> tuple[str, ...]:
-    """Return the open tasks whose commits the work contains, without those that another of them contains."""
-    commits = frozenset(git.lines("rev-list", commit, f"^{tip}"))
-    inside = {name: other for name, other in others.items() if other in commits}
-    if len(inside) < 2:
-        return tuple(inside)
-    highest = frozenset(git.lines("merge-base", "--independent", *dict.fromkeys(inside.values())))
-    return tuple(name for name, other in inside.items() if other in highest)
-
-
-def _find_containing(git: Git, others: dict[str, str], commit: str) -> tuple[str, ...]:
-    """Return the open tasks whose commits contain this one: each has a ref."""
-    commits = frozenset(git.lines("for-each-ref", f"--contains={commit}", "--format=%(objectname)", *_SUBMITTED_REFS))
-    return tuple(name for name, other in others.items() if other in commits)
-
-
-def _has_foreign(state: State, contained: Sequence[str]) -> bool:
-    """Return whether a stranger wrote a part of the work: one of the submitted branches that it contains."""
-    return any(strangers.is_foreign(claims.get_task(state, name)) for name in contained)
-
-
-def _find_rewritten(git: Git, others: dict[str, str], existing: Task | None, commit: str) -> tuple[str, ...]:
-    """Return the tasks that are built on the earlier commit of the work, which the new one does not contain."""
-    earlier = None if existing is None else existing.review_commit
-    if earlier is None or not git_refs.has_commit(git, earlier) or git_refs.is_contained(git, earlier, commit):
-        return ()
-    present = _find_containing(git, others, commit)
-    return tuple(name for name in _find_containing(git, others, earlier) if name not in present)
-
-
-def _has_earlier(git: Git, existing: Task | None, commit: str) -> bool:
-    earlier = None if existing is None else existing.review_commit
-    return earlier is None or git_refs.is_contained(git, earlier, commit)
-
-
-def _read_commits(git: Git, commit: str, others: Sequence[str]) -> tuple[BranchCommit, ...]:
-    """Return the commits that none of the others has, without merges, oldest first. Their texts are cleaned."""
-    texts = git.names("log", "-z", "--no-merges", "--reverse", "--topo-order", _COMMIT_FORMAT, commit, "--not", *others)
-    commits = []
-    for text in texts:
-        commit_id, author, subject, *body = sanitize(text).split("\n")
-        commits.append(BranchCommit(commit_id, author, subject, "\n".join(body).strip()))
-    return tuple(commits)
 
 
 def _record(crew: Crew, by: str, work: OutsideWork, wishes: SubmissionWishes) -> Result:
@@ -367,8 +269,7 @@ def _describe(crew: Crew, before: State, after: State, task_id: str, work: Outsi
         remarks.append(f"{earlier.reviewing_by} was reviewing {(earlier.review_commit or '')[:12]}: that review ended")
     held = [other for other in after.tasks if other.merge_hold and other.id in work.rewritten]
     remarks += [f"{other.id} is held: {other.merge_hold}" for other in held]
-    if strangers.is_foreign(task):
-        remarks += ["a stranger wrote it: nothing of it runs before you permit it", *permission.describe_missing_box()]
+    remarks += permission.describe_stranger(task)
     if task.depends_on:
         remarks.append(f"it lands after {', '.join(task.depends_on)}, whose commits it contains")
     remarks += describe_overlaps(crew, after, [task_id], in_work=True)

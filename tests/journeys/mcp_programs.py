@@ -19,6 +19,7 @@ class Program:
     """One connection, from a directory of the program."""
 
     def __init__(self, directory: Path, *, name: str = "claude-code", protocol: str = "2025-06-18", **env: str) -> None:
+        self.directory = directory
         self.process = subprocess.Popen(
             [str(BIN / "liza"), "mcp"],
             cwd=directory,

@@ -16,6 +16,7 @@ from liza.landing.remotes import accept_origin, find_remote
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn
 from tests.journeys.crews import Crew
+from tests.journeys.mcp_programs import Program, commit, make_worktree
 
 SECRET = "a-secret-key-of-the-person"
 TEST = """\
@@ -312,3 +313,45 @@ def test_a_red_test_of_a_stranger_names_its_box(stranger: Stranger) -> None:
     assert "ran in a box without network and logins" in (task.history[-1].detail or "")
     (body,) = [words for words in stranger.gh.calls if "POST" in words]
     assert "issues/12/comments" in body[1]
+
+
+def test_a_program_cannot_make_a_strangers_work_its_own(stranger: Stranger) -> None:
+    crew = stranger.crew
+    theirs = stranger.push({"parser.txt": "wrong\n"})
+    crew.prepare("submit", "12")
+    crew.prepare("verdict", "reject", "it is wrong", "--task", "add-a-parser")
+    crew.add("mail")
+    program = Program(make_worktree(crew, "fox"))
+    assert "its author goes on with it" in program.refused("claim_task", task="add-a-parser")
+    program.call("claim_task", task="mail")
+    crew.git("merge", "-q", "--no-edit", theirs, cwd=program.directory)
+    made = commit(crew, program.directory, "mail.txt")
+    assert "a person reviews it" in program.call("submit_work")["next"]
+    program.leave()
+    task = crew.task("mail")
+    assert task.submission is not None
+    assert (task.submission.is_foreign, task.submission.fix, task.review) == (True, "author", "human")
+    crew.prepare("verdict", "approve", "I read it", "--task", "mail")
+    assert f"liza task permit mail {made}" in crew.prepare("merge", "mail", code=1)
+
+
+def test_mended_work_on_top_of_a_stranger_is_a_strangers(stranger: Stranger) -> None:
+    crew = stranger.crew
+    theirs = stranger.push({"parser.txt": "one\n"})
+    crew.prepare("submit", "12")
+    worktree = make_worktree(crew, "fox")
+    crew.git("switch", "-q", "-c", "mine", theirs, cwd=worktree)
+    first = commit(crew, worktree, "mine.txt", "wrong\n")
+    crew.prepare("submit", ".", cwd=worktree)
+    crew.prepare("task", "permit", "mine", first)
+    crew.prepare("verdict", "reject", "it is wrong", "--task", "mine")
+    program = Program(worktree)
+    assert program.call("claim_task")["task"] == "mine"
+    second = commit(crew, worktree, "mine.txt", "right\n")
+    program.call("submit_work")
+    program.leave()
+    task = crew.task("mine")
+    assert task.submission is not None
+    assert (task.review_commit, task.base_commit, task.depends_on) == (second, theirs, ("add-a-parser",))
+    assert (task.submission.is_foreign, task.submission.permitted, task.submission.branch) == (True, "", "mine")
+    assert crew.json("validate")["violations"] == []

@@ -17,9 +17,10 @@ from liza.model.paths import agent_of
 from liza.model.setting_limits import lease_expiry
 from liza.model.transitions import Invocation, apply_verb, has_done
 from liza.model.value_classes import Value, replace
-from liza.tasks.rules import claims, coding, picking
+from liza.tasks.rules import claims, coding, picking, submissions
 from liza.tasks.rules.coding import SubmittedWork
 from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.submissions import OutsideWork
 
 S = Status
 E = HistoryEvent
@@ -34,7 +35,6 @@ class BoundWorktree(Value):
     path: str
     base: str
     program: str = ""
-    author: str = ""
 
 
 def is_bound(task: Task) -> bool:
@@ -48,11 +48,6 @@ def refuse_bound(state: State, agent: str) -> None:
         if is_bound(task) and task.assigned_to == agent and task.submission is not None:
             message = f"{agent} has {task.id} for a program in {task.submission.worktree}, which runs"
             raise Refused(message, f"liza task release {task.id}")
-
-
-def is_submitted_work(task: Task) -> bool:
-    """Return whether the task was made of work that its author submitted: the crew does not go on with it unasked."""
-    return any(event.event == E.SUBMIT_WORK for event in task.history)
 
 
 def list_tasks_of(state: State, path: str) -> tuple[Task, ...]:
@@ -114,16 +109,18 @@ def claim(
             worktree=worktree.path,
             fix="author",
             program=worktree.program or former.program,
-            author=worktree.author or former.author,
         ),
     )
     return state.with_task(claimed), run
 
 
-def submit(state: State, task_id: str, run: str, work: SubmittedWork, base: str, now: datetime) -> State:
+def submit(
+    state: State, task_id: str, run: str, work: SubmittedWork, outside: OutsideWork | None, now: datetime
+) -> State:
     """Submit the work of a bound task. It has no owner then: its reviewers need not wait for the session's end.
 
-    The same commit again changes nothing; a later one is reviewed instead. Raises Refused, NotOwner.
+    ``outside``: what it contains; None to ask only whether it is refused. The same commit again changes nothing; a
+    later one is reviewed instead. Raises Refused, NotOwner.
     """
     task = claims.get_task(state, task_id)
     is_waiting = task.status is S.READY_FOR_REVIEW and has_done(task, E.SUBMIT, run)
@@ -136,7 +133,8 @@ def submit(state: State, task_id: str, run: str, work: SubmittedWork, base: str,
         return state
     held = state.with_task(replace(task, run=run)) if is_waiting else state
     submitted = claims.get_task(coding.submit(held, task_id, run, work, now), task_id)
-    return state.with_task(replace(submitted, base_commit=base, **_WITHOUT_OWNER))
+    state = state.with_task(replace(submitted, **_WITHOUT_OWNER))
+    return state if outside is None else submissions.record_contents(state, task, outside)
 
 
 def hand_off(state: State, task_id: str, run: str, note: Handoff, now: datetime) -> State:
@@ -165,4 +163,4 @@ def is_left(task: Task) -> bool:
     submission = task.submission
     if submission is None or submission.fix != "author" or not submission.worktree or is_bound(task):
         return False
-    return task.status not in FINAL_STATUSES and not is_submitted_work(task)
+    return task.status not in FINAL_STATUSES and claims.is_of_crew(task)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from liza.model.errors import NotOwner, Refused, UnknownId
 from liza.model.history_events import FRAMING_EVENTS, HistoryEvent
-from liza.model.model import Agent, ProcessIdentity, Reservation, State, Status, Submission, Task
+from liza.model.model import Agent, ProcessIdentity, Reservation, State, Status, Task
 from liza.model.paths import agent_of, role_of, run_id
 from liza.model.paths import check_task_id as checked_id
 from liza.model.session_ends import OUTCOME_RULES, Fault
@@ -278,13 +278,13 @@ def release(state: State, task_id: str, run: str | None, now: datetime, by: str,
         run=None,
         lease_expires=None,
         handoff_pending=False,
-        submission=_keep_submission(task),
+        submission=None if task.worktree is None and is_of_crew(task) else task.submission,
     )
     return state.with_task(freed)
 
 
-def _keep_submission(task: Task) -> Submission | None:
-    """Return what a released task keeps of its submission: nothing, if a program had claimed a task of the crew."""
-    if task.worktree is None and all(event.event != HistoryEvent.SUBMIT_WORK for event in task.history):
-        return None
-    return task.submission
+def is_of_crew(task: Task) -> bool:
+    """Return whether the crew goes on with a released task: its author did not submit it, and no stranger wrote a part
+    of it."""
+    is_foreign = task.submission is not None and task.submission.is_foreign
+    return not is_foreign and all(event.event != HistoryEvent.SUBMIT_WORK for event in task.history)

@@ -305,7 +305,8 @@ def claim_obstacle(
         lease = _lease_obstacle(task, agent, now, evidence)
         if lease:
             return lease
-    unmet = unmet_dependencies(state, task)
+    # Its author's worktree has the work of a stack that a returned task waits for.
+    unmet = () if is_own_worktree and task.status in _RETURNED_STATUSES else unmet_dependencies(state, task)
     if unmet:
         return f"it waits for {', '.join(unmet)}"
     if agent in task.failed_by:

@@ -32,9 +32,8 @@ RETURNED: Final = (S.REJECTED, S.INTEGRATION_FAILED, S.UNCLAIMED, S.BLOCKED)
 MAX_SUBJECTS: Final = 30
 MAX_TEXT: Final = 4000  # characters of a description
 MAX_PATHS: Final = 20
-_TRAILER = re.compile(r"^(?:co-authored-by|assisted-by|generated-by): *(.+)$", re.IGNORECASE | re.MULTILINE)
+_TRAILER = re.compile(r"^(co-authored|assisted|generated)-by: *([^<\n]+)(.*)$", re.IGNORECASE | re.MULTILINE)
 _TRAILERS_AT_END = re.compile(r"(?:\n+[A-Za-z][A-Za-z-]*(?:-by|-Id): [^\n]*)+\s*\Z", re.IGNORECASE)
-_TOOL_DIRECTORY = re.compile(r"/\.([a-z][a-z0-9]*)/worktrees/")
 _TOOL_REFS: Final = ("liza", "refs")
 
 
@@ -170,15 +169,20 @@ def _area(path: str, depth: int) -> str:
     return path if len(parts) <= depth else f"{'/'.join(parts[:depth])}/"
 
 
-def find_program(commits: Iterable[BranchCommit], worktree: str, programs: Collection[str]) -> str:
-    """Return the program that wrote the work: of a trailer of the newest commit that names one, or of the directory."""
+def find_program(commits: Iterable[BranchCommit], programs: Collection[str]) -> str:
+    """Return the program that a trailer of the newest commits names; empty without such a trailer.
+
+    `Co-authored-by:` also names persons, who can have the name of a program: it counts with nothing but that name, or
+    with an address like ``noreply@``.
+    """
     for commit in reversed(tuple(commits)):
-        for line in _TRAILER.findall(commit.body):
-            named = [word for word in re.findall(r"[a-z0-9]+", line.lower()) if word in programs]
-            if named:
+        for kind, name, address in _TRAILER.findall(commit.body):
+            words = re.findall(r"[a-z0-9]+", re.sub(r"\(.*", "", name.lower()))
+            is_program = kind.lower() != "co-authored" or len(words) == 1 or "<noreply@" in address.lower()
+            named = [word for word in words if word in programs]
+            if named and is_program:
                 return str(named[0])
-    match = _TOOL_DIRECTORY.search(f"{worktree}/")
-    return match[1] if match is not None and match[1] in programs else ""
+    return ""
 
 
 def make_fields(task_id: str, work: OutsideWork, wishes: SubmissionWishes) -> TaskFields:
@@ -274,8 +278,6 @@ def _submit(state: State, task: Task, work: OutsideWork, wishes: SubmissionWishe
     is_foreign = work.submission.is_foreign
     fix: Literal["author", "crew"] = wishes.fix or ("author" if is_foreign else before.fix)
     _refuse_crew(task.id, work, fix)
-    others = {name for name in task.depends_on if _is_stacked(state, name)}
-    kept = tuple(name for name in task.depends_on if name not in others or name in work.contained)
     submitted = apply_verb(
         task,
         E.SUBMIT_WORK,
@@ -284,13 +286,35 @@ def _submit(state: State, task: Task, work: OutsideWork, wishes: SubmissionWishe
         review="human" if is_foreign else (wishes.review or task.review),
         description=(wishes.description or "").strip() or task.description,
         scope=describe_scope(work.paths),
-        depends_on=tuple(dict.fromkeys((*kept, *work.contained))),
         review_commit=work.commit,
-        base_commit=work.base,
         review_cycles_current=0 if task.status is S.BLOCKED else task.review_cycles_current,
-        merge_hold=None if (task.merge_hold or "").startswith(STACK_HOLD) else task.merge_hold,
         **_BEGUN_ANEW,
         **REVIEW_OVER,
+    )
+    return _place_in_stack(state, task, submitted, work)
+
+
+def record_contents(state: State, before: Task, work: OutsideWork) -> State:
+    """Record what a program submitted for a task that it had claimed: its author, and what its commits are built on.
+
+    ``before``: the task before the submission. A stranger's part makes it foreign.
+    """
+    task = get_task(state, before.id)
+    fix = "author" if task.submission is None else task.submission.fix
+    review = "human" if work.submission.is_foreign else task.review
+    submitted = replace(task, submission=replace(work.submission, fix=fix), review=review)
+    return _place_in_stack(state, before, submitted, work)
+
+
+def _place_in_stack(state: State, task: Task, submitted: Task, work: OutsideWork) -> State:
+    """Let a task depend on the open work that it contains. Work on top of its earlier commit is held."""
+    others = {name for name in task.depends_on if _is_stacked(state, name)}
+    kept = tuple(name for name in task.depends_on if name not in others or name in work.contained)
+    submitted = replace(
+        submitted,
+        depends_on=tuple(dict.fromkeys((*kept, *work.contained))),
+        base_commit=work.base,
+        merge_hold=None if (task.merge_hold or "").startswith(STACK_HOLD) else task.merge_hold,
     )
     state = state.with_task(submitted)
     for name in work.rewritten:

@@ -37,6 +37,7 @@ NOT_PLAYED = {
     "bound_claims.submit": "programs that Liza did not start, which the model does not have: test_bound_claim_rules",
     "submissions.add_submitted": "work that Liza did not start, which the model does not have: test_submission_rules",
     "submissions.resubmit": "work that Liza did not start, which the model does not have: test_submission_rules",
+    "submissions.record_contents": "a part of bound_claims.submit",
     "strangers.record_opinion": "a review that gives no verdict, of work that the model does not have: test_strangers",
     "strangers.end_without_opinion": "as strangers.record_opinion",
     "targets.record_contained": "a part of the rules of epics and of backlog.add",

@@ -16,10 +16,11 @@ from liza.tasks.rules import bound_claims, claims, picking, submissions
 from liza.tasks.rules.bound_claims import BoundWorktree
 from liza.tasks.rules.coding import SubmittedWork
 from liza.tasks.rules.picking import Evidence
+from liza.tasks.rules.submissions import OutsideWork
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 NOTE = Handoff(agent="coder-101", summary="it ended", next_action="go on")
-HERE = BoundWorktree(path="/w/fox", base="b" * 40, program="claude", author="Ada <a@b.c>")
+HERE = BoundWorktree(path="/w/fox", base="b" * 40, program="claude")
 
 
 def task(name: str = "mail", **fields: object) -> Task:
@@ -84,13 +85,13 @@ def test_each_busy_agent_is_passed_over() -> None:
 
 def test_submitted_work_has_no_owner_and_no_session_to_wait_for() -> None:
     state, run = claimed()
-    state = bound_claims.submit(state, "mail", run, work("c"), "b" * 40, NOW)
+    state = bound_claims.submit(state, "mail", run, work("c"), None, NOW)
     submitted = get(state)
     assert (submitted.status, submitted.run, submitted.assigned_to) == ("READY_FOR_REVIEW", None, None)
     assert not check_board(state)
     assert picking.review_obstacle(submitted, "code-reviewer-1", Evidence()) is None
-    assert bound_claims.submit(state, "mail", run, work("c"), "b" * 40, NOW) == state
-    later = get(bound_claims.submit(state, "mail", run, work("d"), "b" * 40, NOW))
+    assert bound_claims.submit(state, "mail", run, work("c"), None, NOW) == state
+    later = get(bound_claims.submit(state, "mail", run, work("d"), None, NOW))
     assert (later.review_commit, later.run) == ("d" * 40, None)
 
 
@@ -99,7 +100,7 @@ def test_a_run_that_lost_its_task_submits_nothing() -> None:
     released = claims.release(state, "mail", run, NOW, "human:ada")
     assert get(released).submission is None
     with pytest.raises(NotOwner):
-        bound_claims.submit(released, "mail", run, work("c"), "b" * 40, NOW)
+        bound_claims.submit(released, "mail", run, work("c"), None, NOW)
     assert bound_claims.hand_off(released, "mail", run, NOTE, NOW) == released
 
 
@@ -131,10 +132,21 @@ def test_a_hand_off_keeps_work_of_its_author_for_its_author() -> None:
 
 def test_the_crew_goes_on_with_submitted_tasks_of_a_program_that_left() -> None:
     state, run = claimed()
-    state = bound_claims.submit(state, "mail", run, work("c"), "b" * 40, NOW)
+    state = bound_claims.submit(state, "mail", run, work("c"), None, NOW)
     left = get(bound_claims.leave(state, "/w/fox"))
     assert left.submission is not None
     assert (left.status, left.submission.fix) == ("READY_FOR_REVIEW", "crew")
+
+
+def test_a_program_submits_a_strangers_part_as_a_strangers() -> None:
+    lower = task("parser", status=Status.REJECTED, review_commit="a" * 40, submission=Submission(is_foreign=True))
+    state, run = claimed(task(), lower)
+    submission = Submission(branch="fox", worktree="/w/fox", author="Ada <a@b.c>", is_foreign=True)
+    outside = OutsideWork("c" * 40, "a" * 40, submission, contained=("parser",))
+    state = bound_claims.submit(state, "mail", run, work("c"), outside, NOW)
+    submitted = get(state)
+    assert (submitted.submission, submitted.review, submitted.depends_on) == (submission, "human", ("parser",))
+    assert bound_claims.leave(state, "/w/fox") == state
 
 
 def test_a_bound_claim_raises_no_alarm_of_submitted_work() -> None:

@@ -215,18 +215,20 @@ def test_dropping_the_lower_branch_holds_the_upper() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "worktree", "program"),
+    ("body", "program"),
     [
-        ("Co-Authored-By: Claude <noreply@anthropic.com>", "", "claude"),
-        ("text\n\nAssisted-by: Codex:gpt-5.2", "", "codex"),
-        ("Co-Authored-By: Bob <bob@example.org>", "", ""),
-        ("", "/shop/.claude/worktrees/fox", "claude"),
-        ("", "/home/.unknown/worktrees/fox", ""),
+        ("Co-Authored-By: Claude Opus 4.8 (1M context) <noreply@anthropic.com>", "claude"),
+        ("Co-authored-by: aider (gpt-5) <aider@aider.chat>", "aider"),
+        ("Co-authored-by: Copilot <223556219+Copilot@users.noreply.github.com>", "copilot"),
+        ("text\n\nAssisted-by: Codex:gpt-5.2", "codex"),
+        ("Co-Authored-By: Claude Monet <claude@example.org>", ""),
+        ("Co-Authored-By: Claude Monet <1+claude@users.noreply.github.com>", ""),
+        ("Co-Authored-By: Bob <bob@example.org>", ""),
     ],
 )
-def test_the_program_is_in_trailers_or_the_directory(body: str, worktree: str, program: str) -> None:
-    commits = (BranchCommit(HEAD, ADA, "x", body),)
-    assert submissions.find_program(commits, worktree, {"claude", "codex"}) == program
+def test_the_program_is_that_of_a_trailer(body: str, program: str) -> None:
+    programs = {"aider", "claude", "codex", "copilot"}
+    assert submissions.find_program((BranchCommit(HEAD, ADA, "x", body),), programs) == program
 
 
 def test_texts_come_from_commits_and_files() -> None:

@@ -1,0 +1,61 @@
+"""Work of programs over MCP comes back: to the same program, to a later session in its worktree, or to its person."""
+
+from __future__ import annotations
+
+from tests.journeys.crews import Crew
+from tests.journeys.mcp_programs import Program, commit, make_worktree
+
+
+def test_the_author_of_a_claim_is_that_of_its_commit(crew: Crew) -> None:
+    crew.git("-c", "user.name=Somebody Else", "commit", "-q", "--allow-empty", "-m", "Before")
+    crew.git("branch", "-f", "integration", "main")
+    crew.add("mail")
+    worktree = make_worktree(crew, "fox")
+    program = Program(worktree)
+    program.call("claim_task")
+    assert "Somebody Else" not in str(crew.task("mail").submission)
+    commit(crew, worktree, "mail.txt")
+    program.call("submit_work")
+    submission = crew.task("mail").submission
+    assert submission is not None
+    assert submission.author == "Test Person <test@example.invalid>"
+    program.leave()
+
+
+def test_its_person_submits_what_came_back_to_a_program(crew: Crew) -> None:
+    crew.add("mail")
+    worktree = make_worktree(crew, "fox")
+    program = Program(worktree)
+    program.call("claim_task")
+    crew.git("switch", "-q", "-c", "fox/mail", cwd=worktree)
+    commit(crew, worktree, "mail.txt", "wrong\n")
+    program.call("submit_work")
+    program.leave()
+    crew.prepare("verdict", "reject", "it is wrong", "--task", "mail")
+    later = commit(crew, worktree, "mail.txt", "right\n")
+    crew.prepare("submit", ".", cwd=worktree)
+    assert [(task.id, task.status, task.review_commit) for task in crew.state().tasks] == [
+        ("mail", "READY_FOR_REVIEW", later)
+    ]
+
+
+def test_a_later_session_claims_what_came_back_to_its_worktree(crew: Crew) -> None:
+    crew.add("mail")
+    worktree = make_worktree(crew, "fox")
+    program = Program(worktree)
+    program.call("claim_task")
+    commit(crew, worktree, "mail.txt", "wrong\n")
+    program.call("submit_work")
+    program.leave()
+    crew.prepare("verdict", "reject", "it is wrong", "--task", "mail")
+    later = Program(worktree)
+    (own,) = later.call("queue_status")["yours"]
+    assert (own["next"], own["data"]["rejected_because"]) == ("claim_task", "it is wrong")
+    assert later.call("claim_task")["task"] == "mail"
+    made = commit(crew, worktree, "mail.txt", "right\n")
+    assert later.call("submit_work")["commit"] == made
+    crew.prepare("verdict", "approve", "read it", "--task", "mail")
+    crew.prepare("merge", "mail")
+    (own,) = later.call("list_tasks")["yours"]
+    assert (own["status"], own["claimable"], own["why_not"]) == ("MERGED", False, "it is merged")
+    later.leave()
