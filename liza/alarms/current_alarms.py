@@ -22,7 +22,7 @@ from liza.crew.crew import Crew
 from liza.git import git_refs, slot_records, slots_directory
 from liza.guards import guard_files, session_guards
 from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_TOML
-from liza.landing import remotes
+from liza.landing import remotes, submitted_tips
 from liza.landing.rules import remote_failures
 from liza.merging import drift, merge_lock
 from liza.merging.rules.repository_drift import RepositoryDrift
@@ -101,6 +101,7 @@ def _gather_facts(crew: Crew, state: State, evidence: Evidence) -> AlarmFacts:
         repository=_repository(crew, state),
         unpriced=costs.unpriced_budget_reason(crew, state),
         guard_notices=_guard_notices(crew.paths) if (crew.paths.liza / GUARDS_TOML).exists() else (),
+        tips=_find_tips(crew, state) if submissions.open_submissions(state) else {},
         cost=costs.sprint_cost(crew, state).text if is_checkpoint_due(state, crew.clock.now()) else "",
     )
 
@@ -181,12 +182,13 @@ def _check_merges(crew: Crew, state: State) -> Iterator[Alarm]:
             )
 
 
-def _check_submissions(crew: Crew, state: State) -> Iterator[Alarm]:
-    """Yield alarms about branches that are not where they were submitted, or gone."""
-    branches = submissions.open_branches(state)
-    if branches:
-        tips = git_refs.find_commits(crew.git, *(git_refs.HEADS + branch for branch in branches))
-        yield from submissions.branch_alarms(state, dict(zip(branches, tips, strict=True)))
+def _find_tips(crew: Crew, state: State) -> dict[str, str | None]:
+    """Return the present commits of submitted branches and requests; none if git fails, as `liza doctor` reports."""
+    branches, tips = submissions.open_branches(state), submitted_tips.read_tips(crew.paths, state)
+    with suppress(LizaError):
+        commits = git_refs.find_commits(crew.git, *(git_refs.HEADS + branch for branch in branches)) if branches else ()
+        tips |= dict(zip(branches, commits, strict=True))
+    return tips
 
 
 def _check_worktrees(crew: Crew, state: State) -> Iterator[Alarm]:
@@ -414,7 +416,6 @@ _CHECKS_BEFORE_THE_BOARD: Final[tuple[Check, ...]] = (
 )
 """What blocks every worktree, every merge or every new claim; its alarms come first."""
 _CHECKS_AFTER_THE_BOARD: Final[tuple[Check, ...]] = (
-    _check_submissions,
     _check_hosts,
     _check_remotes,
     _check_outside_edits,

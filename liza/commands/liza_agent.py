@@ -26,6 +26,7 @@ def supervise(
     terminal: Annotated[
         bool, typer.Option("--tmux", help="Run its sessions in a terminal, for `liza attach`.")
     ] = False,
+    only: Annotated[str | None, typer.Option("--only", hidden=True)] = None,
     until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
     relayed: Annotated[bool, typer.Option("--relayed", hidden=True)] = False,
     keeps_server: Annotated[bool, typer.Option("--keep-server", hidden=True)] = False,
@@ -36,7 +37,7 @@ def supervise(
 
     Ctrl+C ends the session properly and stops; a second Ctrl+C stops at once.
     """
-    options = SupervisorOptions(until_eof, relayed, terminal, keeps_server)
+    options = SupervisorOptions(until_eof, relayed, terminal, keeps_server, only)
     return run_supervisor(agent, program, options, quiet=quiet)
 
 

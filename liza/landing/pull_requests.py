@@ -172,6 +172,22 @@ class PullRequests(Value):
         run, job = (match[2], match[3]) if match is not None and is_own else ("", url)
         return CheckResult(name, run, job, check.result, url, check.started)
 
+    def add_comment(self, number: int, body: str) -> bool:
+        """Comment on a request, and return whether that was new: a process that was killed may have done it before."""
+        rows = self._read_rows_of_notes(number)
+        if any(row.body.split() == body.split() for row in rows):
+            return False
+        forge.call_forge(self.repository, "comment", number=number, body=body)
+        return True
+
+    def _read_rows_of_notes(self, number: int) -> Iterator[_NoteRow]:
+        """Yield the comments on a request as a whole."""
+        if self._is_github:
+            yield from forge.read_rows(self.repository, "notes", _NoteRow, number=number)
+            return
+        for thread in forge.read_rows(self.repository, "notes", _DiscussionRow, number=number):
+            yield from (forge.to_struct(self.repository, "note", note, _NoteRow) for note in thread.notes)
+
     def _read_notes(self, number: int) -> Iterator[RequestComment]:
         inline, reviews, notes = (
             forge.read_rows(self.repository, verb, _NoteRow, number=number)

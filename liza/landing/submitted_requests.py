@@ -10,14 +10,15 @@ from liza.crew.crew import Crew
 from liza.git import branch_moves
 from liza.git.git_remote import FETCH_OPTIONS
 from liza.git.rules.remote_urls import (
-    Forge,
     RemoteRepository,
     find_forge_repository,
     find_request_number,
     parse_remote_url,
 )
 from liza.landing import forge
+from liza.landing.pull_requests import PullRequests
 from liza.landing.remotes import Remote, find_project, find_remote
+from liza.landing.submitted_tips import head_ref
 from liza.model.errors import LizaError, Missing, Refused
 from liza.model.model import Submission, Task
 from liza.model.value_classes import Value
@@ -86,8 +87,7 @@ def _find_number(remote: Remote, repository: RemoteRepository | None, word: str)
 
 def _fetch(crew: Crew, remote: Remote, repository: RemoteRepository | None, number: int) -> str:
     """Fetch the head of a request, without a ref of the person's, and return its commit. Raises Missing, GitFailed."""
-    is_gitlab = repository is not None and repository.forge is Forge.GITLAB
-    name = f"refs/merge-requests/{number}/head" if is_gitlab else f"refs/pull/{number}/head"
+    name = head_ref(repository, number)
     tips = remote.list_refs(name)
     if name not in tips:
         raise Missing(f"{remote.project_name} has no request {number}", f"git ls-remote {remote.name} {name}")
@@ -117,8 +117,7 @@ def comment_return(crew: Crew, task: Task) -> str:
         repository = find_forge_repository(find_project(find_remote(crew.git)).urls)
         if repository is None:
             return ""
-        body = submissions.compose_comment(task)
-        forge.call_forge(repository, "comment", number=submission.request, body=body)
+        is_new = PullRequests(repository).add_comment(submission.request, submissions.compose_comment(task))
     except LizaError as error:
         return f"request {submission.request} got no comment: {error.message}; next: {error.hint}"
-    return f"request {submission.request} got a comment"
+    return f"request {submission.request} {'got a' if is_new else 'has this'} comment"

@@ -293,10 +293,9 @@ class _Search:
 
 def _may_be_red_alone(crew: Crew, batch: Batch) -> bool:
     """Return whether a red candidate may have a cause outside of its tasks: others moved the branch, the merge before
-    was red, too, or the box is the cause."""
+    was red, too, or no proof has seen the tests green."""
     is_moved, config = not merge_outcomes.is_last_tip(crew, batch.branch, batch.expected), crew.board.read().config
-    is_confined = commands.is_confined(config)
-    if is_moved or (is_confined and test_proof.may_fail_by_box(config)):
+    if is_moved or test_proof.may_be_red_alone(config, is_confined=commands.is_confined(config)):
         return True
     return merge_queue.last_blamed(crew.board.read(), batch.branch) is not None
 

@@ -160,8 +160,8 @@ class AlarmKind(_Kind):
     )
     NEEDS_PERMISSION = "needs_permission", ANSWER, "{about} is approved and not tested: {reason}", "{step}"
     BACK_WITH_AUTHOR = "back_with_author", STEP, "{about} needs another commit ({reason}); {where}", "{step}"
-    BRANCH_MOVED = "branch_moved", STEP, "{branch} is at {tip}, and {about} was submitted at {commit}", "{step}"
-    BRANCH_GONE = "branch_gone", STEP, "{branch} of {about} is gone; its commit {commit} is kept", "{step}"
+    BRANCH_MOVED = "branch_moved", STEP, "{branch} is at {tip}, and {about} was submitted at {commit}{came}", "{step}"
+    BRANCH_GONE = "branch_gone", STEP, "{branch} of {about} is gone; its commit {commit} is kept{came}", "{step}"
     INTEGRATION_FAILED = "integration_failed", NEWS, "{about} does not merge: {reason}", "{step}"
     WAITING_FOR_FILES = (
         "waiting_for_files",

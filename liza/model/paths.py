@@ -261,6 +261,11 @@ class Paths(Value):
         return self.tx / "request-sync"
 
     @property
+    def request_tips(self) -> Path:
+        """The commits that submitted pull requests were at when origin was read last."""
+        return self.tx / "request-tips"
+
+    @property
     def landed_branch(self) -> Path:
         """The branch of the person that integration was brought to last; absent before."""
         return self.tx / "landed-branch"

@@ -76,7 +76,7 @@ class ActionRunner:
             case actions.Claim(task):
                 claim.claim_task(self.crew, self.agent, task, or_next=True)
             case actions.ClaimReview(task):
-                claim.claim_review(self.crew, self.agent, task, or_next=True)
+                claim.claim_review(self.crew, self.agent, task, or_next=self.memory.only is None)
             case actions.ClaimPlanning(trigger):
                 evidence = gather_evidence(self.crew, self.crew.board.read())
                 with self.crew.change(self.agent, "plan") as tx:

@@ -22,7 +22,8 @@ class UpOptions(Value):
 
     ``programs``: by agent or role; ``program``: for all others; None: as the preset tables say. ``terminal``: each
     session has a terminal that a person can attach to. ``exit_when_done``: stop once the goal is no longer in progress.
-    ``task``: with ``exit_when_done``, stop also once this task is closed and all others wait for a person.
+    ``task``: with ``exit_when_done``, stop also once this task is closed and all others wait for a person. ``only``:
+    with it, review and merge only this task and those that it depends on; ``again`` is the command that did so.
     ``verbose``: print also how the work goes on.
     """
 
@@ -36,6 +37,8 @@ class UpOptions(Value):
     terminal: bool = False
     exit_when_done: bool = False
     task: str | None = None
+    only: str | None = None
+    again: str = ""
     verbose: bool = False
 
     def agents(self) -> tuple[str, ...]:
@@ -47,6 +50,8 @@ class UpOptions(Value):
 
     def restart_command(self) -> str:
         """Command that starts the same agents with the same programs."""
+        if self.again:
+            return self.again
         counts = {"planner": self.planners, "coder": self.coders, "code-reviewer": self.reviewers}
         for_all = {"": self.program} if self.program else {}
         programs = {**for_all, **self.programs}
@@ -121,6 +126,7 @@ def start_supervisor(paths: Paths, agent: str, options: UpOptions) -> subprocess
         agent,
         *(["--program", program] if (program := options.program_of(agent)) else []),
         *(["--tmux"] if options.terminal else []),
+        *(["--only", options.only] if options.only else []),
         "--keep-server",
     ]
     paths.logs.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ from liza.model.paths import role_of
 from liza.model.statuses import GoalStatus, describe_task, goal_word
 from liza.supervisor.crew_options import UpOptions
 from liza.supervisor.rules.decide import EXIT_UNUSABLE
-from liza.tasks.rules.planning import find_stalled_tasks, is_crew_done, is_task_over
+from liza.tasks.rules.planning import find_stalled_tasks, is_crew_done, is_task_over, without_others
 from liza.tasks.rules.up_command import another_model_command
 from liza.text.formats import format_duration
 
@@ -195,7 +195,7 @@ def describe_stall(crew: Crew, options: UpOptions, left: Sequence[str], running:
     if not options.exit_when_done or not left:
         return None
     try:
-        state = crew.board.read()
+        state = without_others(crew.board.read(), options.only)
     except (LizaError, OSError):
         return None
     others = (agent for agent in state.agents if crew.is_supervised(agent))
@@ -212,6 +212,7 @@ def describe_stall(crew: Crew, options: UpOptions, left: Sequence[str], running:
 
 def is_done(state: State, options: UpOptions) -> bool:
     """Whether the crew has nothing more to do: for `liza start`, as soon as its task is closed and the rest waits."""
+    state = without_others(state, options.only)
     if is_crew_done(state, options.planners > 0):
         return True
     roles = frozenset(map(role_of, options.agents()))

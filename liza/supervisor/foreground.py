@@ -20,7 +20,7 @@ from liza.crew import layout
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.hosts import host_start
-from liza.landing import forge, remotes
+from liza.landing import forge, remotes, submitted_tips
 from liza.landing.rules.remote_failures import next_poll_seconds
 from liza.landing.sync import sync_request
 from liza.model.errors import EXIT_ONLY_PERSON, LizaError
@@ -118,7 +118,7 @@ def _stay(
         return _report_done(crew, options, feed)
 
     stalled_reasons: list[str] = []
-    person_waits = PersonWaits(crew, feed)
+    person_waits = PersonWaits(crew, feed, options.only)
     last_lines: list[str] = []
 
     def is_stuck(running: Collection[str]) -> bool:
@@ -165,8 +165,9 @@ def _stay(
     api_server.stop_if_last(crew)
     host_start.stop_if_last(crew.paths)
     codes = [child.returncode for child in children.values()]
-    person_waits.print_all(last_lines)
-    feed("", describe_stop(crew, options, codes, needs_person=bool(last_lines)))
+    if options.only is None or any(codes):
+        person_waits.print_all(last_lines)
+        feed("", describe_stop(crew, options, codes, needs_person=bool(last_lines)))
     code = _exit_status(codes, was_asked) or int(bool(stalled_reasons))
     return code or (EXIT_ONLY_PERSON if last_lines else 0)
 
@@ -351,7 +352,8 @@ def _merged_by(state: State, agents: Collection[str]) -> frozenset[str]:
 
 def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:
     """Print that the goal is reached and the next step; return whether the crew is to stop."""
-    tell(LIZA, done_message(crew, crew.board.read(), options.task))
+    if options.only is None:
+        tell(LIZA, done_message(crew, crew.board.read(), options.task))
     if options.exit_when_done:
         return True
     tell("", "the crew waits for new tasks: Ctrl+C stops it")
@@ -378,7 +380,9 @@ STOP_LIMIT = 2.0
 
 
 class RequestPoll:
-    """A thread that makes tasks of red checks and comments. Nothing waits for it; it makes one call at a time.
+    """A thread that makes tasks of red checks and comments, and tells of submitted requests that moved.
+
+    Nothing waits for it; it makes one call at a time.
 
     Its memory is the number of failures in a row, and the listed comments that were told. The failures are recorded
     for the alarm, too.
@@ -411,20 +415,21 @@ class RequestPoll:
             pause = self.poll()
 
     def poll(self) -> float:
-        """Read the pull request if one is open; return the seconds until the next time."""
+        """Read the open pull request and the submitted ones; return the seconds until the next time."""
         try:
             state = self._crew.board.read()
         except (LizaError, OSError):
             # The supervisors report a board that cannot be read.
             return IDLE_SECONDS
         interval, request = state.config.pull_request_interval, state.pull_request
-        if not interval or not request.is_open:
+        if not interval:
             self._failures = 0
-            return interval or IDLE_SECONDS
+            return IDLE_SECONDS
         try:
-            # Loaded now: most crews have no pull request.
-
-            self._report(sync_request(self._crew))
+            for alarm in submitted_tips.find_moved(self._crew, state):
+                self._say("", f"{alarm.message}; next: {alarm.next}")
+            if request.is_open:
+                self._report(sync_request(self._crew))
             self._failures = 0
         except (LizaError, OSError) as error:
             self._count_failure(request.number, error if isinstance(error, LizaError) else LizaError(str(error)))
@@ -443,7 +448,7 @@ class RequestPoll:
         if self._stopping.is_set():
             return
         if not self._failures:
-            self._say("", f"! the pull request was not read: {error.message}; next: {error.hint}")
+            self._say("", f"! pull requests were not read: {error.message}; next: {error.hint}")
         self._failures += 1
         # A pull request that was closed is no failure: the board says so now, and it is not read again.
         with suppress(LizaError, OSError):

@@ -87,13 +87,14 @@ class Supervisor:
         notify: Callable[[str], None],
         *,
         terminal: bool = False,
+        only: str | None = None,
     ) -> None:
         self.crew = crew
         self.agent = agent
         self.preset = preset
         self.notify = notify
         self.events: queue.Queue[Any] = queue.Queue()
-        self.memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()))
+        self.memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()), only=only)
         self.past = LoopMemory(repository_changed_at=crew.clock.monotonic())
         end_turn = partial(task_branches.try_import, crew)
         self.make_meter = partial(MeterThread, crew, preset, environ=environ, post=self.events.put, end_turn=end_turn)

@@ -47,6 +47,7 @@ from liza.text.redaction import redact
 if TYPE_CHECKING:
     from liza.hosts.agent_tie import AgentTie
 
+Ran = tuple[str | None, str | None]
 LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
 
 
@@ -56,13 +57,14 @@ class SupervisorOptions(Value):
     ``until_eof``: the end of stdin stops it. ``relayed``: a `liza up` holds the other ends of its stdin and stderr, and
     prints its lines; the end of stdin means that this `up` was killed, and the supervisor goes on without it.
     ``terminal``: sessions run in a terminal that a person can attach to. ``keeps_server``: start the server of the
-    worker API, and start it again when it ends.
+    worker API, and start it again when it ends. ``only``: the agent takes this task and those that it depends on.
     """
 
     until_eof: bool = False
     relayed: bool = False
     terminal: bool = False
     keeps_server: bool = False
+    only: str | None = None
 
 
 _DEFAULT_OPTIONS = SupervisorOptions()
@@ -99,7 +101,7 @@ def _supervise(
         tmux.require_tmux()
     notify = _ignore_output_errors(notify)
     _print_program_warnings(preset, config, notify, started_by_up=options.relayed)
-    supervisor = Supervisor(crew, agent, preset, dict(os.environ), notify, terminal=terminal)
+    supervisor = Supervisor(crew, agent, preset, dict(os.environ), notify, terminal=terminal, only=options.only)
     # Before the first step that a stop would have to undo.
     _install_signal_handlers(supervisor)
     if options.until_eof:
@@ -118,7 +120,11 @@ def _supervise(
     try:
         exit_action = _run_to_exit(crew, supervisor, choice, terminal=terminal)
         tmux.close_agent_panes(crew.paths.root, agent)
-        _set_status(crew, agent, AgentStatus.OFFLINE, choice, tmux=terminal)
+        ran: Ran = (choice.spec, choice.model)
+        if options.only is not None and exit_action.code == 0:
+            former = state.agents.get(agent)
+            ran = (None, None) if former is None else (former.program, former.model)
+        _set_status(crew, agent, AgentStatus.OFFLINE, ran, tmux=terminal)
         record_at_exit(crew, agent)
     finally:
         keeper.close()
@@ -156,7 +162,7 @@ def _run_to_exit(crew: Crew, supervisor: Supervisor, program: ProgramChoice, *, 
     agent = supervisor.agent
     run_directory.clear_supervisor_exit(crew.paths, agent)
     try:
-        _set_status(crew, agent, AgentStatus.STARTING, program, tmux=terminal)
+        _set_status(crew, agent, AgentStatus.STARTING, (program.spec, program.model), tmux=terminal)
         crash_points.point("supervisor", "registered")
         for repair in recover_crew(crew, agent):
             supervisor.notify(repair.message)
@@ -226,8 +232,11 @@ def _tie_to_host(supervisor: Supervisor, lock: Lock) -> AgentTie | None:
     return tie
 
 
-def _set_status(crew: Crew, agent: str, status: AgentStatus, program: ProgramChoice, *, tmux: bool) -> None:
-    """Write the agent's status (STARTING or OFFLINE) to the board."""
+def _set_status(crew: Crew, agent: str, status: AgentStatus, ran: Ran, *, tmux: bool) -> None:
+    """Write the agent's status (STARTING or OFFLINE) to the board.
+
+    ``ran``: its program and model, or those that it ran before as an agent of the crew.
+    """
     with crew.change(agent, "start" if status == AgentStatus.STARTING else "leave") as tx:
         now = crew.clock.now()
         state = move_agent(tx.state, agent, crew.host, now)
@@ -235,8 +244,8 @@ def _set_status(crew: Crew, agent: str, status: AgentStatus, program: ProgramCho
         after = replace(
             state.agents[agent],
             status=status,
-            program=program.spec,
-            model=program.model,
+            program=ran[0],
+            model=ran[1],
             tmux=tmux,
             terminal=_terminal_name(),
             heartbeat=now,

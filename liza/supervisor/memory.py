@@ -61,6 +61,8 @@ class Memory(Mutable):
     """State of one supervisor. Nothing here is a fact about the crew."""
 
     clock: ClockWatch
+    only: str | None = None
+    """It takes this task, and those that it depends on; None: any."""
     leaving: bool = False
     retiring: bool = False
     force: bool = False

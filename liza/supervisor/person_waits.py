@@ -22,7 +22,7 @@ from liza.model.errors import LizaError
 from liza.model.model import State
 from liza.model.paths import role_of, split_run
 from liza.tasks import draft_specs
-from liza.tasks.rules.planning import is_crew_done, may_plan_for_breaker
+from liza.tasks.rules.planning import is_crew_done, may_plan_for_breaker, without_others
 from liza.view import activity
 
 MAX_LINES: Final = 5
@@ -32,10 +32,13 @@ QUIET_SECONDS: Final = 3.0
 
 
 class PersonWaits:
-    """Knows what waits for a person, prints it when it changes, and whether the crew can end because of it."""
+    """Knows what waits for a person, prints it when it changes, and whether the crew can end because of it.
 
-    def __init__(self, crew: Crew, print_line: Callable[[str, str], None]) -> None:
-        self._crew, self._print_line = crew, print_line
+    ``only``: with that task and those that it depends on.
+    """
+
+    def __init__(self, crew: Crew, print_line: Callable[[str, str], None], only: str | None = None) -> None:
+        self._crew, self._print_line, self._only = crew, print_line, only
         self._printed: tuple[str, ...] = ()
         self._seen: tuple[int, tuple[str, ...]] | None = None
         self._since = 0.0
@@ -60,7 +63,7 @@ class PersonWaits:
         session nor a merge in between.
         """
         try:
-            state = self._crew.board.read()
+            state = without_others(self._crew.board.read(), self._only)
             lines = self._lines(state, running)
         except (LizaError, OSError):
             lines = ()

@@ -102,6 +102,7 @@ def gather_situation(
             unusable_reason=_unusable_reason(memory, preset, wait),
             failed_set_up=memory.failed_set_up.reason if memory.failed_set_up else None,
             since_clock_gap=memory.clock.seconds_since_sleep(monotonic_time),
+            only=memory.only,
         ),
         merging=MergeFacts(
             _may_start_merger(crew, state, memory),

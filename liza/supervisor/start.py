@@ -36,11 +36,10 @@ from liza.programs.rules.program_spec import parse_spec
 from liza.programs.terminal import tmux
 from liza.supervisor import foreground
 from liza.supervisor.crew_options import UpOptions, parse_names, parse_programs, start_supervisor, supervisor_log
-from liza.supervisor.feed import Feed, PrintTimedLine, done_message
+from liza.supervisor.feed import Feed, PrintTimedLine, done_message, is_done
 from liza.supervisor.foreground import PrintLine
 from liza.system import file_growth
 from liza.tasks import draft_specs
-from liza.tasks.rules.planning import is_crew_done
 
 __all__ = ["UpOptions", "check_programs", "parse_names", "parse_programs", "up"]
 ROLE_NAMES = {"planner": "planner", "coder": "coder", "code-reviewer": "reviewer"}
@@ -67,7 +66,7 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
         raise UsageError(
             "--exit-when-done needs a crew in this terminal; it cannot be used with -d", "liza up --exit-when-done"
         )
-    if options.exit_when_done and is_crew_done(crew.board.read(), options.planners > 0):
+    if options.exit_when_done and is_done(crew.board.read(), options):
         return _report_already_done(crew, say)
     remember(crew, options)
     programs = {agent: choice.preset for agent, choice in choices.items()}

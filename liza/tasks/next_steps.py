@@ -29,7 +29,8 @@ def find_next_step(crew: Crew, state: State, running: str, role: str | None = No
     """
     running_agents = [agent for agent in state.agents if crew.is_supervised(agent)]
     if not any(role in (None, role_of(agent)) for agent in running_agents):
-        wanted = [f"{role}-1"] if running_agents and role else []
+        had_role = any(role == role_of(name) and agent.program for name, agent in state.agents.items())
+        wanted = [f"{role}-1"] if role and (running_agents or not had_role) else []
         return NextStep(f"no {_NAMES.get(role or '', 'agent')} runs", up_command_for(state, *wanted))
     names = tuple(crew.board.signals())
     if names:

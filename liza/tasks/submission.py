@@ -15,9 +15,10 @@ from liza.git.other_worktrees import OtherWorktree
 from liza.git.runner import Git
 from liza.model import targets
 from liza.model.errors import Refused, UnknownId, UsageError
+from liza.model.history_events import first_line
 from liza.model.model import State, Status, Submission, Task
 from liza.model.narration import verdict_command
-from liza.model.paths import check_task_id
+from liza.model.paths import check_task_id, role_of
 from liza.model.transitions import Invocation
 from liza.model.value_classes import replace
 from liza.system import atomic, crash_points, untrusted_files
@@ -149,13 +150,27 @@ def submit_work(crew: Crew, source: WorkSource, wishes: SubmissionWishes) -> Res
     lock = Lock(crew.paths.submit_lock)
     with lock.acquire(timeout=_LOCK_TIMEOUT):
         state = crew.board.read()
-        landed = submissions.find_landed(state, source.submission, source.commit)
-        if landed is not None and submissions.find_task(state, source.submission) is None:
+        landed = None if submissions.find_task(state, source.submission) else _find_landed(crew, state, source)
+        if landed is not None:
             result = make_result(state, state, landed.id, f"liza task show {landed.id}")
-            return replace(result, message=f"{landed.id}: {source.commit[:12]} is merged")
+            merged = (landed.merge_commit or "")[:12]
+            return replace(result, message=f"{landed.id}: {source.commit[:12]} is merged already, as {merged}")
         work = outside_work.read_work(crew, state, source, submissions.find_task(state, source.submission))
         result = _record(crew, by, work, wishes)
     return replace(result, remarks=(*result.remarks, *source.remarks, *_describe_unsynced(crew, state, source)))
+
+
+def _find_landed(crew: Crew, state: State, source: WorkSource) -> Task | None:
+    """Return the task of the same work that was merged at this commit, also from the archive; None without one."""
+    landed = submissions.find_landed(state.tasks, source.submission, source.commit)
+    if landed is not None or not state.archived.total:
+        return landed
+    after = f"{source.commit}..{HEADS}{state.config.integration_branch}"
+    # The oldest merge that contains the commit is last.
+    merges = crew.git.out("rev-list", "--first-parent", "--ancestry-path", after).split()
+    return submissions.find_landed(
+        archive.find_merged(crew.board, state, merges[-1:]), source.submission, source.commit
+    )
 
 
 def _describe_unsynced(crew: Crew, state: State, source: WorkSource) -> tuple[str, ...]:
@@ -267,6 +282,9 @@ def _describe(crew: Crew, before: State, after: State, task_id: str, work: Outsi
     remarks = []
     if earlier is not None and earlier.review_run is not None and task.review_run is None:
         remarks.append(f"{earlier.reviewing_by} was reviewing {(earlier.review_commit or '')[:12]}: that review ended")
+    if earlier is not None and earlier.status is Status.INTEGRATION_FAILED and earlier.review_commit == work.commit:
+        cause = submissions.describe_cause(earlier)
+        remarks.append(f"no review mends what failed; after your approval it is tested again ({cause})")
     held = [other for other in after.tasks if other.merge_hold and other.id in work.rewritten]
     remarks += [f"{other.id} is held: {other.merge_hold}" for other in held]
     remarks += permission.describe_stranger(task)
@@ -307,9 +325,19 @@ def find_next_step(crew: Crew, state: State, task: Task) -> NextStep:
         return NextStep(strangers.permission_obstacle(task) or "", strangers.permit_command(task))
     unmet = unmet_dependencies(state, task)
     if task.status is Status.APPROVED and unmet:
-        return NextStep(f"it waits for {', '.join(unmet)}, whose commits it contains", f"liza task show {unmet[0]}")
-    if task.status is not Status.READY_FOR_REVIEW or task.submission is None:
+        lower = state.task(unmet[0])
+        step = f"liza task show {unmet[0]}" if lower is None else find_next_step(crew, state, lower).command
+        return NextStep(f"it waits for {', '.join(unmet)}, whose commits it contains", step)
+    if task.status is Status.APPROVED and task.set_aside is not None:
+        reason = first_line(task.set_aside.reason)
+        return NextStep(f"it could not be merged: {reason}", f"liza merge {task.id}")
+    if task.status in submissions.RETURNED:
+        return next_steps.find_next_step(crew, state, "a coder mends it", "coder")
+    if task.status not in (Status.READY_FOR_REVIEW, Status.APPROVED) or task.submission is None:
         return next_steps.find_next_step(crew, state, "the crew goes on with it")
-    if not any(crew.is_supervised(agent) for agent in state.agents):
-        return NextStep("no reviewer runs", f"{submissions.submit_command(task.submission)} --merge")
-    return next_steps.find_next_step(crew, state, "a reviewer reviews it", reviews.REVIEWER)
+    is_approved = task.status is Status.APPROVED
+    agents = [agent for agent in state.agents if is_approved or role_of(agent) == reviews.REVIEWER]
+    if not any(map(crew.is_supervised, agents)):
+        text = "no agent runs that merges it" if is_approved else "no reviewer runs"
+        return NextStep(text, f"{submissions.submit_command(task.submission)} --merge")
+    return next_steps.find_next_step(crew, state, "the crew merges it" if is_approved else "a reviewer reviews it")

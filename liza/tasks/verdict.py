@@ -193,7 +193,7 @@ def _next_step(crew: Crew, state: State, word: str, task_id: str) -> NextStep:
     if word == "approve":
         step = next_steps.find_next_step(crew, state, "the crew merges it")
         return step if is_crew else NextStep("", f"liza merge {task_id}")
-    if is_crew:
+    if is_crew or task.submission is not None:
         return next_steps.find_next_step(crew, state, "a coder continues it", "coder")
     if task.status is Status.BLOCKED:
         return NextStep("", f'liza answer {task_id} "…"')

@@ -36,7 +36,7 @@ from liza.programs.session import run_directory
 from liza.programs.terminal import tmux
 from liza.recovery.stopped_processes import find_stopped
 from liza.tasks.evidence import gather_evidence
-from liza.tasks.rules import picking, planning
+from liza.tasks.rules import picking, planning, submissions
 from liza.tasks.rules.picking import Evidence, LimitReached, Pick
 from liza.tasks.rules.planning import is_crew_done
 from liza.tasks.rules.up_command import start_command_for, up_command_for
@@ -113,7 +113,8 @@ def _up_command(crew: Crew, state: State) -> str | None:
     """Return the command that starts supervisors if tasks are open and none runs; null otherwise."""
     if is_crew_done(state, has_planner=False) or not state.tasks or any(map(crew.is_supervised, state.agents)):
         return None
-    return up_command_for(state)
+    submitted = submissions.merge_command(state)
+    return up_command_for(state) if submitted is None else submitted or None
 
 
 def _question_alarms(crew: Crew, state: State, rows: Iterable[AgentRow]) -> Iterator[Alarm]:

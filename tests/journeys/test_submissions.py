@@ -38,6 +38,15 @@ def branch(crew: Crew, name: str, text: str = "right\n", start: str = "main") ->
     return made
 
 
+def submit_stack(crew: Crew, order: tuple[str, ...], middle: str = "right\n") -> None:
+    """Submit the branches one, two and three, each on top of the one before."""
+    branch(crew, "one")
+    branch(crew, "two", middle, start="one")
+    branch(crew, "three", start="two")
+    for name in order:
+        crew.prepare("submit", name)
+
+
 def snapshot(worktree: Path) -> dict[str, bytes]:
     """All bytes of a worktree and of its git directory, but for the files that show when it was read."""
     record = Path((worktree / ".git").read_text().removeprefix("gitdir: ").strip())
@@ -72,6 +81,9 @@ def test_a_worktree_of_another_tool_lands_after_a_return(crew: Crew) -> None:
     assert (task.submission.program, task.review_commit) == ("claude", second)
     assert crew.git("show", "integration:tax.txt") == "right"
     assert crew.json("submit", "claude/brave-fox")["result"] == "unchanged"
+    crew.prepare("archive")
+    again = crew.json("submit", "claude/brave-fox")
+    assert (again["result"], again["task"]) == ("unchanged", "claude-brave-fox")
     assert crew.git("rev-parse", "claude/brave-fox") == second
 
 
@@ -89,6 +101,38 @@ def test_one_command_reviews_tests_and_merges_without_a_crew(crew: Crew) -> None
     assert "next: liza submit fix/tax" in said.stdout
 
 
+def test_a_command_judges_only_its_own_work(crew: Crew) -> None:
+    branch(crew, "other")
+    branch(crew, "mine")
+    assert "next: liza submit other --merge" in crew.liza("submit", "other")
+    assert "mine is merged" in crew.liza("submit", "mine", "--merge", "--program", crew.script("reviewer", REVIEWER))
+    assert crew.heard("other") == ["add", "submit work"]
+    status = crew.json("status")
+    assert status["up"] == "liza submit other --merge"
+    assert [agent["program"] for agent in status["agents"]] == [None]
+
+
+@pytest.mark.parametrize("is_approved", [False, True])
+def test_a_red_integration_ends_with_the_reason(crew: Crew, is_approved: bool) -> None:
+    commit(crew, "wrong.txt", "wrong\n")
+    crew.prepare("sync", "main")
+    red = "! test -e wrong.txt"
+    crew.configure(integration_command=red, proof={"outcome": "unproved", "command": red, "why": "red as they are"})
+    branch(crew, "fix")
+    crew.prepare("submit", "fix")
+    if is_approved:
+        crew.prepare("verdict", "approve", "read", "--task", "fix")
+    approve = crew.script("reviewer", 'liza verdict approve "read"\n')
+    done = crew.run("submit", "fix", "--merge", "--program", approve)
+    assert done.returncode == 76
+    assert "fix is approved; it could not be merged: integration is red without any task" in done.stdout
+    assert "next: liza merge fix" in done.stdout
+    crew.git("rm", "-q", "wrong.txt")
+    crew.git("commit", "-q", "-m", "Mend it")
+    crew.prepare("sync", "main")
+    assert "fix is merged into integration" in crew.liza("submit", "fix", "--merge")
+
+
 def test_a_person_reviews_in_the_same_words(crew: Crew) -> None:
     branch(crew, "mine")
     assert "liza verdict approve --task mine" in crew.liza("submit", "mine", "--review", "human")
@@ -98,11 +142,7 @@ def test_a_person_reviews_in_the_same_words(crew: Crew) -> None:
 
 
 def test_a_stack_lands_in_one_batch_in_its_order(crew: Crew) -> None:
-    branch(crew, "one")
-    branch(crew, "two", start="one")
-    branch(crew, "three", start="two")
-    for name in ("three", "one", "two"):
-        crew.prepare("submit", name)
+    submit_stack(crew, ("three", "one", "two"))
     assert (crew.task("two").depends_on, crew.task("three").depends_on) == (("one",), ("one", "two"))
     assert crew.liza("diff", "two", "--stat").split()[0] == "two.txt"
     for name in ("three", "two", "one"):
@@ -114,18 +154,17 @@ def test_a_stack_lands_in_one_batch_in_its_order(crew: Crew) -> None:
 
 
 def test_the_upper_branch_waits_for_a_returned_one(crew: Crew) -> None:
-    branch(crew, "one")
-    branch(crew, "two", start="one")
-    branch(crew, "three", start="two")
-    for name in ("one", "two", "three"):
-        crew.prepare("submit", name)
+    submit_stack(crew, ("one", "two", "three"))
     crew.prepare("verdict", "approve", "read", "--task", "three")
     crew.prepare("verdict", "approve", "read", "--task", "one")
     crew.prepare("verdict", "reject", "no", "--task", "two")
     assert crew.json("merge")["merged"] == ["one"]
     (row,) = crew.json("queue")["queue"]
-    assert (row["id"], row["why"], row["next"]) == ("three", "depends on two", "liza task show two")
+    assert (row["id"], row["why"], row["next"]) == ("three", "depends on two", "liza submit two")
     assert [alert["next"] for alert in crew.json("status")["waiting"]] == ["liza submit two"]
+    waits = crew.run("submit", "three", "--merge")
+    assert waits.returncode == 76
+    assert "three is approved; it waits for two, whose commits it contains\nnext: liza submit two" in waits.stdout
     crew.git("switch", "-q", "two")
     crew.git("commit", "-q", "--amend", "-m", "Another two")
     crew.git("switch", "-q", "main")
@@ -254,11 +293,8 @@ def test_a_killed_submission_is_repeated_and_nothing_doubled(crew: Crew, point: 
 
 def test_a_red_branch_in_the_middle_returns_alone(crew: Crew) -> None:
     crew.configure(integration_command="! grep -rqs wrong --include=*.txt .", proof={"meaning": "off"})
-    branch(crew, "one")
-    branch(crew, "two", "wrong\n", start="one")
-    branch(crew, "three", start="two")
+    submit_stack(crew, ("one", "two", "three"), "wrong\n")
     for name in ("one", "two", "three"):
-        crew.prepare("submit", name)
         crew.prepare("verdict", "approve", "read", "--task", name)
     merged = json.loads(crew.run("merge", "--json").stdout)
     assert (merged["merged"], merged["returned"]) == (["one"], ["two"])
@@ -322,7 +358,8 @@ GH = """\
 #!/bin/sh
 here='{"repo": {"full_name": "acme/shop"}}'
 case "$*" in
-*/comments*) cat > "$0.comment" ;;
+*/comments*--input*) cat > "$0.comment" ;;
+*/comments*) echo "[]" ;;
 *) echo '{"state": "open", "user": {"login": "ann"}, "head": '"$here"', "base": '"$here"'}' ;;
 esac
 """

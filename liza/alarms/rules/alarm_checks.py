@@ -69,6 +69,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     lacks. ``no_progress``: why sessions of agents make no progress. ``unpriced``: why a money limit does not count all
     sessions. ``denials``: for each agent that works, how often a guard rule denied it a tool, and what was said last.
     ``cost``: the usage of the sprint, once its checkpoint is due.
+    ``tips``: present commits of what open tasks were submitted from, as ``submission_alarms`` has them.
     ``guard_notices``: why rules of the project's guard file do not count, each with the command that changes that.
     """
 
@@ -94,6 +95,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     unpriced: str | None = None
     denials: Mapping[str, Mapping[str, tuple[int, str]]] = {}
     guard_notices: tuple[tuple[str, str], ...] = ()
+    tips: Mapping[str, str | None] = {}
     cost: str = ""
 
 
@@ -115,7 +117,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
     retries = [task.set_aside for task in state.tasks] + [epic.set_aside for epic in state.epics.values()]
     if any(retries):
         alarms += [*merge_alarms.epic_alarms(state.epics, now), *merge_alarms.red_branch_alarms(state, now)]
-    alarms += submissions.returned_alarms(state)
+    alarms += submissions.submission_alarms(state, seen.tips)
     alarms += sprint_alarms(state, now, seen.cost)
     if any(task.status is S.READY_FOR_REVIEW for task in state.tasks):
         alarms += _unreviewed(state, seen)

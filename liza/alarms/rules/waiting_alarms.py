@@ -21,6 +21,7 @@ _WAITING_KINDS = frozenset(
         AlarmKind.IMMEDIATE_DISCOVERY,
         AlarmKind.INCOMPLETE_DRAFT,
         AlarmKind.MERGE_HELD,
+        AlarmKind.MERGE_SET_ASIDE,
         AlarmKind.STALE_DRAFT,
         AlarmKind.NEEDS_ANOTHER_CODER,
         AlarmKind.NEEDS_PERMISSION,

@@ -204,9 +204,14 @@ def is_proof_due(config: Config, environment: str = "", *, is_confined: bool = F
     return is_unboxed or not _is_current(config) or environment != config.proof.environment
 
 
-def may_fail_by_box(config: Config) -> bool:
-    """Return whether tests that run in boxes may be red because of that: no proof in a box has seen them green."""
-    return not (config.proof.boxed and config.proof.outcome == ProofVerdict.PROVED)
+def may_be_red_alone(config: Config, *, is_confined: bool) -> bool:
+    """Return whether the tests may be red without any task: no proof has seen them green, in a box if they run in one.
+
+    A person may have accepted that at the start, and a proof that was turned off says nothing.
+    """
+    if is_confined:
+        return not (config.proof.boxed and config.proof.outcome == ProofVerdict.PROVED)
+    return config.proof.outcome == ProofVerdict.UNPROVED
 
 
 def tested_instead(config: Config) -> str | None:

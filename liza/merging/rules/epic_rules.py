@@ -6,7 +6,7 @@ there. It lands on integration, as one merge commit, when all its tasks are clos
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime
 
 from liza.config.rules import test_proof
@@ -60,12 +60,15 @@ def due_job(state: State, now: datetime) -> EpicJob | None:
     return next((job for job in jobs if job is not None and job.into(state) not in paused), None)
 
 
-def next_subject(state: State, now: datetime) -> str | None:
-    """Return what a merger merges next: the branch of an epic, else the id of a task; None if nothing is due."""
+def next_subject(state: State, now: datetime, skipped: Container[str] = ()) -> str | None:
+    """Return what a merger merges next: the branch of an epic, else the id of a task; None if nothing is due.
+
+    ``skipped``: tasks that are left to others.
+    """
     job = due_job(state, now)
     if job is not None:
         return job.branch
-    task = merge_rules.next_to_merge(state, now)
+    task = merge_rules.next_to_merge(state, now, skipped)
     return None if task is None else task.id
 
 

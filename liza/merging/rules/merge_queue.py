@@ -19,7 +19,7 @@ from liza.model.statuses import describe_task
 from liza.model.tested import HowTested
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
-from liza.tasks.rules import strangers
+from liza.tasks.rules import strangers, submissions
 from liza.tasks.rules.claims import get_task
 from liza.tasks.rules.picking import unmet_dependencies
 
@@ -130,7 +130,7 @@ def _find_obstacle(state: State, task: Task, now: datetime, paused: Mapping[str,
         return f"set aside: {' '.join(task.set_aside.reason.split())}", f"liza queue retry {task.id}"
     unmet = unmet_dependencies(state, task)
     if unmet:
-        return f"depends on {', '.join(unmet)}", f"liza task show {unmet[0]}"
+        return f"depends on {', '.join(unmet)}", submissions.lower_command(state, unmet[0])
     forged = merge_rules.merge_obstacle(state, task)
     if forged is not None:
         return forged, f"liza history {task.id} --all"
@@ -150,7 +150,8 @@ def refuse_stacked(state: State, task: Task) -> None:
     """Raise Refused for submitted work that contains the commits of tasks that are not merged."""
     unmet = unmet_dependencies(state, task) if task.submission is not None else ()
     if unmet:
-        raise Refused(f"{task.id} is built on {', '.join(unmet)}, which is not merged", f"liza merge {unmet[0]}")
+        message = f"{task.id} is built on {', '.join(unmet)}, which is not merged"
+        raise Refused(message, submissions.lower_command(state, unmet[0]))
 
 
 def hold(state: State, task_id: str, reason: str) -> State:

@@ -341,14 +341,17 @@ def _find_work(at: Situation) -> Action:
             return Wait(trigger) if checkpoint is None else SetCheckpoint(checkpoint)
         return ClaimPlanning(trigger.name)
     if role == "code-reviewer":
-        review = picking.pick_review(at.state, at.agent, at.evidence)
+        state = planning.without_others(at.state, at.supervisor.only)
+        review = picking.pick_review(state, at.agent, at.evidence)
         return Wait(review.why, review.seconds) if isinstance(review, NoTask) else ClaimReview(review.task.id)
     return _find_coding_work(at)
 
 
 def _merge(at: Situation) -> Merge | None:
     """Return a merge to start, or None. A merger is a child process, so a supervisor with a session can start one."""
-    subject = epic_rules.next_subject(at.state, at.now) if at.merging.may_start else None
+    only = at.supervisor.only
+    others = () if only is None else planning.find_others(at.state, only)
+    subject = epic_rules.next_subject(at.state, at.now, others) if at.merging.may_start else None
     if subject is not None:
         return Merge(subject)
     return None if at.merging.resumable is None else Merge(at.merging.resumable)

@@ -124,7 +124,8 @@ class SupervisorFacts(Value):
     ``retiring``: it exits as soon as its agent holds no work. ``crash_loop``: why its crashed sessions make it exit.
     ``rest_seconds``: until the next session, of whatever task, may start.
     ``unusable_reason``: why no session of its program can work until a person acts. ``failed_set_up``: why the last
-    set-up failed. ``since_clock_gap``: seconds since the machine slept.
+    set-up failed. ``since_clock_gap``: seconds since the machine slept. ``only``: it takes this task, and those that it
+    depends on.
     """
 
     leaving: bool = False
@@ -134,6 +135,7 @@ class SupervisorFacts(Value):
     unusable_reason: str | None = None
     failed_set_up: str | None = None
     since_clock_gap: float | None = None
+    only: str | None = None
 
 
 class MergeFacts(Value):

@@ -30,10 +30,11 @@ from liza.tasks.rules.picking import (
     waits_only_for_verdict,
 )
 from liza.tasks.rules.reviews import release_review
-from liza.tasks.rules.strangers import is_foreign
+from liza.tasks.rules.strangers import is_foreign, lacks_permission
 from liza.text.formats import count_noun, format_duration
 
 S = Status
+MAX_MERGE_TRIES = 2  # failures of one merge in a row, before a crew that is to end leaves it to a person
 MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person
 WAKE_REASONS: dict[str, str] = {
     WakeTrigger.INITIAL_PLANNING: "there are no tasks yet",
@@ -341,6 +342,25 @@ def _is_all_done(state: State) -> bool:
     return all(task.status in FINAL_STATUSES and not targets.is_to_land(task) for task in state.tasks)
 
 
+def find_others(state: State, task_id: str) -> frozenset[str]:
+    """Return the tasks without this one and those that it depends on."""
+    names, left = set[str](), [task_id]
+    while left:
+        task = state.task(left.pop())
+        if task is not None and task.id not in names:
+            names.add(task.id)
+            left += [*task.depends_on, *task.superseded_by]
+    return frozenset(task.id for task in state.tasks) - names
+
+
+def without_others(state: State, task_id: str | None) -> State:
+    """Return the board with no other tasks than this one and those that it depends on; all without a ``task_id``."""
+    if task_id is None:
+        return state
+    others = find_others(state, task_id)
+    return replace(state, tasks=tuple(task for task in state.tasks if task.id not in others))
+
+
 def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:
     """Return the open tasks if supervisors of ``roles`` can continue none of them, whatever a person does."""
     unfinished = [task for task in state.tasks if task.status not in FINAL_STATUSES]
@@ -415,7 +435,14 @@ def _may_merge(state: State) -> bool:
 def _is_merge_held(state: State, task: Task) -> bool:
     """Return whether an approved task waits for a person, for files of the checkout, or for other tasks."""
     is_waiting = task.merging is not None and bool(task.merging.waiting)
-    return task.merge_hold is not None or is_waiting or bool(unmet_dependencies(state, task))
+    has_failed = task.set_aside is not None and task.set_aside.tries >= MAX_MERGE_TRIES
+    return (
+        task.merge_hold is not None
+        or is_waiting
+        or has_failed
+        or lacks_permission(task)
+        or bool(unmet_dependencies(state, task))
+    )
 
 
 _NEEDS = {

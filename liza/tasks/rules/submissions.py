@@ -11,7 +11,14 @@ from liza.model import targets
 from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.derived import author_name
 from liza.model.errors import Refused, UsageError
-from liza.model.history_events import HistoryEvent, first_line, is_conflict, is_last_return_cleared, last_failure
+from liza.model.history_events import (
+    HistoryEvent,
+    first_line,
+    inspect_command,
+    is_conflict,
+    is_last_return_cleared,
+    last_failure,
+)
 from liza.model.model import FINAL_STATUSES, State, Status, Submission, Task
 from liza.model.statuses import describe_task
 from liza.model.targets import is_crew_branch
@@ -20,7 +27,7 @@ from liza.model.value_classes import Value, replace
 from liza.tasks.rules import strangers
 from liza.tasks.rules.backlog import STACK_HOLD, TaskFields, sentence_spec_path
 from liza.tasks.rules.claims import get_task
-from liza.tasks.rules.picking import waits_for_author
+from liza.tasks.rules.picking import unmet_dependencies, waits_for_author, waits_only_for_verdict
 from liza.tasks.rules.reviews import REVIEW_OVER, format_comment
 from liza.text.formats import count_noun
 from liza.text.quoting import sanitize
@@ -121,9 +128,9 @@ def find_task(state: State, submission: Submission) -> Task | None:
     return None
 
 
-def find_landed(state: State, submission: Submission, commit: str) -> Task | None:
+def find_landed(tasks: Iterable[Task], submission: Submission, commit: str) -> Task | None:
     """Return the task of the same work that was merged at this commit; None without such a task."""
-    for task in state.tasks:
+    for task in tasks:
         other = task.submission if task.status is S.MERGED and task.review_commit == commit else None
         if other is not None and (other.branch, other.request) == (submission.branch, submission.request):
             return task
@@ -238,11 +245,12 @@ def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWi
         _refuse_crew(task_id, work, fix)
         return state.with_task(replace(task, description=words, submission=replace(submission, fix=fix)))
     if is_returned and not gets_review and not is_last_return_cleared(task):
-        raise Refused(
-            f"{work.commit[:12]} is the commit of {task_id} that was sent back; a new commit is needed, or a person "
-            "reviews this one",
-            f"{submit_command(submission)} --review human",
-        )
+        again = f"{submit_command(submission)} --review human"
+        message = f"{work.commit[:12]} is the commit of {task_id} that was sent back; a new commit is needed, or "
+        if task.status is not S.INTEGRATION_FAILED:
+            raise Refused(f"{message}a person reviews this one", again)
+        cause = f"if the cause is not in it, a verdict of yours tests it once more: {again}"
+        raise Refused(message + cause, inspect_command(task))
     if gets_review or is_returned:
         return _submit(state, task, work, wishes, by)
     return state
@@ -404,41 +412,78 @@ def compose_comment(task: Task) -> str:
     return sanitize("\n".join(rows)).strip()
 
 
-def returned_alarms(state: State) -> Iterator[Alarm]:
-    """Yield an alarm for each task that waits for another commit of its author."""
-    for task in state.tasks:
-        if not waits_for_author(task) or task.submission is None or task.status is S.CLAIMED:
-            continue
-        cause = describe_cause(task) or "a new commit is needed"
-        where, step = describe_return(task)
-        since = task.history[-1].time if task.history else None
-        yield AlarmKind.BACK_WITH_AUTHOR.alarm(task.id, where=where, reason=cause, step=step, waiting_since=since)
+def submission_alarms(state: State, tips: Mapping[str, str | None]) -> Iterator[Alarm]:
+    """Yield an alarm for each open task whose author has another commit, or is to make one.
 
-
-def branch_alarms(state: State, tips: Mapping[str, str | None]) -> Iterator[Alarm]:
-    """Yield alarms for branches of open tasks that are not at the submitted commit. ``tips``: by branch; None: gone."""
+    ``tips``: present commits by ``name_source``; None: the branch is gone; without an entry nothing is known.
+    """
     for task in state.tasks:
         submission = task.submission
-        if submission is None or task.status in (*FINAL_STATUSES, S.CLAIMED) or submission.branch not in tips:
+        if submission is None or task.status in (*FINAL_STATUSES, S.CLAIMED):
             continue
-        tip, commit, branch = tips[submission.branch], task.review_commit or "", submission.branch
+        source, commit = name_source(submission), task.review_commit or ""
+        tip = tips.get(source, commit)
+        is_back = waits_for_author(task)
+        cause = (describe_cause(task) or "a new commit is needed") if is_back else ""
+        came = f"; {task.id} came back: {cause}" if is_back else ""
         if tip is None:
-            back = shlex.join(["git", "branch", branch, commit[:12]])
-            step = back if waits_for_author(task) else f'liza task drop {task.id} "…"'
-            yield AlarmKind.BRANCH_GONE.alarm(task.id, branch=branch, commit=commit[:12], step=step)
+            back = shlex.join(["git", "branch", source, commit[:12]])
+            step = back if is_back else f'liza task drop {task.id} "…"'
+            yield AlarmKind.BRANCH_GONE.alarm(task.id, branch=source, commit=commit[:12], came=came, step=step)
         elif tip != commit and not (submission.fix == "crew" and task.assigned_to):
             step = submit_command(submission)
-            yield AlarmKind.BRANCH_MOVED.alarm(task.id, branch=branch, tip=tip[:12], commit=commit[:12], step=step)
+            yield AlarmKind.BRANCH_MOVED.alarm(
+                task.id, branch=source, tip=tip[:12], commit=commit[:12], came=came, step=step
+            )
+        elif is_back:
+            where, step = describe_return(task)
+            since = task.history[-1].time if task.history else None
+            yield AlarmKind.BACK_WITH_AUTHOR.alarm(task.id, where=where, reason=cause, step=step, waiting_since=since)
+
+
+def name_source(submission: Submission) -> str:
+    """Return what an author moves: the branch, or ``pull request 12``; empty for a worktree without a branch."""
+    return f"pull request {submission.request}" if submission.request else submission.branch
+
+
+def lower_command(state: State, task_id: str) -> str:
+    """Return the command for a task that another is built on: the author's, if it waits for another commit."""
+    task = state.task(task_id)
+    if task is not None and task.status is S.APPROVED:
+        return f"liza merge {task_id}"
+    if task is not None and task.submission is not None and waits_for_author(task):
+        return submit_command(task.submission)
+    return f"liza task show {task_id}"
+
+
+def open_submissions(state: State) -> tuple[Task, ...]:
+    """Return the open tasks of work that Liza did not start."""
+    return tuple(task for task in state.tasks if task.submission is not None and task.status not in FINAL_STATUSES)
 
 
 def open_branches(state: State) -> tuple[str, ...]:
     """Return the branches of this repository that open tasks were submitted from."""
-    names = (
-        task.submission.branch
-        for task in state.tasks
-        if task.submission is not None and not task.submission.request and task.status not in FINAL_STATUSES
-    )
-    return tuple(dict.fromkeys(filter(None, names)))
+    sources = (task.submission for task in open_submissions(state) if task.submission is not None)
+    return tuple(dict.fromkeys(source.branch for source in sources if source.branch and not source.request))
+
+
+def merge_command(state: State) -> str | None:
+    """Return the command that goes on with submitted work without a crew; empty if nothing can.
+
+    None if other tasks are open, too: they need a crew.
+    """
+    open_tasks = [task for task in state.tasks if task.status not in FINAL_STATUSES]
+    waiting = []
+    for task in open_tasks:
+        if task.submission is None or (task.submission.fix == "crew" and task.status in (*RETURNED, S.CLAIMED)):
+            return None
+        is_ready = task.status is S.READY_FOR_REVIEW and not waits_only_for_verdict(task)
+        is_free = task.merge_hold is None and task.set_aside is None and not strangers.lacks_permission(task)
+        if is_ready or (task.status is S.APPROVED and is_free):
+            waiting.append(task)
+    free = [task for task in waiting if not unmet_dependencies(state, task)]
+    first = next((task.submission for task in free or waiting), None)
+    return "" if first is None else f"{submit_command(first)} --merge"
 
 
 def list_open(state: State, target: str) -> dict[str, str]:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from liza.cli.entry_points import run_command
+from liza.landing.submitted_requests import comment_returns
 from liza.model.model import Submission
+from liza.supervisor.foreground import RequestPoll
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, prepared
 
@@ -22,8 +24,14 @@ with (here / "calls").open("a") as calls:
     calls.write(" ".join(sys.argv[1:]) + "\\n")
 if (here / "fails").exists():
     sys.exit("HTTP 403: no access")
+notes = here / "notes"
+rows = json.loads(notes.read_text()) if notes.exists() else []
 if "--input" in sys.argv:
     (here / "comment").write_text(json.load(sys.stdin)["body"])
+    row = {"id": 1, "body": (here / "comment").read_text().replace("\\n", "\\r\\n")}
+    notes.write_text(json.dumps([*rows, row if here.joinpath("gh").exists() else {"notes": [row]}]))
+elif "comments" in sys.argv[2] or "discussions" in sys.argv[2]:
+    print(json.dumps(rows))
 else:
     print((here / "answer").read_text())
 """
@@ -132,6 +140,36 @@ def test_the_next_push_of_a_request_is_reviewed_anew(crew: Merges) -> None:
     (task,) = crew.crew.board.read().tasks
     assert (task.id, task.review_commit) == ("add-first", second)
     assert submit(crew, "12") == 0
+
+
+def test_a_push_during_review_is_noticed(crew: Merges, tmp_path: Path) -> None:
+    answer(tmp_path, **FORK)
+    submit(crew, "12")
+    first = crew.crew.board.read().tasks[0].review_commit
+    told: list[str] = []
+    poll = RequestPoll(crew.crew, lambda _, text: told.append(text))
+    poll.poll()
+    second = push(crew.root, "second")
+    poll.poll()
+    poll.poll()
+    (line,) = told
+    assert line.startswith(f"pull request 12 is at {second[:12]}, and add-first was submitted at {str(first)[:12]}")
+    assert line.endswith("next: liza submit 12")
+    assert crew.alarms()["branch_moved"] in told[0].replace("; next: ", " → ")
+    assert crew.crew.board.read().tasks[0].review_commit == first
+    submit(crew, "12")
+    assert "branch_moved" not in crew.alarms()
+
+
+@pytest.mark.parametrize("host", ["crew", "gitlab"])
+def test_a_comment_is_made_once(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    crew: Merges = request.getfixturevalue(host)
+    submit(crew, "12")
+    (task,) = crew.crew.board.read().tasks
+    with chdir(crew.root):
+        assert run_command(["verdict", "reject", "no test of it\n\nand  more", "--task", task.id]) == 0
+    assert comment_returns(crew.crew, [task.id]) == ("request 12 has this comment",)
+    assert len(json.loads((tmp_path / "bin" / "notes").read_text())) == 1
 
 
 def test_a_rejection_is_a_comment_on_the_request(

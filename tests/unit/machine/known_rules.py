@@ -30,6 +30,7 @@ NOT_PLAYED = {
     "request_feedback.track_request": "changes only what is remembered of a pull request: test_request_feedback",
     "planning.end_at_checkpoint": "as planning.end_planning, and the goal stays: test_planning_triggers",
     "planning.leave_drafts": "changes only what wakes a planner: test_planning_triggers",
+    "planning.without_others": "a part of the board, for decisions about one task: test_submission_rules",
     "planning.close_sprint": "a part of planning.end_planning",
     "bound_claims.claim": "programs that Liza did not start, which the model does not have: test_bound_claim_rules",
     "bound_claims.hand_off": "programs that Liza did not start, which the model does not have: test_bound_claim_rules",

@@ -151,5 +151,5 @@ def test_a_program_submits_a_strangers_part_as_a_strangers() -> None:
 
 def test_a_bound_claim_raises_no_alarm_of_submitted_work() -> None:
     state, _ = claimed()
-    assert not list(submissions.returned_alarms(state))
+    assert not list(submissions.submission_alarms(state, {}))
     assert submissions.find_task(state, Submission(branch="fox", worktree="/w/fox")) == get(state)

@@ -153,25 +153,31 @@ def test_returned_work_waits_for_its_author_or_for_the_crew() -> None:
     task = get(state)
     assert picking.waits_for_author(task)
     assert not planning.can_continue(state, frozenset({"coder", "code-reviewer"}))
-    (alarm,) = submissions.returned_alarms(state)
+    (alarm,) = submissions.submission_alarms(state, {})
     assert (alarm.kind, alarm.next) == (AlarmKind.BACK_WITH_AUTHOR, "liza submit fix")
     assert alarm.message == "fix needs another commit (no test); it is back with Ada: branch fix"
     given = again(state, work(), fix="crew")
     assert get(given).status is S.REJECTED
-    assert tuple(submissions.returned_alarms(given)) == ()
+    assert tuple(submissions.submission_alarms(given, {})) == ()
     assert planning.can_continue(given, frozenset({"coder"}))
 
 
 def test_branches_that_moved_or_went_have_alarms() -> None:
     state = added(board())
     assert submissions.open_branches(state) == ("fix",)
-    assert tuple(submissions.branch_alarms(state, {"fix": HEAD})) == ()
-    (moved,) = submissions.branch_alarms(state, {"fix": OTHER})
+    assert tuple(submissions.submission_alarms(state, {"fix": HEAD})) == ()
+    (moved,) = submissions.submission_alarms(state, {"fix": OTHER})
     assert (moved.kind, moved.next) == (AlarmKind.BRANCH_MOVED, "liza submit fix")
-    (gone,) = submissions.branch_alarms(state, {"fix": None})
+    (gone,) = submissions.submission_alarms(state, {"fix": None})
     assert (gone.kind, gone.next) == (AlarmKind.BRANCH_GONE, 'liza task drop fix "…"')
-    (gone,) = submissions.branch_alarms(rejected(state), {"fix": None})
+    (gone,) = submissions.submission_alarms(rejected(state), {"fix": None})
     assert gone.next == f"git branch fix {HEAD[:12]}"
+
+
+def test_a_mending_commit_has_one_alarm() -> None:
+    (alarm,) = submissions.submission_alarms(rejected(added(board())), {"fix": OTHER})
+    assert (alarm.kind, alarm.next) == (AlarmKind.BRANCH_MOVED, "liza submit fix")
+    assert alarm.message.endswith("; fix came back: no test")
 
 
 def test_a_stack_is_one_batch() -> None:
