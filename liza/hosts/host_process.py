@@ -170,7 +170,7 @@ class HostProcess:
                     )
                     table.begin(lease.host, lease.incarnation, lease.tokens[0], boot, address)
             if isinstance(decision, Begin) and lease is not None and lease.sent_at == sent:
-                lease_file.write_lease(self._paths, lease)
+                self._write_lease(lease)
                 self._say(f"the host {lease.host} begins")
                 return lease
             for run in end_sessions(self._paths):
@@ -179,13 +179,21 @@ class HostProcess:
     def _renew(self, table: HostsTable, lease: HostLease) -> HostLease:
         """Renew the lease, and write when this was sent. A renewal that was refused begins a new incarnation."""
         pending = replace(lease, tokens=(lease.tokens[0], uuid4()))
-        lease_file.write_lease(self._paths, pending)
+        self._write_lease(pending)
         sent = boottime()
         if not table.renew(lease.host, lease.incarnation, pending.tokens, pending.tokens[1], self._seen.change):
             return self._begin_or_continue(table)
         renewed = replace(pending, sent_at=sent, tokens=pending.tokens[1:])
-        lease_file.write_lease(self._paths, renewed)
+        self._write_lease(renewed)
         return renewed
+
+    def _write_lease(self, lease: HostLease) -> None:
+        """Write the file of the lease. In a clone that is being deleted this fails: then the host leaves the crew."""
+        try:
+            lease_file.write_lease(self._paths, lease)
+        except WriteFailed:
+            if not self._is_over():
+                raise
 
     def _look(self, connection: ServerConnection) -> bool:
         """Wake the supervisors if the board has changed; return whether it has."""

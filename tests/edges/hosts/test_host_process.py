@@ -14,11 +14,13 @@ from liza.board.postgresql.connection import connect
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.board.postgresql.signal_rows import channel, read_marks
+from liza.board.rules.host_leases import HostLease
 from liza.hosts import host_process, lease_file, left_agents
 from liza.hosts.agent_tie import AgentTie
 from liza.hosts.host_process import HostProcess
 from liza.hosts.left_agents import LeftAgents
-from liza.model.errors import SupervisedElsewhere
+from liza.model.errors import SupervisedElsewhere, WriteFailed
+from liza.model.paths import Paths
 from liza.model.value_classes import replace
 from liza.programs.session import session_process
 from liza.system import file_growth
@@ -274,4 +276,16 @@ def test_a_host_process_ends_when_its_clone_is_deleted(make_host: MakeHost) -> N
     host.paths.liza.rename(host.paths.root / "gone")
     assert host.process is not None
     assert host.process.wait(timeout=30) == 0
+    assert host.table().hosts == ()
+
+
+def test_a_clone_deleted_during_a_renewal_leaves_the_crew(make_host: MakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = make_host("h1")
+
+    def write_into_a_deleted_clone(paths: Paths, _lease: HostLease) -> None:
+        paths.liza.rename(paths.root / "gone")
+        raise WriteFailed("No such file or directory")
+
+    monkeypatch.setattr(lease_file, "write_lease", write_into_a_deleted_clone)
+    HostProcess(host.paths, host.address, lambda _line: None).run()
     assert host.table().hosts == ()
