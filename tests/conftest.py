@@ -285,11 +285,17 @@ def clock() -> FakeClock:
 
 
 def until(holds: Callable[[], object], what: str) -> None:
-    """Wait for a condition; fail with ``what`` when it does not come."""
+    """Wait for a condition; fail with ``what`` when it does not come.
+
+    What takes long to look at, as a command does, is looked at less often: the looks take a fifth of the time.
+    """
     end = time.monotonic() + LONG
-    while not holds():
+    while True:
+        began = time.monotonic()
+        if holds():
+            return
         assert time.monotonic() < end, what
-        time.sleep(0.01)
+        time.sleep(max(0.01, 4 * (time.monotonic() - began)))
 
 
 def worktree_of(root: Path, task: str) -> Path:

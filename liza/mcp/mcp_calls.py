@@ -74,22 +74,22 @@ class CallAnswer(Value):
 
 def main() -> int:
     """Answer the request on stdin. Return 0; an error of Liza is an answer, too."""
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=decodable(CallRequest))
+    sys.stdout.buffer.write(answer_call(sys.stdin.buffer.read()))
+    return 0
+
+
+def answer_call(data: bytes) -> bytes:
+    """Carry out a call, and return its answer."""
+    request = msgspec.json.decode(data, type=decodable(CallRequest))
     try:
-        answer = answer_call(request)
+        crew = submission.find_shared_crew()
+        require_person(crew, planner=False)
+        answer = _ANSWERS[request.call](crew, request)
     except LizaError as error:
         answer = CallAnswer(
             error={"code": error.code, "message": error.message, "hint": error.hint}, bound=request.bound
         )
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
-    return 0
-
-
-def answer_call(request: CallRequest) -> CallAnswer:
-    """Carry out a call. Raises LizaError."""
-    crew = submission.find_shared_crew()
-    require_person(crew, planner=False)
-    return _ANSWERS[request.call](crew, request)
+    return msgspec.json.encode(answer)
 
 
 def _directory(request: CallRequest) -> Path:

@@ -1,4 +1,7 @@
-"""A program that Liza did not start, as a client of `liza mcp`: it speaks the protocol with no code of an SDK."""
+"""A program that Liza did not start, as a client of `liza mcp`: it speaks the protocol with no code of an SDK.
+
+``Connection`` has the same calls without the processes and the protocol, for tests of what the calls do.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ import json
 import os
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from liza.mcp import mcp_calls, mcp_server
 from tests.journeys.crews import BIN, Crew
 
 LIMIT = 90.0
@@ -81,6 +88,44 @@ class Program:
         """Kill -9."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(LIMIT)
+
+
+class Connection:
+    """What a connection does, in this process: the start of a server and of each call is most of their CPU time."""
+
+    def __init__(self, directory: Path, patch: pytest.MonkeyPatch, *, name: str = "claude-code") -> None:
+        patch.setattr(mcp_server, "subprocess", SimpleNamespace(**vars(subprocess) | {"run": _answer_here}))
+        self._session = mcp_server.ProgramConnection(str(directory))
+        self._session.client = name
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool that answers."""
+        text, is_error = self._session.call_tool(tool, arguments)
+        assert not is_error, text
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+
+    def refused(self, tool: str, **arguments: Any) -> str:
+        """Call a tool that refuses; return what it said."""
+        text, is_error = self._session.call_tool(tool, arguments)
+        assert is_error, text
+        return text
+
+    def leave(self) -> None:
+        """End as a server does whose connection was closed."""
+        self._session.leave()
+        self.kill()
+
+    def kill(self) -> None:
+        """End as a server does that was killed: the kernel releases its locks."""
+        for lock in self._session._locks.values():
+            lock.release()
+        self._session._locks.clear()
+
+
+def _answer_here(_words: list[str], **options: Any) -> SimpleNamespace:
+    with chdir(options["cwd"]):
+        return SimpleNamespace(stdout=mcp_calls.answer_call(options["input"]))
 
 
 def make_worktree(crew: Crew, name: str) -> Path:

@@ -40,8 +40,8 @@ class Clone(Crew):
         return find_crew(self.root)
 
     def refuse(self, *words: str | Path, code: int = 1) -> str:
-        """What a command that is refused prints."""
-        return self.liza(*words, code=code)
+        """What a command that is refused prints, in this process."""
+        return self.prepare(*words, code=code)
 
 
 def make_clone(remote: Path, name: str) -> Clone:
@@ -64,7 +64,7 @@ def stopped(postgresql: PostgreSQL) -> Iterator[Callable[[], None]]:
 def ann(remote: Path, url: str) -> Iterator[Clone]:
     """The clone in which Ann creates the crew."""
     clone = make_clone(remote, "ann")
-    clone.liza("init", GOAL, "--board", url, "--host", "h1", *PLAIN)
+    clone.prepare("init", GOAL, "--board", url, "--host", "h1", *PLAIN)
     yield clone
     clone.clean()
 
@@ -73,7 +73,7 @@ def ann(remote: Path, url: str) -> Iterator[Clone]:
 def bob(ann: Clone, remote: Path, url: str) -> Iterator[Clone]:
     """The clone in which Bob joins the crew."""
     clone = make_clone(remote, "bob")
-    clone.liza("join", url, "--host", "h2")
+    clone.prepare("join", url, "--host", "h2")
     yield clone
     clone.clean()
 
@@ -184,7 +184,7 @@ def test_a_shallow_clone_learns_what_it_lacks(ann: Clone, remote: Path, url: str
 
 def test_a_clone_with_a_crew_of_its_own_cannot_join(ann: Clone, remote: Path, url: str) -> None:
     clone = make_clone(remote, "dora")
-    clone.liza("init", "another goal", "--no-test", "--confinement", "off")
+    clone.prepare("init", "another goal", "--no-test", "--confinement", "off")
     assert "has a crew of its own" in clone.refuse("join", url)
     assert clone.tell("status")["goal"]["description"] == "another goal"
 
@@ -233,12 +233,14 @@ def test_an_edit_of_a_changed_entry_shows_both_texts(ann: Clone, bob: Clone, edi
 def files(remote: Path) -> Iterator[Clone]:
     """A crew on files, with a history, an archived task and a comment, paused."""
     clone = make_clone(remote, "files")
-    clone.liza("init", GOAL, *PLAIN)
+    clone.prepare("init", GOAL, *PLAIN)
     clone.add("invoice-model", "invoice-mail")
-    clone.liza("task", "drop", "invoice-mail", "not needed")
-    clone.liza("archive", "--keep", "0")
-    clone.liza("edit", EDITOR="sed -i 's/^tasks:/# My own remark.\\ntasks:/; s/^sprint:/own_key: [1,  2]\\nsprint:/'")
-    clone.liza("pause", "moving")
+    clone.prepare("task", "drop", "invoice-mail", "not needed")
+    clone.prepare("archive", "--keep", "0")
+    clone.prepare(
+        "edit", EDITOR="sed -i 's/^tasks:/# My own remark.\\ntasks:/; s/^sprint:/own_key: [1,  2]\\nsprint:/'"
+    )
+    clone.prepare("pause", "moving")
     yield clone
     clone.clean()
 
@@ -261,39 +263,39 @@ def test_import_and_export_give_the_same_bytes(files: Clone, url: str, tmp_path:
     assert files.paths.state.read_bytes() == before
     assert files.tell("validate")["valid"]
     assert files.tell("task", "show", "invoice-mail")["status"] == "ABANDONED"
-    files.liza("board", "import", "--url", url)
-    files.liza("board", "export", copies[1])
+    files.prepare("board", "import", "--url", url)
+    files.prepare("board", "export", copies[1])
     for name in ("state.yaml", "log.yaml", "PAUSE"):
         assert (copies[0] / ".liza" / name).read_bytes() == (copies[1] / ".liza" / name).read_bytes()
 
 
 def test_revisions_go_on_counting_through_both_moves(files: Clone, url: str) -> None:
     start = files.tell("history", "--all")["revisions"][0]["revision"]
-    files.liza("board", "import", "--url", url)
-    files.liza("note", "from the server")
-    files.liza("board", "export")
-    files.liza("note", "from the file")
+    files.prepare("board", "import", "--url", url)
+    files.prepare("note", "from the server")
+    files.prepare("board", "export")
+    files.prepare("note", "from the file")
     revisions = files.tell("history", "--all")["revisions"]
     assert [row["revision"] for row in revisions[:3]] == [start + 2, start + 1, start]
 
 
 def test_export_leaves_other_clones_without_a_board(files: Clone, remote: Path, url: str) -> None:
-    files.liza("board", "import", "--url", url)
+    files.prepare("board", "import", "--url", url)
     other = make_clone(remote, "other")
-    other.liza("join", url, "--host", "h2")
+    other.prepare("join", url, "--host", "h2")
     files.liza("board", "export")
     assert "has no crew shop" in other.refuse("status", code=5)
 
 
 def test_import_refuses_what_could_be_lost(files: Clone, url: str, database: str, postgresql: PostgreSQL) -> None:
-    files.liza("resume")
+    files.prepare("resume")
     assert "not paused" in files.refuse("board", "import", "--url", url)
-    files.liza("pause")
+    files.prepare("pause")
     board, text = str(files.paths.state), files.paths.state.read_text()
-    files.liza("lock", "--", "sed", "-i", "s/integration_command: .*/integration_command: rm -rf x/", board)
+    files.prepare("lock", "--", "sed", "-i", "s/integration_command: .*/integration_command: rm -rf x/", board)
     assert "integration_command" in files.refuse("board", "import", "--url", url)
-    files.liza("lock", "--", "sh", "-c", f"cat > {board} <<'E'\n{text}E")
-    files.liza("lock", "--", "sed", "-i", "s/status: UNCLAIMED/status: CLAIMED/", board)
+    files.prepare("lock", "--", "sh", "-c", f"cat > {board} <<'E'\n{text}E")
+    files.prepare("lock", "--", "sed", "-i", "s/status: UNCLAIMED/status: CLAIMED/", board)
     assert "a rule of the board is broken" in files.refuse("board", "import", "--url", url, code=4)
     connection = postgresql.connect(database)
     assert connection.fetch_all("SELECT id FROM crew") == []

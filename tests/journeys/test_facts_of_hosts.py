@@ -7,7 +7,6 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from liza.crew.crew import find_crew
 from liza.model.paths import HISTORY_REF
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.usage import ledger
@@ -55,12 +54,12 @@ def test_the_status_of_a_host_shows_sessions_of_others(hosts: Hosts) -> None:
 
 def test_a_budget_that_one_host_used_up_stops_the_others(hosts: Hosts) -> None:
     hosts.h1.add("first", "second")
-    hosts.h1.liza("config", "set", "budget.money_per_sprint", "10")
+    hosts.h1.prepare("config", "set", "budget.money_per_sprint", "10")
     hosts.h1.up("coder-1", coder=WAIT)
     hosts.h2.up("coder-2", coder=WAIT)
     for host in (hosts.h1, hosts.h2):
         until((host.notes / "began").exists, "a session on each host")
-    sprint, now = find_crew(hosts.h1.root).board.read().sprint.id, datetime.now(UTC)
+    sprint, now = hosts.h1.opened.board.read().sprint.id, datetime.now(UTC)
     entry = LedgerEntry(
         run="coder-2.9", time=now, kind="work", program="sh", outcome="submitted", seconds=3.0, sprint=sprint,
         used=TokenUsage(input=10, output=5, cost=12.0),
@@ -85,7 +84,7 @@ def test_the_history_is_in_the_remote_as_commits(hosts: Hosts) -> None:
     hosts.h1.add("first")
     hosts.h2.up("coder-1", coder=WORK)
     until(lambda: hosts.h1.statuses()["first"] == "READY_FOR_REVIEW", "the task is submitted")
-    newest = find_crew(hosts.h1.root).board.read().revision
+    newest = hosts.h1.opened.board.read().revision
     until(lambda: newest in exported_revisions(hosts), "the newest revision is exported")
     numbers = exported_revisions(hosts)
     assert numbers == list(range(1, numbers[-1] + 1))
@@ -100,7 +99,7 @@ def test_the_history_is_in_the_remote_as_commits(hosts: Hosts) -> None:
 
 def test_one_host_sends_the_notices_of_a_crew(hosts: Hosts) -> None:
     sent = hosts.remote.parent / "sent"
-    hosts.h1.liza("config", "set", "notify.exec", f'echo "$LIZA_ALARM_KIND $(pwd)" >> {sent}')
+    hosts.h1.prepare("config", "set", "notify.exec", f'echo "$LIZA_ALARM_KIND $(pwd)" >> {sent}')
     hosts.h1.add("first")
     for number, host in enumerate((hosts.h1, hosts.h2), 1):
         host.up(f"coder-{number}", coder='liza block unclear --ask "which port?"\n')
@@ -142,7 +141,7 @@ def test_after_a_restore_the_newer_history_gets_another_name(hosts: Hosts) -> No
             if alert["kind"] == "history_conflict" and alert["next"] not in steps:
                 steps.add(alert["next"])
                 subprocess.run(["sh", "-c", alert["next"]], cwd=hosts.h1.root, check=True, timeout=60)
-        newest = find_crew(hosts.h1.root).board.read().revision
+        newest = hosts.h1.opened.board.read().revision
         return len(steps) == 2 and newest in exported_revisions(hosts)
 
     until(is_exported, "after a command for this clone and one for the remote the history goes on")

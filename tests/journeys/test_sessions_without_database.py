@@ -28,8 +28,7 @@ def test_a_session_in_a_box_finds_no_way_to_the_database(hosts: Hosts, monkeypat
     monkeypatch.setenv("PGPASSFILE", str(passfile))
     monkeypatch.setenv("PGPASSWORD", "the-password")
     host = hosts.h1
-    host.liza("config", "set", "confinement", "required")
-    host.liza("config", "set", "shared", f'["{host.notes}"]')
+    host.configure(confinement="required", shared=[str(host.notes)])
     host.add("first")
     host.up("coder-1", coder=LOOK.format(passfile=passfile, sockets=hosts.postgresql.sockets) + WORK)
     until(lambda: host.statuses()["first"] == "READY_FOR_REVIEW", "the session submits")

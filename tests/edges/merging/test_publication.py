@@ -94,6 +94,7 @@ POINTS = ("merge.begun", "merge.tested", "merge.noted", "merge.passed", "publish
 POINTS += ("merge.advanced", "merge.merged")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("point", POINTS)
 def test_the_next_host_completes_what_a_killed_merger_began(hosts: Hosts, point: str) -> None:
     hosts.a.approved("t1")
@@ -107,6 +108,7 @@ def test_the_next_host_completes_what_a_killed_merger_began(hosts: Hosts, point:
     assert len([each for each in hosts.publications() if each.commit]) == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_its_own_host_completes_what_a_killed_merger_began(hosts: Hosts, point: str) -> None:
     hosts.a.approved("t1")
@@ -131,6 +133,7 @@ def stopped(work: Callable[[], object], point: str) -> Iterator[int]:
         forks.kill(pid)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("point", ["merge.tested", "merge.passed", "publish.push#2"])
 @pytest.mark.parametrize("task", ["t1", "t2"], ids=["same task", "other task"])
 def test_a_merger_that_another_replaced_publishes_nothing(hosts: Hosts, point: str, task: str) -> None:
