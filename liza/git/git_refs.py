@@ -223,28 +223,45 @@ def list_merged_paths(git: Git, merges: Sequence[str]) -> dict[str, tuple[str, .
     return {commit: tuple(name.strip("\n") for name in names.split("\0") if name.strip("\n")) for commit, names in rows}
 
 
-_OWN = "refs/heads/task/"
+_MAX_KEPT = 8
+_kept_changes: dict[tuple[frozenset[str], frozenset[str]], dict[str, frozenset[str]]] = {}
+"""Results of ``_read_changes`` by its arguments. They never change: many are asked for while no branch moves."""
 
 
-def list_branch_changes(git: Git, tips: Mapping[str, str], targets: Iterable[str]) -> dict[str, frozenset[str]]:
+def list_branch_changes(git: Git, tips: Mapping[str, str], targets: Sequence[str]) -> dict[str, frozenset[str]]:
     """Return the files that the commits of each tip change which no target has, by the keys of ``tips``.
 
-    A tip is a branch or a commit. One that is gone, and a target that is gone, is left out. Raises GitFailed.
+    A tip is a ref or a commit. One that is gone, and a target that is gone, is left out. Raises GitFailed.
     """
-    if not tips:
+    refs = [name for name in (*tips.values(), *targets) if name.startswith("refs/")]
+    if not tips or not refs:
         return {}
-    words = ("--name-only", "-z", "--no-renames", "--ignore-missing", "--decorate=full", f"--decorate-refs={_OWN}*")
-    revisions = (*dict.fromkeys(tips.values()), *(f"^{target}" for target in targets))
-    text = git.out("log", *words, "--format=%x01%H %P%x02%D", "--stdin", stdin="\n".join(revisions) + "\n")
+    rows = git.lines("for-each-ref", "--format=%(refname) %(objectname)", "--", *refs)
+    present = dict(row.split(" ") for row in rows)
+    commits = {key: present.get(tip, tip) for key, tip in tips.items() if tip in present or tip not in refs}
+    wanted, bases = frozenset(commits.values()), frozenset(present[name] for name in targets if name in present)
+    files = _kept_changes.get((wanted, bases))
+    if files is None:
+        files = _read_changes(git, wanted, bases)
+        # A commit that is not here may be fetched later.
+        if all(tip in refs or tip in files for tip in tips.values()):
+            if len(_kept_changes) >= _MAX_KEPT:
+                _kept_changes.clear()
+            _kept_changes[wanted, bases] = files
+    return {key: files[commit] for key, commit in commits.items() if commit in files}
+
+
+def _read_changes(git: Git, tips: frozenset[str], targets: frozenset[str]) -> dict[str, frozenset[str]]:
+    """Return the files that each tip has changed, without tips that are gone or that a target has."""
+    words = ("--name-only", "-z", "--no-renames", "--ignore-missing")
+    revisions = (*tips, *(f"^{target}" for target in targets))
+    text = git.out("log", *words, "--format=%x01%H %P", "--stdin", stdin="\n".join(revisions) + "\n")
     parents: dict[str, list[str]] = {}
     files: dict[str, list[str]] = {}
-    commits: dict[str, str] = {}
     for head, _, names in (row.partition("\0") for row in text.split("\1") if row):
-        ids, _, refs = head.partition("\2")
-        commit, *parents[commit] = ids.split()
+        commit, *parents[commit] = head.split()
         files[commit] = [name.strip("\n") for name in names.split("\0") if name.strip("\n")]
-        commits.update({ref.removeprefix("HEAD -> "): commit for ref in refs.split(", ")}, **{commit: commit})
-    return {key: _collect_files(commits[tip], parents, files) for key, tip in tips.items() if tip in commits}
+    return {tip: _collect_files(tip, parents, files) for tip in tips if tip in files}
 
 
 def _collect_files(tip: str, parents: Mapping[str, list[str]], files: Mapping[str, list[str]]) -> frozenset[str]:

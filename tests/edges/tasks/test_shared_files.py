@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -64,10 +64,24 @@ def test_a_commit_in_review_needs_no_branch(repo: Path, branches: Callable[..., 
     assert branches(b=tip, gone="0" * 40)["b"] >= {"b.txt"}
 
 
+def test_unmoved_branches_are_compared_once(
+    repo: Path, branches: Callable[..., dict[str, frozenset[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = branches(a="refs/heads/task/a", gone="refs/heads/task/c")
+    with monkeypatch.context() as patch:
+        patch.setattr(git_refs, "_read_changes", None)
+        assert branches(a="refs/heads/task/a") == first
+    git(repo, "switch", "-q", "task/a")
+    commit(repo, "new.txt")
+    assert branches(a="refs/heads/task/a")["a"] == first["a"] | {"new.txt"}
+    git(repo, "update-ref", "refs/heads/integration", "task/a~1")
+    assert branches(a="refs/heads/task/a") == {"a": frozenset({"new.txt"})}
+
+
 def test_git_is_asked_only_if_an_open_task_has_work(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Mapping[str, str]] = []
 
-    def read(git: Git, tips: Mapping[str, str], targets: Iterable[str]) -> dict[str, frozenset[str]]:
+    def read(git: Git, tips: Mapping[str, str], targets: Sequence[str]) -> dict[str, frozenset[str]]:
         asked.append(tips)
         return list_changes(git, tips, targets)
 
