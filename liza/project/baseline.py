@@ -31,6 +31,7 @@ from liza.project.rules.project_kinds import (
     quote_option,
     setup_hint,
     suggest_init_command,
+    suggest_setup_command,
     worktree_commands,
 )
 from liza.project.rules.tree_changes import TreeChanges
@@ -301,7 +302,8 @@ def _report_setup(
 ) -> None:
     setup = plan.setup or ""
     if not outcome.passed:
-        _refuse_unstarted("the set-up does", outcome, setup_hint())
+        is_detected = project.setup is not None and project.setup.text == setup
+        _refuse_unstarted("the set-up does", outcome, suggest_setup_command(project) if is_detected else setup_hint())
         other = output_causes.suggest_setup(setup, outcome.tail()) or _detected_setup(project, setup)
         log, where = _keep_output(root, outcome)
         hint = f"{INIT} --setup {quote_option(other)}" if other else log or setup_hint()
@@ -364,7 +366,7 @@ def _describe_red(
     plugin = output_causes.missing_plugin(outcome.describe())
     if module or plugin:
         what = f"the module {module}" if module else f"{plugin}, of a plugin"
-        hint = _hint_to_install(plan, project, module) or plan.red_hint
+        hint = _hint_to_install(root, plan, project, module) or plan.red_hint
         return Refused(f"the tests need {what}, which is not installed where they run: {output}", hint)
     other = output_causes.suggest_setup(setup, outcome.tail())
     if other:
@@ -373,10 +375,14 @@ def _describe_red(
     return Refused(f"the tests are red on integration: {output}\nFix them, or accept them", plan.red_hint)
 
 
-def _hint_to_install(plan: ProofPlan, project: Project, module: str | None) -> str:
+def _hint_to_install(root: Path, plan: ProofPlan, project: Project, module: str | None) -> str:
     """Return the command that installs what the tests lack: by the files of the project, or else by its name; empty if
-    neither is known."""
+    neither is known. Of a module below ``src/`` of a project that cannot be installed it is the path of the tests."""
     proposed = worktree_commands(project, plan.command)
+    source = root / "src" / (module or "").partition(".")[0]
+    is_source = module is not None and (source.is_dir() or source.with_suffix(".py").exists())
+    if is_source and (proposed is None or " -e " not in proposed[0]):
+        return f"{INIT} --test {quote_option(f'PYTHONPATH=src {plan.command}')}"
     if proposed is not None and proposed[0] != plan.setup:
         return plan.hint
     setup = None if module is None else output_causes.install_setup(plan.setup or "", plan.command, module)

@@ -23,7 +23,7 @@ from liza.model.paths import BOXES, TASK_LINKS, Paths
 from liza.model.value_classes import replace
 from liza.project import commands, detect, hook_files
 from liza.project.rules import output_causes, project_kinds
-from liza.project.rules.project_kinds import INIT, SUBMODULE_COMMAND, setup_hint, suggest_init_command
+from liza.project.rules.project_kinds import INIT, SUBMODULE_COMMAND, suggest_init_command, suggest_setup_command
 from liza.text.formats import count_noun, format_bytes
 
 _NO_TEST_COMMAND = "config.integration_command is empty: merges are not tested"
@@ -115,7 +115,7 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
     if setup:
         obstacle = find_missing_program(setup, env)
         text = f"{setup} ({setup_origin})"
-        hint = "liza edit" if config.sandbox_setup else setup_hint()
+        hint = "liza edit" if config.sandbox_setup else suggest_setup_command(project)
         not_starting = f"{text}: it does not start: {obstacle} is missing; install it, or use another set-up"
         failed = Finding("set-up", not_starting, False, hint)
         yield failed if obstacle else Finding("set-up", text)

@@ -88,6 +88,14 @@ def other_repository(crew: Crew) -> Path:
     return there
 
 
+def without_crew(crew: Crew) -> Path:
+    there = crew.root.parent / "elsewhere"
+    there.mkdir()
+    crew.git("init", "-q", "-b", "main", cwd=there)
+    commit(crew, "x.txt", "x\n", cwd=there)
+    return there
+
+
 class Refusal(NamedTuple):
     """``make`` returns the directory in which ``word`` is typed. ``says`` and ``step``: parts of the error."""
 
@@ -113,6 +121,7 @@ REFUSALS = {
     "staged files": Refusal(staged, ".", "new.txt", "commit -a"),
     "in a rebase": Refusal(rebasing, ".", "a rebase is in progress in", "status"),
     "another repository": Refusal(other_repository, ".", "is no worktree of", "liza submit their-work"),
+    "no crew": Refusal(without_crew, "main", "there is no .liza", 'liza init "Land submitted work"', 5),
     "no remote": Refusal(nothing, "#12", "no remote", "git remote add", 5),
 }
 

@@ -59,13 +59,15 @@ class Project(Value):
     """Detected commands of a project.
 
     ``setup`` is needed and runs in each worktree. ``worktree_setup`` creates an environment in each worktree; it is
-    only proposed, and ``worktree_test`` is the test command that uses that environment.
+    only proposed, and ``worktree_test`` is the test command that uses that environment. ``without_tool``: set-up and
+    tests that are proposed if the tool of the lock file is missing.
     """
 
     test: ProjectCommand | None = None
     setup: ProjectCommand | None = None
     worktree_setup: ProjectCommand | None = None
     worktree_test: ProjectCommand | None = None
+    without_tool: tuple[str, str] | None = None
 
 
 def detect_project(facts: ProjectFiles, parts: Mapping[str, ProjectFiles] | None = None) -> Project:
@@ -96,7 +98,8 @@ def _detect_directory(facts: ProjectFiles) -> Project:
     for more in setups[1:]:
         setup = _chain(setup, more)
     own = _chain(node.setup, python.worktree_setup) if python.worktree_setup is not None else None
-    return Project(project.test, setup, own, use_venv(project.test) if own else None)
+    without_tool = python.without_tool if project is python and setups == [python.setup] else None
+    return Project(project.test, setup, own, use_venv(project.test) if own else None, without_tool)
 
 
 def find_caches(tracked: Iterable[str]) -> tuple[str, ...]:
@@ -181,10 +184,12 @@ def _python(facts: ProjectFiles) -> Project:
         top = " -t ." if "tests/__init__.py" in facts.files else ""
         words, source_files = (f"unittest discover -s tests{top} -q", "tests/")
     runner, setup = _locked_runner(facts)
+    own = _venv_setup(facts, with_pytest)
     if runner:
+        without_tool = None if own is None else (own.text, f".venv/bin/python -m {words}")
         words = words if with_pytest else f"python -m {words}"
-        return Project(ProjectCommand(f"{runner} {words}", (source_files,)), setup)
-    return Project(ProjectCommand(f"python3 -m {words}", (source_files,)), None, _venv_setup(facts, with_pytest))
+        return Project(ProjectCommand(f"{runner} {words}", (source_files,)), setup, without_tool=without_tool)
+    return Project(ProjectCommand(f"python3 -m {words}", (source_files,)), None, own)
 
 
 def _locked_runner(facts: ProjectFiles) -> tuple[str, ProjectCommand | None]:
@@ -354,10 +359,20 @@ def suggest_init_command(project: Project, command: str, example: str = "make de
     ``command``.
     """
     commands_in_worktree = worktree_commands(project, command)
+    if commands_in_worktree is None and project.test is not None and project.test.text == command:
+        commands_in_worktree = project.without_tool
     if commands_in_worktree is None:
         return setup_hint(example, f" --test {quote_option(command)}")
-    setup, test = commands_in_worktree
-    return f'liza init "…" --setup {quote_option(setup)} --test {quote_option(test)}'
+    return _format_init_command(*commands_in_worktree)
+
+
+def suggest_setup_command(project: Project) -> str:
+    """Suggest an init command with another set-up than that of the project, whose tool is missing."""
+    return setup_hint() if project.without_tool is None else _format_init_command(*project.without_tool)
+
+
+def _format_init_command(setup: str, test: str) -> str:
+    return f"{INIT} --setup {quote_option(setup)} --test {quote_option(test)}"
 
 
 def quote_option(text: str) -> str:

@@ -72,6 +72,17 @@ def test_init_works_after_its_hint_for_a_linked_git_directory(repo: Path) -> Non
     assert git(repo, "status", "--porcelain") == ""
 
 
+def test_init_names_the_path_of_sources_that_are_not_installed(repo: Path) -> None:
+    for name, text in {"src/shop/__init__.py": "", "tests/test_shop.py": "import shop\n", "pytest.ini": ""}.items():
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).write_text(text)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "A package that is not installed")
+    with pytest.raises(Refused, match="need the module shop") as refused:
+        init(repo, InitOptions(goal="g"))
+    assert refused.value.hint == 'liza init g --test "PYTHONPATH=src python3 -m pytest -q"'
+
+
 def test_init_names_git_configuration_that_its_set_up_changed(repo: Path) -> None:
     """husky and lefthook set core.hooksPath, which all worktrees share."""
     facts: dict[str, str] = {}

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import pytest
 
+from liza.model.value_classes import replace
 from liza.project.rules.project_kinds import (
     Project,
     ProjectCommand,
     ProjectFiles,
     detect_project,
+    suggest_init_command,
+    suggest_setup_command,
     use_venv,
     worktree_commands,
 )
@@ -108,6 +111,14 @@ def test_a_python_project_without_lock_can_have_worktree_environments(
     assert project.worktree_setup.text == f"python3 -m venv .venv && .venv/bin/pip install -q {setup}"
     assert project.worktree_test is not None
     assert project.worktree_test.text == test
+
+
+def test_a_project_whose_lock_has_no_tool_gets_an_environment() -> None:
+    locked = project("pyproject.toml uv.lock", pyproject=EXTRA)
+    setup = "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]'"
+    own = f'--setup "{setup}" --test ".venv/bin/python -m pytest -q"'
+    assert suggest_setup_command(locked) == suggest_init_command(locked, "uv run pytest -q") == f'liza init "…" {own}'
+    assert suggest_init_command(locked, "make check") == 'liza init "…" --test "make check" --setup "make deps"'
 
 
 def test_an_environment_that_git_does_not_ignore_hides_itself() -> None:
@@ -255,7 +266,7 @@ def command(text: str, *source_files: str) -> ProjectCommand:
 def test_a_project_is_detected_with_files_that_repeat_set_ups(
     files: str, facts: dict[str, object], expected: Project
 ) -> None:
-    assert project(files, **facts) == expected
+    assert replace(project(files, **facts), without_tool=None) == expected
 
 
 @pytest.mark.parametrize(

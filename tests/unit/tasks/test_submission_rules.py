@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.merging.rules import merge_queue
+from liza.merging.rules import merge_queue, merge_rules
 from liza.model.alarm_table import AlarmKind
 from liza.model.errors import Refused, UsageError
 from liza.model.model import MergeInProgress, Reservation, State, Status, Submission, Task
@@ -21,7 +21,8 @@ from tests.unit.boards import BASE, HEAD, NOW, OTHER, board
 S = Status
 ADA = "Ada <ada@example.org>"
 ME = Invocation(now=NOW, by="human:ann", commit=HEAD)
-CONTEXT = RequestContext(Invocation(now=NOW, by="human:ann"), frozenset({".liza/specs/fix.md", ".liza/specs/top.md"}))
+SPECS = frozenset(map(backlog.sentence_spec_path, ("fix", "top", "other")))
+CONTEXT = RequestContext(Invocation(now=NOW, by="human:ann"), SPECS)
 FIX = Submission(branch="fix", author=ADA)
 
 
@@ -125,6 +126,30 @@ def test_a_returned_commit_is_refused_unless_a_person_reviews() -> None:
         again(state, work())
     assert refused.value.hint == "liza submit fix --review human"
     assert get(again(state, work(), review="human")).review == "human"
+
+
+def test_a_red_commit_needs_another_or_a_persons_word() -> None:
+    red = Invocation(now=NOW, by="you", detail="make test: exit 1 (log: .liza/logs/merge-fix.log)")
+    state = merge_rules.fail_merge(approved(added(board())), "fix", red)
+    with pytest.raises(
+        Refused, match="a verdict of yours tests it once more: liza submit fix --review human"
+    ) as refused:
+        again(state, work())
+    assert refused.value.hint == "less .liza/logs/merge-fix.log"
+
+
+def test_one_task_is_decided_with_those_below_it() -> None:
+    state = added(stack(), "other", work("3" * 40, submission=Submission(branch="other")))
+    assert planning.find_others(state, "top") == {"other"}
+    assert [task.id for task in planning.without_others(state, "fix").tasks] == ["fix"]
+    assert planning.without_others(state, None) == state
+
+
+def test_submitted_work_alone_needs_one_command() -> None:
+    assert submissions.merge_command(stack()) == "liza submit fix --merge"
+    back = rejected(added(board()))
+    assert submissions.merge_command(back) == ""
+    assert submissions.merge_command(again(back, work(), fix="crew")) is None
 
 
 def test_the_mender_and_the_words_change_without_a_commit() -> None:
