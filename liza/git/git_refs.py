@@ -223,8 +223,8 @@ def list_merged_paths(git: Git, merges: Sequence[str]) -> dict[str, tuple[str, .
     return {commit: tuple(name.strip("\n") for name in names.split("\0") if name.strip("\n")) for commit, names in rows}
 
 
-_MAX_KEPT = 8
-_kept_changes: dict[tuple[frozenset[str], frozenset[str]], dict[str, frozenset[str]]] = {}
+_MAX_SAVED = 8
+_saved_changes: dict[tuple[frozenset[str], frozenset[str]], dict[str, frozenset[str]]] = {}
 """Results of ``_read_changes`` by its arguments. They never change: many are asked for while no branch moves."""
 
 
@@ -240,14 +240,14 @@ def list_branch_changes(git: Git, tips: Mapping[str, str], targets: Sequence[str
     present = dict(row.split(" ") for row in rows)
     commits = {key: present.get(tip, tip) for key, tip in tips.items() if tip in present or tip not in refs}
     wanted, bases = frozenset(commits.values()), frozenset(present[name] for name in targets if name in present)
-    files = _kept_changes.get((wanted, bases))
+    files = _saved_changes.get((wanted, bases))
     if files is None:
         files = _read_changes(git, wanted, bases)
         # A commit that is not here may be fetched later.
         if all(tip in refs or tip in files for tip in tips.values()):
-            if len(_kept_changes) >= _MAX_KEPT:
-                _kept_changes.clear()
-            _kept_changes[wanted, bases] = files
+            if len(_saved_changes) >= _MAX_SAVED:
+                _saved_changes.clear()
+            _saved_changes[wanted, bases] = files
     return {key: files[commit] for key, commit in commits.items() if commit in files}
 
 

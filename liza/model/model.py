@@ -160,7 +160,7 @@ class Submission(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``branch``: the branch that has it in this repository, and ``worktree`` the directory where its author works; each
     may be empty. ``request``: the number of its pull request, 0 without one. ``author``: of its newest commit.
-    ``program``: the program that wrote it, if its commits or its connection name one. ``fix``: who mends what comes back.
+    ``program``: the program that wrote it, if commits or connection name one. ``fix``: who mends what comes back.
     ``is_foreign``: the author cannot write to the repository. Code of it runs only at the commit ``permitted``.
     ``opinion``: what a program without tools wrote about a foreign commit; ``no_opinion``: why none did.
     """
