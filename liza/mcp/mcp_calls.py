@@ -108,8 +108,10 @@ def _renew_after(crew: Crew) -> float:
 
 
 def _leave(crew: Crew, request: CallRequest) -> CallAnswer:
-    """Hand off what the worktree holds: its program has ended."""
+    """Hand off what the worktree holds: its program has ended. The server of another one may be there already."""
     bound = _require_bound(request)
+    if bound_claim.is_alive(crew.paths, bound.worktree):
+        return CallAnswer()
     left = bound_claim.leave(crew, bound.worktree, bound.run, "its connection was closed")
     return CallAnswer(answer={"left": left})
 

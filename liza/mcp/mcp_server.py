@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -37,12 +38,12 @@ _ID: Final = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,200}")'
 
 
 class ProgramConnection:
-    """What a connection holds: the locks of its worktrees, and the last claim in each."""
+    """What a connection holds: the locks of its worktrees, its last claim, and the process that will hand that off."""
 
     def __init__(self, directory: str) -> None:
         self.directory, self.client = directory, ""
         self._locks: dict[str, Lock] = {}
-        self._claims: dict[str, dict[str, str]] = {}
+        self._end_watch: subprocess.Popen[bytes] | None = None
         self._bound: dict[str, str] | None = None
         self._renew_after: float | None = None
         # Held during a call: the calls of a program come one after the other.
@@ -74,6 +75,7 @@ class ProgramConnection:
     def _call(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Run a call in its own process, which a signal to this process group does not end, and keep its claim."""
         given = {"call": call, "directory": self.directory, "client": self.client, "arguments": arguments}
+        before = self._bound
         try:
             done = subprocess.run(
                 [sys.executable, "-P", "-m", "liza.mcp.mcp_calls"],
@@ -87,8 +89,9 @@ class ProgramConnection:
             answer = cast("dict[str, Any]", json.loads(done.stdout))
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             return {"error": {"message": f"the call could not be carried out: {error}", "hint": "liza doctor"}}
-        if bound := answer.get("bound"):
-            self._bound = self._claims[bound["worktree"]] = bound
+        self._bound = answer.get("bound") or before
+        if self._bound != before:
+            self._tell_end_watch()
         if answer.get("renew_after"):
             self._renew_after = answer["renew_after"]
             self._wakes.notify_all()
@@ -103,13 +106,26 @@ class ProgramConnection:
                     # It has no task now: it was submitted, or was taken away.
                     self._renew_after = None
 
+    def _tell_end_watch(self) -> None:
+        """Tell the process that hands off what is claimed; it is started first. If it cannot be, recovery does that."""
+        request = json.dumps({"call": SessionCall.LEAVE, "directory": self.directory, "bound": self._bound})
+        with suppress(OSError):
+            if self._end_watch is None:
+                words = [sys.executable, "-P", "-m", "liza.mcp.end_watch"]
+                null = subprocess.DEVNULL
+                self._end_watch = subprocess.Popen(
+                    words, stdin=subprocess.PIPE, stdout=null, stderr=null, cwd=self.directory, start_new_session=True
+                )
+            cast("BinaryIO", self._end_watch.stdin).write(request.encode() + b"\n")
+            cast("BinaryIO", self._end_watch.stdin).flush()
+
     def leave(self) -> None:
-        """Hand off what is claimed: the program has gone."""
+        """Let what is claimed be handed off: the program has gone. Return when that is done."""
         with self._turn:
-            for bound in tuple(self._claims.values()):
-                self._bound = bound
-                self._call(SessionCall.LEAVE, {})
-            self._claims.clear()
+            for lock in self._locks.values():
+                lock.release()
+            if self._end_watch is not None:
+                self._end_watch.communicate()
 
 
 def find_wrong_argument(name: str, arguments: dict[str, Any]) -> str:

@@ -284,7 +284,8 @@ def leave(crew: Crew, path: str, run: str, why: str) -> tuple[str, ...]:
     Return the ids of those tasks. Raises GitFailed, LizaError.
     """
     tasks = bound_claims.list_tasks_of(crew.board.read(), path)
-    handed = [task.id for task in tasks if bound_claims.is_bound(task) and hand_off(crew, task, why)]
+    bound = (task for task in tasks if bound_claims.is_bound(task) and task.run == run)
+    handed = [task.id for task in bound if hand_off(crew, task, why)]
     left = [task for task in tasks if bound_claims.is_left(task)]
     for task in left:
         _keep_left(crew, task, run)

@@ -10,13 +10,14 @@ import os
 import signal
 import subprocess
 from contextlib import chdir, suppress
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from liza.mcp import mcp_calls, mcp_server
+from liza.mcp import end_watch, mcp_calls, mcp_server
 from tests.journeys.crews import BIN, Crew
 
 LIMIT = 90.0
@@ -85,16 +86,25 @@ class Program:
         return code
 
     def kill(self) -> None:
-        """Kill -9."""
+        """Kill -9, as a program that ends does soon."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(LIMIT)
+
+    def kill_all(self) -> None:
+        """Kill -9 the server and what it has started, as the end of the machine does."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        started = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+        assert started
+        for pid in started:
+            os.kill(pid, signal.SIGKILL)
+        self.kill()
 
 
 class Connection:
     """What a connection does, in this process: the start of a server and of each call is most of their CPU time."""
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch, *, name: str = "claude-code") -> None:
-        patch.setattr(mcp_server, "subprocess", SimpleNamespace(**vars(subprocess) | {"run": _answer_here}))
+        patch.setattr(mcp_server, "subprocess", _SUBPROCESS)
         self._session = mcp_server.ProgramConnection(str(directory))
         self._session.client = name
 
@@ -126,6 +136,21 @@ class Connection:
 def _answer_here(_words: list[str], **options: Any) -> SimpleNamespace:
     with chdir(options["cwd"]):
         return SimpleNamespace(stdout=mcp_calls.answer_call(options["input"]))
+
+
+class _EndWatchHere:
+    """What waits for the end of a server, in this process."""
+
+    def __init__(self, _words: list[str], **options: Any) -> None:
+        self.stdin, self._directory = BytesIO(), options["cwd"]
+
+    def communicate(self) -> None:
+        with chdir(self._directory):
+            for request in end_watch.choose_last(self.stdin.getvalue().splitlines()):
+                mcp_calls.answer_call(request)
+
+
+_SUBPROCESS = SimpleNamespace(**vars(subprocess) | {"run": _answer_here, "Popen": _EndWatchHere})
 
 
 def make_worktree(crew: Crew, name: str) -> Path:

@@ -132,7 +132,7 @@ def test_a_running_crew_notices_a_killed_server(crew: Crew, worktree: Path) -> N
     start_up(crew, "--planners", "0", "--coders", "1", "--program", crew.script("coder", "sleep 600"))
     crew.wait_supervised("coder-1")
     assert crew.task("mail").assigned_to == "coder-101"
-    program.kill()
+    program.kill_all()
     crew.wait(lambda state: state.tasks[0].assigned_to == "coder-1", "the crew goes on with mail")
 
 
