@@ -224,14 +224,17 @@ def list_merged_paths(git: Git, merges: Sequence[str]) -> dict[str, tuple[str, .
 
 
 _MAX_SAVED = 8
-_saved_changes: dict[tuple[frozenset[str], frozenset[str]], dict[str, frozenset[str]]] = {}
+_saved_changes: dict[tuple[frozenset[str], frozenset[str], frozenset[tuple[str, str]]], dict[str, frozenset[str]]] = {}
 """Results of ``_read_changes`` by its arguments. They never change: many are asked for while no branch moves."""
 
 
-def list_branch_changes(git: Git, tips: Mapping[str, str], targets: Sequence[str]) -> dict[str, frozenset[str]]:
+def list_branch_changes(
+    git: Git, tips: Mapping[str, str], targets: Sequence[str], below: Mapping[str, Sequence[str]]
+) -> dict[str, frozenset[str]]:
     """Return the files that the commits of each tip change which no target has, by the keys of ``tips``.
 
-    A tip is a ref or a commit. One that is gone, and a target that is gone, is left out. Raises GitFailed.
+    A tip is a ref or a commit. One that is gone, and a target that is gone, is left out. ``below``: for keys other ones
+    whose commits do not count. Raises GitFailed.
     """
     refs = [name for name in (*tips.values(), *targets) if name.startswith("refs/")]
     if not tips or not refs:
@@ -240,19 +243,26 @@ def list_branch_changes(git: Git, tips: Mapping[str, str], targets: Sequence[str
     present = dict(row.split(" ") for row in rows)
     commits = {key: present.get(tip, tip) for key, tip in tips.items() if tip in present or tip not in refs}
     wanted, bases = frozenset(commits.values()), frozenset(present[name] for name in targets if name in present)
-    files = _saved_changes.get((wanted, bases))
+    pairs = ((commits.get(key), commits.get(other)) for key, others in below.items() for other in others)
+    stacked = frozenset((top, lower) for top, lower in pairs if top and lower)
+    files = _saved_changes.get((wanted, bases, stacked))
     if files is None:
-        files = _read_changes(git, wanted, bases)
+        files = _read_changes(git, wanted, bases, stacked)
         # A commit that is not here may be fetched later.
         if all(tip in refs or tip in files for tip in tips.values()):
             if len(_saved_changes) >= _MAX_SAVED:
                 _saved_changes.clear()
-            _saved_changes[wanted, bases] = files
+            _saved_changes[wanted, bases, stacked] = files
     return {key: files[commit] for key, commit in commits.items() if commit in files}
 
 
-def _read_changes(git: Git, tips: frozenset[str], targets: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Return the files that each tip has changed, without tips that are gone or that a target has."""
+def _read_changes(
+    git: Git, tips: frozenset[str], targets: frozenset[str], stacked: frozenset[tuple[str, str]]
+) -> dict[str, frozenset[str]]:
+    """Return the files that each tip has changed, without tips that are gone or that a target has.
+
+    ``stacked``: pairs of a tip and a lower one, whose commits are not its own.
+    """
     words = ("--name-only", "-z", "--no-renames", "--ignore-missing")
     revisions = (*tips, *(f"^{target}" for target in targets))
     text = git.out("log", *words, "--format=%x01%H %P", "--stdin", stdin="\n".join(revisions) + "\n")
@@ -261,17 +271,21 @@ def _read_changes(git: Git, tips: frozenset[str], targets: frozenset[str]) -> di
     for head, _, names in (row.partition("\0") for row in text.split("\1") if row):
         commit, *parents[commit] = head.split()
         files[commit] = [name.strip("\n") for name in names.split("\0") if name.strip("\n")]
-    return {tip: _collect_files(tip, parents, files) for tip in tips if tip in files}
+    changes = {}
+    for tip in tips & files.keys():
+        lower = _reach([low for top, low in stacked if top == tip and low in files], parents)
+        changes[tip] = frozenset(name for commit in _reach([tip], parents) - lower for name in files[commit])
+    return changes
 
 
-def _collect_files(tip: str, parents: Mapping[str, list[str]], files: Mapping[str, list[str]]) -> frozenset[str]:
-    """Return the files of a commit and of all before it that are listed."""
-    reached, todo = {tip}, [tip]
+def _reach(tips: list[str], parents: Mapping[str, list[str]]) -> set[str]:
+    """Return these commits and all before them that are listed."""
+    reached, todo = set(tips), tips
     while todo:
         fresh = {parent for parent in parents[todo.pop()] if parent in parents} - reached
         reached |= fresh
         todo += fresh
-    return frozenset(name for commit in reached for name in files[commit])
+    return reached
 
 
 def list_tested(git: Git) -> dict[str, str]:

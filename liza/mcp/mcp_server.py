@@ -33,6 +33,7 @@ MAX_REQUEST: Final = 1 << 20
 """Maximum size of a request, in bytes. A longer one is refused, and is not kept in memory."""
 _CALL_LIMIT: Final = 300.0  # seconds: locks of the board, and git on a slow disk
 _TOO_LARGE: Final = "too_large"
+_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _PART: Final = 1 << 16
 _ID: Final = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,200}")'
 
@@ -142,6 +143,8 @@ def find_wrong_argument(name: str, arguments: dict[str, Any]) -> str:
         values = value if row["type"] == "array" and isinstance(value, list) else [value]
         if not all(isinstance(text, str) and len(text) <= MAX_ARGUMENT for text in values):
             return f"{key} of {name} must be text of at most {MAX_ARGUMENT} characters"
+        if any(_NO_TEXT.search(text) for text in values):
+            return f"{key} of {name} has a NUL or half of a surrogate pair"
     missing = [key for key in tool.required if not arguments.get(key)]
     return f"{name} needs {', '.join(missing)}" if missing else ""
 

@@ -7,7 +7,7 @@ left in the slot is removed with the next candidate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from liza.crew.crew import Crew
@@ -67,18 +67,17 @@ class Remaking:
             failure = self._run(slot.name, git, run, merge)
             if failure is not None:
                 raise refuse(failure)
+        title = ", ".join(f"`{run.title}`" for run in runs)
+        # Before git reads them: it reads no pipe.
+        self._check(slot.name, merge.files, title, refuse)
         changes = tree_snapshot.find_changes(git, slot.files)
         added = [name for name in slot_setup.list_unignored(git) if name not in before]
         names, foreign = generated_files.find_made(self._config.generated, runs, changes, added)
-        title = ", ".join(f"`{run.title}`" for run in runs)
         if changes.head is not None:
             raise refuse(f"{title} left HEAD at {changes.head[:12]}, not at the merge")
         if foreign:
             raise refuse(f"{title} also changed {list_names(foreign)}, which config.generated does not have for it")
-        for name in {*names, *merge.files}:
-            fault = None if name.endswith("/") else self._find_fault(slot.name, name)
-            if fault is not None:
-                raise refuse(f"{title}: {list_names((name,))} {fault}")
+        self._check(slot.name, [name for name in names if not name.endswith("/")], title, refuse)
         if names:
             git.out("--literal-pathspecs", "add", "-A", "--", *names)
         return git.out("write-tree", "--missing-ok")
@@ -113,6 +112,13 @@ class Remaking:
         return history_events.format_failure(
             what, str(self._log.relative_to(crew.paths.root)), result.tail(_OUTPUT_LINES)
         )
+
+    def _check(self, slot: str, names: Iterable[str], title: str, refuse: Callable[[str], MergeConflict]) -> None:
+        """Raise MergeConflict for a file that cannot be used."""
+        for name in names:
+            fault = self._find_fault(slot, name)
+            if fault is not None:
+                raise refuse(f"{title}: {list_names((name,))} {fault}")
 
     def _find_fault(self, slot: str, name: str) -> str | None:
         """Return why a file that was made again cannot be used, None if it can."""

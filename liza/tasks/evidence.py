@@ -76,8 +76,9 @@ class LazyChanges(Mapping[str, frozenset[str]]):
     @cached_property
     def _changes(self) -> dict[str, frozenset[str]]:
         branches = [f"refs/heads/{branch}" for branch in targets.target_branches(self._state)]
+        below = {task.id: task.depends_on for task in self._state.tasks if task.id in self._tips}
         try:
-            return git_refs.list_branch_changes(self._crew.git, self._tips, branches)
+            return git_refs.list_branch_changes(self._crew.git, self._tips, branches, below)
         except LizaError:
             # The scopes still tell which tasks have the same files; `liza doctor` says what is wrong with git.
             return {}

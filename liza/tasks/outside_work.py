@@ -18,6 +18,7 @@ from liza.tasks import shared_code
 from liza.tasks.rules import claims, strangers, submissions
 from liza.tasks.rules.submissions import BranchCommit, OutsideWork
 from liza.text.quoting import sanitize
+from liza.text.undecoded import escape_undecoded
 
 _SUBMITTED_REFS = ("refs/liza/review/", "refs/liza/fetched/")
 _COMMIT_FORMAT = "--format=%H%n%aN <%aE>%n%s%n%b"
@@ -122,6 +123,6 @@ def _read_commits(git: Git, commit: str, others: Sequence[str]) -> tuple[BranchC
     texts = git.names("log", "-z", "--no-merges", "--reverse", "--topo-order", _COMMIT_FORMAT, commit, "--not", *others)
     commits = []
     for text in texts:
-        commit_id, author, subject, *body = sanitize(text).split("\n")
+        commit_id, author, subject, *body = sanitize(escape_undecoded(text)).split("\n")
         commits.append(BranchCommit(commit_id, author, subject, "\n".join(body).strip()))
     return tuple(commits)

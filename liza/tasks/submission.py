@@ -10,11 +10,12 @@ from liza.crew.caller import enclosing_run, require_person
 from liza.crew.crew import Crew, find_crew, find_crew_or_none, open_crew
 from liza.crew.result import Result, make_result
 from liza.git import branch_moves, git_refs, other_worktrees
+from liza.git.git_config import git_dirs
 from liza.git.git_refs import HEADS
 from liza.git.other_worktrees import OtherWorktree
 from liza.git.runner import Git
 from liza.model import targets
-from liza.model.errors import Refused, UnknownId, UsageError
+from liza.model.errors import GitFailed, Refused, UnknownId, UsageError
 from liza.model.history_events import first_line
 from liza.model.model import State, Status, Submission, Task
 from liza.model.narration import verdict_command
@@ -82,14 +83,25 @@ def find_work(crew: Crew, word: str) -> WorkSource:
         raise UsageError(f"{word!r} is no branch, no pull request and not .", "git branch --all")
     tip = branch_moves.branch_tip(crew.git, branch)
     if tip is None:
-        raise _unknown_branch(crew.git, branch)
+        raise _unknown_branch(crew, branch)
+    submissions.refuse_unprintable(branch, tip)
     checkouts = branch_moves.list_checkouts(crew.git)
     path = next((path for path, name in checkouts.items() if name == branch), None)
-    remarks = () if path is None else _describe_left(crew.git, path)
-    return WorkSource(tip, Submission(branch=branch, worktree="" if path is None else str(path)), remarks)
+    directory = "" if path is None else str(path)
+    # What another tool's worktree has beside the branch is its own matter, also if git cannot read it.
+    try:
+        worktree = None if path is None else other_worktrees.find_worktree(crew.git, path)
+        remarks = () if worktree is None else _describe_left(crew.git, worktree)
+    except GitFailed as error:
+        remarks = (f"what is not committed in {directory} is not known: {error.message}",)
+    return WorkSource(tip, Submission(branch=branch, worktree=directory if directory.isprintable() else ""), remarks)
 
 
-def _unknown_branch(git: Git, word: str) -> UnknownId:
+def _unknown_branch(crew: Crew, word: str) -> UnknownId:
+    git, task = crew.git, submissions.find_task(crew.board.read(), Submission(branch=word))
+    if task is not None and task.review_commit is not None:
+        step = shlex.join(["git", "branch", word, task.review_commit[:12]])
+        return UnknownId(f"branch {word} of {task.id} is gone; its commit {task.review_commit[:12]} is kept", step)
     commit = git.find_commit(word)
     if commit is not None and not word.startswith("-"):
         step = shlex.join(["git", "branch", "my-work", word])
@@ -105,6 +117,9 @@ def _find_here(crew: Crew, directory: Path) -> WorkSource:
     if top is None or worktree is None:
         shown = top or directory
         fetch = ["git", "-C", str(crew.paths.root), "fetch", str(shown), "HEAD:refs/heads/their-work"]
+        if top is not None and _is_moved(crew, top):
+            step = shlex.join(["git", "-C", str(crew.paths.root), "worktree", "repair", str(top)])
+            raise Refused(f"{top} was moved, and git does not know where to", step)
         message = f"{shown} is no worktree of {crew.paths.root}, whose crew this is"
         raise Refused(message, f"{shlex.join(fetch)} && liza submit their-work")
     if top.parent == crew.paths.slots.resolve():
@@ -117,8 +132,19 @@ def _find_here(crew: Crew, directory: Path) -> WorkSource:
     branch = worktree.branch or ""
     if branch:
         submissions.refuse_reserved(branch, crew.board.read().config.integration_branch)
+    for name in (branch, str(top)):
+        submissions.refuse_unprintable(name, worktree.commit)
     _refuse_uncommitted(crew.git, worktree)
-    return WorkSource(worktree.commit, Submission(branch=branch, worktree=str(top)))
+    remarks = _describe_left(crew.git, worktree)
+    return WorkSource(worktree.commit, Submission(branch=branch, worktree=str(top)), remarks)
+
+
+def _is_moved(crew: Crew, top: Path) -> bool:
+    """Return whether a directory is a worktree of this repository that git has at another place."""
+    try:
+        return git_dirs(Git(top))[1].samefile(git_dirs(crew.git)[1])
+    except (GitFailed, OSError):
+        return False
 
 
 def _refuse_uncommitted(git: Git, worktree: OtherWorktree) -> None:
@@ -131,14 +157,15 @@ def _refuse_uncommitted(git: Git, worktree: OtherWorktree) -> None:
     raise Refused(message, shlex.join(["git", "-C", str(worktree.path), "commit", "-a"]))
 
 
-def _describe_left(git: Git, path: Path) -> tuple[str, ...]:
-    """Return a remark about files in the worktree of a branch that are not in its commit."""
-    worktree = other_worktrees.find_worktree(git, path)
-    changed = () if worktree is None else other_worktrees.list_uncommitted(git, worktree)
-    if not changed:
-        return ()
-    names = list_names(changed, 3)
-    return (f"{count_noun(len(changed), 'changed file')} of {path} not committed, so not submitted: {names}",)
+def _describe_left(git: Git, worktree: OtherWorktree) -> tuple[str, ...]:
+    """Return remarks about files in a worktree that are not in its commit. Raises GitFailed."""
+    changed = other_worktrees.list_uncommitted(git, worktree)
+    new = other_worktrees.list_untracked(git, worktree)
+    return tuple(
+        f"{count_noun(len(names), kind)} of {worktree.path} not committed, so not submitted: {list_names(names, 3)}"
+        for names, kind in ((changed, "changed file"), (new, "new file"))
+        if names
+    )
 
 
 def submit_work(crew: Crew, source: WorkSource, wishes: SubmissionWishes) -> Result:

@@ -231,6 +231,8 @@ def test_an_older_client_and_a_huge_request_are_answered(crew: Crew, worktree: P
     assert refusal.startswith("the request is larger than 1 MB")
     assert "at most 100000 characters" in program.refused("report", text="x" * 200_000)
     assert "has no argument 'tsak'" in program.refused("claim_task", tsak="mail")
+    for text in ("a\0b", "a\udcffb"):
+        assert "has a NUL or half of a surrogate pair" in program.refused("claim_task", worktree=text)
     assert "there is no tool 'merge'" in program.refused("merge")
     assert program.call("list_tasks")["tasks"][0]["id"] == "mail"
     program.leave()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -96,6 +97,18 @@ def without_crew(crew: Crew) -> Path:
     return there
 
 
+def deleted(crew: Crew) -> Path:
+    branch(crew, "fix")
+    crew.prepare("submit", "fix")
+    crew.git("branch", "-q", "-D", "fix")
+    return crew.root
+
+
+def moved(crew: Crew) -> Path:
+    there = worktree(crew)
+    return there.rename(there.with_name("elsewhere"))
+
+
 class Refusal(NamedTuple):
     """``make`` returns the directory in which ``word`` is typed. ``says`` and ``step``: parts of the error."""
 
@@ -113,7 +126,10 @@ REFUSALS = {
     "a commit": Refusal(nothing, "HEAD~0", "is no branch, no pull request", "git branch --all", 2),
     "a branch of a task": Refusal(named("task/x"), "task/x", "a name of Liza's own", "git branch task-x task/x"),
     "a branch like a ref": Refusal(named("liza/x"), "liza/x", "a name of Liza's own", "git branch liza-x liza/x"),
-    "a ref": Refusal(nothing, "refs/liza/review/x", "a name of Liza's own", "git branch"),
+    "a ref": Refusal(nothing, "refs/liza/review/x", "is a ref, and no branch", "git branch"),
+    "a name in reverse": Refusal(named("x\u202ey"), "x\u202ey", "cannot be shown", "&& liza submit my-work"),
+    "a branch that is gone": Refusal(deleted, "fix", "branch fix of fix is gone; its commit", "git branch fix "),
+    "a moved worktree": Refusal(moved, ".", "was moved", "worktree repair"),
     "integration": Refusal(named("integration"), "integration", "submit a branch of your own", "git branch"),
     "submitted as another": Refusal(twin, "twin", "is submitted already, as fix", "liza task show fix"),
     "sent back": Refusal(returned, "fix", "a new commit is needed", "liza submit fix --review human"),
@@ -179,6 +195,38 @@ def test_five_hundred_commits_are_one_task(crew: Crew) -> None:
     assert len(task.scope) < 2000
     crew.prepare("verdict", "approve", "read", "--task", "long")
     assert crew.json("merge")["merged"] == ["long"]
+
+
+def test_a_worktree_that_git_cannot_read_holds_no_branch_up(crew: Crew) -> None:
+    worktree(crew)
+    (crew.root / ".git" / "worktrees" / "fix" / "index").write_text("junk")
+    assert "what is not committed in" in crew.run("submit", "fix").stderr
+    assert crew.status("fix") == "READY_FOR_REVIEW"
+
+
+def test_names_and_messages_of_any_bytes_are_submitted(crew: Crew) -> None:
+    crew.git("switch", "-q", "-c", "bytes")
+    commit(crew, "\udcff.txt", "x\n", "coffee")
+    text = crew.git("cat-file", "commit", "HEAD").replace("coffee", "caf\udce9")
+    words = ["git", "hash-object", "-w", "-t", "commit", "--stdin"]
+    made = subprocess.run(words, cwd=crew.root, input=os.fsencode(text), capture_output=True, check=True).stdout
+    crew.git("reset", "-q", "--hard", made.decode().strip())
+    (crew.root / "a\nb.txt").write_text("x\n")
+    crew.git("add", "-A")
+    crew.git("commit", "-q", "--allow-empty-message", "-m", "")
+    crew.git("switch", "-q", "main")
+    crew.liza("submit", "bytes")
+    task = crew.task("bytes")
+    assert task.description == "bytes: 2 commits\n- caf\\xe9\n- a commit without a message"
+    assert task.scope == "a\\nb.txt, \\xff.txt"
+    crew.prepare("verdict", "approve", "read", "--task", "bytes")
+    assert crew.json("merge")["merged"] == ["bytes"]
+
+
+def test_new_files_of_a_worktree_are_named(crew: Crew) -> None:
+    there = worktree(crew)
+    (there / "forgotten.txt").write_text("x\n")
+    assert "1 new file of" in crew.run("submit", ".", cwd=there).stderr
 
 
 def test_a_filter_of_the_worktree_runs_no_program(crew: Crew) -> None:

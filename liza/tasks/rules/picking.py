@@ -11,7 +11,7 @@ from liza.model.derived import held_tasks, is_incomplete, tasks_with
 from liza.model.history_events import HistoryEvent, first_line, last_failure
 from liza.model.model import FINAL_STATUSES, State, Status, Task
 from liza.model.paths import host_of_slot, is_task_slot, role_of, split_run, task_slot
-from liza.model.statuses import AgentStatus, GoalStatus, goal_word, task_word
+from liza.model.statuses import AgentStatus, GoalStatus, describe_task, goal_word, task_word
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, replace
 from liza.tasks.rules import overlap, strangers, work_record
@@ -295,8 +295,10 @@ def claim_obstacle(
     """
     if role_of(agent) != "coder":
         return f"{agent} is not a coder"
+    if task.status is S.DRAFT:
+        return "it is a draft"
     if task.status not in CLAIMABLE_STATUSES:
-        return f"it is {task_word(task.status)}"
+        return describe_task("it", task.status)
     if task.reservation is not None:
         return f"{task.reservation.agent} is taking it as {task.reservation.run}"
     if waits_for_author(task) and not is_own_worktree:
@@ -369,7 +371,7 @@ def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
     if role_of(agent) != "code-reviewer":
         return f"{agent} is not a code-reviewer"
     if task.status is not S.READY_FOR_REVIEW:
-        return f"it is {task_word(task.status)}"
+        return describe_task("it", task.status)
     # Only a supervisor starts the program without tools.
     if waits_only_for_verdict(task) or (strangers.is_foreign(task) and agent not in evidence.online):
         return "a person reviews it"

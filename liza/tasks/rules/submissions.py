@@ -31,6 +31,7 @@ from liza.tasks.rules.picking import unmet_dependencies, waits_for_author, waits
 from liza.tasks.rules.reviews import REVIEW_OVER, format_comment
 from liza.text.formats import count_noun
 from liza.text.quoting import sanitize
+from liza.text.undecoded import escape_name
 
 S = Status
 E = HistoryEvent
@@ -41,7 +42,7 @@ MAX_TEXT: Final = 4000  # characters of a description
 MAX_PATHS: Final = 20
 _TRAILER = re.compile(r"^(co-authored|assisted|generated)-by: *([^<\n]+)(.*)$", re.IGNORECASE | re.MULTILINE)
 _TRAILERS_AT_END = re.compile(r"(?:\n+[A-Za-z][A-Za-z-]*(?:-by|-Id): [^\n]*)+\s*\Z", re.IGNORECASE)
-_TOOL_REFS: Final = ("liza", "refs")
+_NO_MESSAGE: Final = "a commit without a message"
 
 
 class BranchCommit(Value):
@@ -104,9 +105,18 @@ def refuse_reserved(branch: str, integration: str) -> None:
     """Raise Refused for a branch that Liza writes: it is no work of an author."""
     if branch == integration:
         raise Refused(f"{branch} is the branch that work is merged into; submit a branch of your own", "git branch")
-    if is_crew_branch(branch) or branch.partition("/")[0] in _TOOL_REFS:
-        message = f"{branch} is a name of Liza's own branches and refs; submit the work under another name"
-        raise Refused(message, shlex.join(["git", "branch", branch.replace("/", "-"), branch]))
+    top = branch.partition("/")[0]
+    if is_crew_branch(branch) or top in ("liza", "refs"):
+        what = "a ref, and no branch" if top == "refs" else "a name of Liza's own branches"
+        step = shlex.join(["git", "branch", branch.replace("/", "-"), branch])
+        raise Refused(f"{branch} is {what}; submit the work under another name", step)
+
+
+def refuse_unprintable(name: str, commit: str) -> None:
+    """Raise Refused for the name of a branch or worktree that no command can show, and the board cannot hold."""
+    if not name.isprintable():
+        message = f"{name!a} has characters that cannot be shown; submit the work under another name"
+        raise Refused(message, f"git branch my-work {commit[:12]} && liza submit my-work")
 
 
 def find_task(state: State, submission: Submission) -> Task | None:
@@ -151,16 +161,17 @@ def describe_commits(work: OutsideWork) -> str:
     commits = work.commits
     if len(commits) == 1:
         body = _TRAILERS_AT_END.sub("", f"\n{commits[0].body}").strip()
-        return "\n\n".join(filter(None, (commits[0].subject, body)))[:MAX_TEXT]
-    rows = [f"- {commit.subject}" for commit in commits[:MAX_SUBJECTS]]
+        return "\n\n".join(filter(None, (commits[0].subject, body)))[:MAX_TEXT] or _NO_MESSAGE
+    rows = [f"- {commit.subject or _NO_MESSAGE}" for commit in commits[:MAX_SUBJECTS]]
     more = len(commits) - len(rows)
     rows += [f"- and {more} more"] if more > 0 else []
-    title = f"{work.submission.branch or name_work(work)}: {count_noun(len(commits), 'commit')}"
+    title = ": ".join(filter(None, (work.submission.branch or name_work(work), count_noun(len(commits), "commit"))))
     return "\n".join((title, *rows))[:MAX_TEXT]
 
 
 def describe_scope(paths: Sequence[str]) -> str:
     """Return a scope of the changed files, or of their directories if they are many."""
+    paths = tuple(map(escape_name, paths))
     if len(paths) <= MAX_PATHS:
         return ", ".join(paths) or "no file"
     for depth in (3, 2, 1):

@@ -99,6 +99,7 @@ BAD = {
     "leaves conflict markers": ("printf '<<<<<<< a\\n' > list.lock", "list.lock has conflict markers", ""),
     "deletes it": ("rm list.lock", "list.lock is gone", ""),
     "makes a link": ("ln -sf /etc/passwd list.lock", "list.lock is no regular file any more", ""),
+    "makes a pipe": ("rm list.lock; mkfifo list.lock", "list.lock is no regular file any more", ""),
     "commits": (f"{LIST}; git commit -qam x", "left HEAD at", ""),
 }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,8 @@ def branches(repo: Path) -> Callable[..., dict[str, frozenset[str]]]:
     git(repo, "rm", "-q", "src/a.py")
     commit(repo, "b.txt")
     git(repo, "switch", "-q", "integration")
-    return lambda **tips: git_refs.list_branch_changes(Git(repo), tips, ["refs/heads/integration", "refs/heads/gone"])
+    targets = ["refs/heads/integration", "refs/heads/gone"]
+    return lambda below=(), **tips: git_refs.list_branch_changes(Git(repo), tips, targets, {"b": below})
 
 
 def test_a_branch_has_the_files_of_its_own_commits(branches: Callable[..., dict[str, frozenset[str]]]) -> None:
@@ -56,6 +58,11 @@ def test_a_branch_has_the_files_of_its_own_commits(branches: Callable[..., dict[
         "b": own | {"b.txt"}
     }
     assert branches() == {}
+
+
+def test_a_branch_has_no_file_of_the_branch_below_it(branches: Callable[..., dict[str, frozenset[str]]]) -> None:
+    tips = {"a": "refs/heads/task/a", "b": "refs/heads/task/b"}
+    assert branches(below=["a", "gone"], **tips)["b"] == frozenset({"b.txt", "src/a.py"})
 
 
 def test_a_commit_in_review_needs_no_branch(repo: Path, branches: Callable[..., dict[str, frozenset[str]]]) -> None:
@@ -81,9 +88,9 @@ def test_unmoved_branches_are_compared_once(
 def test_git_is_asked_only_if_an_open_task_has_work(crew: Merges, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Mapping[str, str]] = []
 
-    def read(git: Git, tips: Mapping[str, str], targets: Sequence[str]) -> dict[str, frozenset[str]]:
+    def read(git: Git, tips: Mapping[str, str], *more: Any) -> dict[str, frozenset[str]]:
         asked.append(tips)
-        return list_changes(git, tips, targets)
+        return list_changes(git, tips, *more)
 
     monkeypatch.setattr(git_refs, "list_branch_changes", read)
     fields = TaskFields("b", "Write", "it is there", "src/", "README.md")

@@ -25,7 +25,7 @@ NONE = Evidence()
     ("one", "why"),
     [
         (task(), None),
-        (task(status=S.DRAFT), "it is to do"),
+        (task(status=S.DRAFT), "it is a draft"),
         (task(status=S.MERGED, merge_commit=BASE, approved_by="code-reviewer-1", review_commit=BASE), "it is merged"),
         (task(depends_on=("task-2",)), "it waits for task-2"),
         (task(failed_by=("coder-1",)), "coder-1 has failed it before"),
