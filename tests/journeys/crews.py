@@ -30,6 +30,7 @@ from liza.git.slots_directory import SlotsRecord
 from liza.model.model import State, Task
 from liza.model.paths import Paths
 from liza.system.clock import SystemClock
+from liza.system.locks import Lock
 from tests.command_servers import VARIABLE
 from tests.conftest import git, worktree_of
 
@@ -242,6 +243,10 @@ class Crew:
         """Command lines of processes that belong to this crew: sessions, and supervisors at work in it."""
         return [words for _, words in processes_of(self.root)]
 
+    def wait_ended(self) -> None:
+        """Until no process of this crew is left: one that has released its lock needs a moment to exit."""
+        self.wait(lambda _: not self.living(), "the end of all processes", limit=10)
+
     def clean(self) -> None:
         """End whatever a test left."""
         for child in self.children:
@@ -358,9 +363,12 @@ def start_up(crew: Crew, *words: str) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def started(tmp_path: Path, inside: bool = False, **settings: object) -> Iterator[Crew]:
-    """A crew that is initialised, with settings that lose no time, and ended after the test. ``inside``: with its slots
-    in the repository, for tests that copy it and bring it back as it was."""
+def started(tmp_path: Path, inside: bool = False, api: bool = False, **settings: object) -> Iterator[Crew]:
+    """A crew that is initialised, with settings that lose no time, and ended after the test.
+
+    ``inside``: with its slots in the repository, for tests that copy it and bring it back as it was. ``api``: its
+    supervisors start the server of the worker API, which takes 0.5 s of CPU time.
+    """
     made = tmp_path.parent / f"crew-{os.getpid()}"
     if not made.exists():
         aside = tmp_path / "first"
@@ -372,6 +380,9 @@ def started(tmp_path: Path, inside: bool = False, **settings: object) -> Iterato
     (tmp_path / "notes").mkdir()
     shutil.copytree(made, tmp_path / "project", symlinks=True)
     crew = Crew(tmp_path / "project", tmp_path / "notes")
+    no_api = Lock(crew.paths.server_start_lock)
+    if not api:
+        no_api.acquire()
     if inside:
         slots_directory.write_record(crew.paths, SlotsRecord(crew.root, crew.root / ".worktrees" / ".slots", True))
         with (crew.root / ".git" / "info" / "exclude").open("a") as excluded:
@@ -382,6 +393,7 @@ def started(tmp_path: Path, inside: bool = False, **settings: object) -> Iterato
         yield crew
     finally:
         crew.clean()
+        no_api.release()
 
 
 def bytes_of_history(root: Path) -> Iterator[tuple[str, bytes]]:

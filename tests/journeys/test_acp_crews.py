@@ -91,7 +91,7 @@ def test_an_acp_agent_submits_its_task_with_usage_recorded(scene: Scene) -> None
     assert scene.crew.heard("one")[-2:] == ["claim", "submit"]
     assert scene.crew.git("show", "task/one:one.txt") == "work"
     assert not list(scene.crew.root.glob("**/AGENTS.md"))
-    assert scene.crew.living() == []
+    scene.crew.wait_ended()
 
 
 @BOTH_WAYS
@@ -131,7 +131,7 @@ def test_a_killed_supervisors_successor_continues_the_session(scene: Scene) -> N
     scene.crew.wait_status("one", "READY_FOR_REVIEW")
     assert len(scene.prompts()) == 1
     assert second.stop() == 0
-    assert scene.crew.living() == []
+    scene.crew.wait_ended()
 
 
 @pytest.mark.campaign
@@ -141,7 +141,7 @@ def test_stopped_and_killed_sessions_continue_their_conversation(scene: Scene) -
     supervisor = scene.start()
     scene.crew.wait(lambda _: "I wait." in _output(scene.crew), "the turn runs")
     assert supervisor.stop() == 0
-    assert scene.crew.living() == []
+    scene.crew.wait_ended()
     scene.start()
     scene.crew.wait(lambda _: len(scene.prompts()) == 2, "the second session")
     scene.crew.wait(lambda _: "I wait." in _output(scene.crew, "coder-1.2"), "its turn runs")
@@ -238,7 +238,7 @@ def test_down_leaves_no_process_of_a_session_over_acp(scene: Scene) -> None:
     scene.crew.wait(lambda _: "sleep 600" in _output(scene.crew), "the tool runs")
     scene.crew.liza("down")
     assert supervisor.wait_gone() == 0
-    assert scene.crew.living() == []
+    scene.crew.wait_ended()
     assert scene.crew.status("one") == "CLAIMED"
 
 

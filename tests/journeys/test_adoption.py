@@ -97,7 +97,7 @@ def test_a_returning_supervisor_ends_the_old_session_of_its_task(crew: Crew) -> 
 def test_down_ends_a_killed_supervisors_session_and_work_continues(crew: Crew) -> None:
     program = killed(crew, "submit")
     assert "coder-1.1" in crew.liza("down", "--json")
-    assert crew.living() == []
+    crew.wait_ended()
     assert "no supervisor runs" in crew.liza("down")
     crew.agent("coder-1", program)
     task = crew.wait_status("task-1", "READY_FOR_REVIEW")

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,17 @@ from liza.api import api_server
 from liza.crew.crew import find_crew
 from tests.conftest import variant
 from tests.edges.api_worker import Api
-from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew
+from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew, started
 
 WAITS = 'echo "$$" > "$NOTES/at-$LIZA_RUN"\nread line < "$NOTES/gate"\n'
 ONLY_CODERS = ("--planners", "0", "--reviewers", "0")
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    """As that of other journeys, with the server of the worker API."""
+    with started(tmp_path, api=True) as made:
+        yield made
 
 
 def answers(crew: Crew) -> bool:

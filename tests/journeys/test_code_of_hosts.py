@@ -19,9 +19,9 @@ from liza.crew.crew import Crew as LizaCrew
 from liza.crew.crew import find_crew
 from liza.git.rules.publications import TERM_REF, Publication, parse_publication
 from liza.model.model import State
-from liza.system.locks import find_holder
+from liza.system.locks import Lock, find_holder
 from tests.conftest import git, make_remote, until
-from tests.journeys.crews import APPROVE, QUICK, WORK, Crew
+from tests.journeys.crews import APPROVE, BIN, QUICK, WORK, Crew
 from tests.postgresql import PostgreSQL
 
 
@@ -59,11 +59,23 @@ class Hosts:
         self.h1.prepare("init", "A shop", "--board", url, "--host", "h1", "--no-test", "--confinement", "off")
         self.h1.configure(**QUICK)
         self.h2.prepare("join", url, "--host", "h2")
+        self.no_api = [Lock(host.paths.server_start_lock) for host in (self.h1, self.h2)]
+        for lock in self.no_api:
+            lock.acquire()
+
+    def clean(self) -> None:
+        """End whatever a test left."""
+        for host in (self.h1, self.h2):
+            host.clean()
+        for lock in self.no_api:
+            lock.release()
 
     def lose(self, name: str) -> None:
         """A host is not heard for so long that a person gives it up."""
         host = getattr(self, name)
-        os.kill(find_holder(host.paths.host_lock) or 0, signal.SIGKILL)
+        process = find_holder(host.paths.host_lock)
+        assert process is not None
+        os.kill(process, signal.SIGKILL)
         sql = f"UPDATE host SET seen = seen - interval '1 hour' WHERE name = '{name}'"
         self.postgresql.run_sql(sql, database=self.database)
         other = self.h2 if name == "h1" else self.h1
@@ -95,8 +107,7 @@ class Hosts:
 def hosts(postgresql: PostgreSQL, database: str, tmp_path: Path) -> Iterator[Hosts]:
     hosts = Hosts(tmp_path, postgresql, database)
     yield hosts
-    for host in (hosts.h1, hosts.h2):
-        host.clean()
+    hosts.clean()
 
 
 def has_fetched_no_task(host: Clone) -> bool:
@@ -172,7 +183,9 @@ def test_a_submission_without_the_remote_counts_as_no_try(hosts: Hosts) -> None:
 
 
 def test_a_clone_cannot_join_as_a_host_that_is_alive(hosts: Hosts) -> None:
-    hosts.h1.up("coder-1", coder="true")
+    words = [str(BIN / "liza"), "host", "run"]
+    hosts.h1.children.append(subprocess.Popen(words, cwd=hosts.h1.root, start_new_session=True))
+    until(hosts.h1.paths.host_lease.exists, "the host runs")
     other = hosts.clone(hosts.remote.parent / "h3")
     refused = other.liza("join", hosts.postgresql.url(hosts.database), "--host", "h1", code=1)
     assert "h1 is the name of the host at" in refused

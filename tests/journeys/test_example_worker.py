@@ -24,11 +24,18 @@ GATE = 'echo at > "$NOTES/at-$LIZA_RUN"\nread line < "$NOTES/gate"'
 
 
 @pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    """As that of other journeys, with the server of the worker API."""
+    with started(tmp_path, api=True) as made:
+        yield made
+
+
+@pytest.fixture
 def deep(tmp_path: Path) -> Iterator[Crew]:
     """A crew in a directory whose socket has a longer path than an address may have."""
     directory = tmp_path / ("d" * 100)
     directory.mkdir()
-    with started(directory) as crew:
+    with started(directory, api=True) as crew:
         assert len(os.fsencode(crew.paths.api_socket)) > 107
         yield crew
 

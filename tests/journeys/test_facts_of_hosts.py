@@ -29,19 +29,9 @@ def agent_of(clone: Clone, name: str) -> dict[str, Any]:
     return row
 
 
-def test_a_message_reaches_a_session_of_another_host(hosts: Hosts) -> None:
+def test_another_host_sees_a_session_and_reaches_it_by_a_message(hosts: Hosts) -> None:
     hosts.h1.add("first")
     hosts.h2.up("coder-1", coder=READ)
-    until((hosts.h2.notes / "began").exists, "the session works")
-    answer = hosts.h1.tell("note", "--to", "coder-1", "--now", "prices are gross")
-    assert "waits for the host h2" in answer["next"]
-    until(lambda: "prices are gross" in (hosts.h2.notes / "heard").read_text(), "the session has read it")
-    until(lambda: hosts.h1.tell("metrics")["messages"]["waiting"] == 0, "nothing waits any more")
-
-
-def test_the_status_of_a_host_shows_sessions_of_others(hosts: Hosts) -> None:
-    hosts.h1.add("first")
-    hosts.h2.up("coder-1", coder=WAIT)
     until(lambda: agent_of(hosts.h1, "coder-1")["doing"] == "working", "the session is seen")
     row = agent_of(hosts.h1, "coder-1")
     assert (row["host"], row["run"], row["state"]) == ("h2", "coder-1.1", "working")
@@ -50,6 +40,11 @@ def test_the_status_of_a_host_shows_sessions_of_others(hosts: Hosts) -> None:
         told = hosts.h1.liza(*words, code=1)
         assert "the sessions of coder-1 are on the host h2" in told
         assert f"liza {' '.join(words)}" in told
+    until((hosts.h2.notes / "began").exists, "the session works")
+    answer = hosts.h1.tell("note", "--to", "coder-1", "--now", "prices are gross")
+    assert "waits for the host h2" in answer["next"]
+    until(lambda: "prices are gross" in (hosts.h2.notes / "heard").read_text(), "the session has read it")
+    until(lambda: hosts.h1.tell("metrics")["messages"]["waiting"] == 0, "nothing waits any more")
 
 
 def test_a_budget_that_one_host_used_up_stops_the_others(hosts: Hosts) -> None:

@@ -66,7 +66,7 @@ def test_up_restarts_a_killed_supervisor_and_finishes_its_task(tmp_path: Path) -
         assert (task.run, crew.heard("t1").count("crash")) == ("coder-1.1", 0)
         assert process.poll() is None
         assert stop(process) == 0
-        assert crew.living() == []
+        crew.wait_ended()
 
 
 @pytest.mark.campaign
@@ -116,7 +116,7 @@ def test_a_killed_up_ends_no_session_and_its_crew_continues(tmp_path: Path) -> N
         assert "crash" not in crew.heard("t1")
         assert [event.run for event in task.history if event.event == "submit"] == ["coder-1.1"]
         assert "stopped coder-1" in crew.liza("down").replace("code-reviewer-1, ", "")
-        assert crew.living() == []
+        crew.wait_ended()
         wait_without_keeper(crew)
 
 
@@ -130,7 +130,7 @@ def test_a_closed_terminal_or_ending_signal_stops_the_crew(tmp_path: Path, numbe
         crew.wait_note("at-coder-1.1")
         process.send_signal(number)
         assert process.wait(LIMIT) == 0
-        assert crew.living() == []
+        crew.wait_ended()
         assert crew.task("t1").history[-1].event == "stop"
 
 
@@ -155,7 +155,7 @@ def test_work_that_kills_supervisors_three_times_is_escalated(tmp_path: Path) ->
         assert (crew.task("t1").worktree, crew.task("t1").run) == (slot, "coder-1.1")
         crew.liza("down")
         wait_without_keeper(crew)
-        assert crew.living() == []
+        crew.wait_ended()
 
 
 def test_a_leftover_session_without_a_supervisor_is_ended(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_after_down_no_killed_supervisor_is_started_again(tmp_path: Path) -> Non
         crew.liza("down")
         os.kill(keeper, signal.SIGCONT)
         wait_without_keeper(crew)
-        assert crew.living() == []
+        crew.wait_ended()
 
 
 @pytest.mark.campaign

@@ -43,7 +43,7 @@ def test_coder_and_reviewer_merge_a_task_without_changing_the_checkout(crew: Cre
     assert crew.git("show", "integration:task-1.txt") == "task-1 by coder-1.1"
     assert person(crew) == before
     assert crew.git("for-each-ref", "refs/liza/salvage") == ""
-    assert crew.living() == []
+    crew.wait_ended()
     crew.liza("validate")
     the_history_has_one_small_commit_a_revision_that_says_what_happened(crew)
 

@@ -96,7 +96,7 @@ def program(tmp_path: Path) -> str:
 
 @pytest.mark.campaign
 def test_a_native_worker_with_a_full_window_gets_a_successor(tmp_path: Path, program: str) -> None:
-    with started(tmp_path) as crew:
+    with started(tmp_path, api=True) as crew:
         crew.configure(**QUICK, context_handoff=0.8)
         crew.add("task-1")
         crew.agent("coder-1", crew.script("native", program, ready=False))
@@ -135,7 +135,7 @@ def _assert_secret(crew: Crew, tokens: list[str]) -> None:
 
 
 def test_a_supervisor_trusts_a_runtime_reporting_a_wait_or_end(tmp_path: Path, program: str) -> None:
-    with started(tmp_path) as crew:
+    with started(tmp_path, api=True) as crew:
         (crew.notes / "waits").touch()
         crew.configure(**QUICK, idle_after=1)
         crew.add("task-1")
@@ -154,7 +154,7 @@ def _agent(crew: Crew) -> dict[str, object]:
 
 
 def test_a_priority_is_checked_and_has_the_note_delivered(tmp_path: Path) -> None:
-    with started(tmp_path) as crew:
+    with started(tmp_path, api=True) as crew:
         crew.work_by_hand("task-1")
         assert "need a recipient" in crew.liza("note", "--priority", "urgent", "hello", code=2)
         told = crew.liza("note", "--to", "coder-1", "--now", "--priority", "soon", "hello", code=2)

@@ -64,7 +64,7 @@ def test_down_stops_one_agent_and_another_takes_its_task(tmp_path: Path) -> None
         assert process.wait(LIMIT) == 0
         assert f"{first} goes on: another command started it" in printed(crew)
         crew.liza("down")
-        assert crew.living() == []
+        crew.wait_ended()
 
 
 def test_up_starts_an_agent_that_the_crew_never_had(crew: Crew) -> None:
@@ -77,7 +77,7 @@ def test_up_starts_an_agent_that_the_crew_never_had(crew: Crew) -> None:
     assert supervised(crew) == ["code-reviewer-2", "coder-7"]
     told = crew.liza("down", "reviewer-2", "coder-7")
     assert "stopped coder-7, code-reviewer-2" in told
-    assert crew.living() == []
+    crew.wait_ended()
 
 
 def test_down_and_up_refuse_names_that_are_no_agents(crew: Crew) -> None:
@@ -104,4 +104,4 @@ def test_a_detached_crew_leaves_a_stopped_agent_alone(tmp_path: Path) -> None:
         assert not re.search("coder-2", keeper_log.read_text() if keeper_log.exists() else "")
         assert supervised(crew) == ["coder-1"]
         crew.liza("down")
-        assert crew.living() == []
+        crew.wait_ended()

@@ -132,7 +132,7 @@ def test_a_session_ignoring_term_ends_with_its_supervisor(crew: Crew) -> None:
     supervisor = crew.agent("coder-1", program)
     crew.wait_note("at-work")
     assert supervisor.stop() == 0
-    assert crew.living() == []
+    crew.wait_ended()
     task = crew.task("task-1")
     assert (task.status, task.handoff_pending, task.history[-1].event) == ("CLAIMED", True, "stop")
     assert (worktree_of(crew.root, "task-1") / "half.txt").read_text() == "half\n"
@@ -171,7 +171,7 @@ def test_an_abort_file_stops_every_session_and_every_supervisor(crew: Crew) -> N
     crew.wait_note("at-work")
     crew.paths.signal("ABORT").touch()
     assert [supervisor.wait_gone() for supervisor in supervisors] == [0, 0]
-    assert crew.living() == []
+    crew.wait_ended()
     assert crew.task("task-1").history[-1].event == "stop"
 
 

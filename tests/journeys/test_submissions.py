@@ -278,6 +278,7 @@ POINTS = (
 )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_submission_is_repeated_and_nothing_doubled(crew: Crew, point: str) -> None:
     made = branch(crew, "fix")

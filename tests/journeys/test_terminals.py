@@ -49,7 +49,7 @@ def test_a_program_at_its_prompt_is_asked_to_begin(crew_both_ways: Crew) -> None
     assert settled.read_text().startswith("finished")
     assert crew.liza("down").rstrip().endswith(" --tmux")
     assert supervisor.wait_gone() == 0
-    assert crew.living() == []
+    crew.wait_ended()
 
 
 def test_a_program_back_at_its_prompt_after_closing_is_ended(
@@ -218,7 +218,7 @@ def test_a_log_that_ended_early_goes_on_with_a_notice(crew: Crew) -> None:
     size = log.stat().st_size
     crew.wait(lambda _: log.stat().st_size > size, "more in the log")
     assert supervisor.stop() == 0
-    assert crew.living() == []
+    crew.wait_ended()
 
 
 @pytest.mark.campaign

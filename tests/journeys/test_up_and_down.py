@@ -100,7 +100,7 @@ def test_ctrl_c_of_up_leaves_nothing_and_next_up_continues(crew: Crew) -> None:
     assert "Traceback" not in said
     assert code == 0
     assert (crew.notes / "asked").read_text() == "asked\n"
-    assert crew.living() == []
+    crew.wait_ended()
     kept = crew.task("second")
     assert (kept.status, kept.run, kept.handoff_pending) == ("CLAIMED", "coder-1.2", True)
     assert kept.history[-1].event == "stop"
@@ -226,7 +226,7 @@ def test_up_reports_a_missing_program_at_once(crew: Crew) -> None:
     assert done.returncode == 5
     assert "no-such-agent" in done.stderr
     assert crew.paths.state.read_bytes() == before
-    assert crew.living() == []
+    crew.wait_ended()
 
 
 @pytest.mark.campaign
