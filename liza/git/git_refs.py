@@ -108,14 +108,20 @@ def has_branch_named_task(common: Path) -> bool:
 
 
 def find_commits(git: Git, *refs: str) -> list[str | None]:
-    """Return the commit of each of ``refs``, None for a missing one, with one git if all exist. Raises GitFailed."""
+    """Return the commit of each of ``refs``, which begin with ``refs/``, None for a missing one, with one git unless a
+    ref is damaged or names a tag. Raises GitFailed."""
     result = git.run("for-each-ref", "--format=%(refname) %(objecttype) %(objectname)", *refs)
     rows = [row.split(" ") for row in result.stdout.decode("utf-8", "surrogateescape").splitlines()]
-    commits = {
-        ref: commit for ref, object_type, commit in (row for row in rows if len(row) == 3) if object_type == "commit"
-    }
-    # Not listed: a missing ref, a damaged ref, a tag.
-    return [commits.get(ref) or git.find_commit(ref) for ref in refs]
+    listed = {ref: (object_type, commit) for ref, object_type, commit in (row for row in rows if len(row) == 3)}
+    is_complete = result.code == 0 and not result.stderr  # git warns of a damaged ref
+
+    def find(ref: str) -> str | None:
+        object_type, commit = listed.get(ref, ("", None))
+        if object_type == "commit" or (not object_type and is_complete):
+            return commit
+        return git.find_commit(ref)
+
+    return [find(ref) for ref in refs]
 
 
 _SUBMODULE_MODE = "160000 "

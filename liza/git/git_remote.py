@@ -5,6 +5,7 @@ git gets the URL from Liza, under a name of its own: so no remote branch of the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,8 @@ NETWORK_LIMIT = 120.0
 """Seconds for one call of git over the network."""
 MAX_REASON: Final = 400
 """Characters of what git and the remote printed, in an error."""
+_NO_SSH: Final = re.compile(r"(https?|git|file)://|[^:]*/|[^:]*$")
+"""URLs that git does not reach by ssh: for others a person may have configured how ssh is started."""
 _NO_FAULT = ("To ", "*", "=", "+", " ", "Done")
 PUSH_OPTIONS = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
 FETCH_OPTIONS = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--recurse-submodules=no")
@@ -48,7 +51,7 @@ class GitRemote(Value):
 
     def call(self, *args: str, patterns: Sequence[str]) -> GitResult:
         """Run git on the remote's URL. ``patterns``: the refs after the URL. Raises GitFailed if it takes too long."""
-        git, name = name_remote(_network_git(self.git).with_timeout(NETWORK_LIMIT), self.urls[0])
+        git, name = name_remote(_network_git(self.git, self.urls[0]).with_timeout(NETWORK_LIMIT), self.urls[0])
         try:
             return git.run(*args, name, *patterns)
         except GitTimeout as error:
@@ -114,8 +117,10 @@ def read_accepted(pins: Path) -> PushAddress | None:
     return push_address.parse_accepted(confirmed_settings.load_pins(pins).get(confirmed_settings.ORIGIN_KEY))
 
 
-def _network_git(git: Git) -> Git:
+def _network_git(git: Git, url: str) -> Git:
     """Return git for the network: ssh asks nothing. Raises GitFailed."""
+    if _NO_SSH.match(url):
+        return git
     configured: Sequence[str] = git.run("config", "--get", "core.sshCommand", codes=(0, 1)).stdout.decode().split("\n")
     command = configured[0].strip() or "ssh"
     return git.with_environment(GIT_SSH_COMMAND=f"{command} -oBatchMode=yes")

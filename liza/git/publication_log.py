@@ -32,7 +32,10 @@ def has_publication(git: Git, branch: str, commit: str) -> bool:
 
 def _search(git: Git, line: str, *options: str) -> Iterator[Publication]:
     """Yield the publications whose messages have a line, the newest first."""
-    if git.find_commit(TERM_REF) is None:
-        return
-    words = ("--first-parent", "--fixed-strings", f"--grep={line}", "--format=%B%x00", *options)
-    yield from filter(None, map(parse_publication, git.out("log", *words, TERM_REF).split("\0")))
+    words = ("log", "--first-parent", "--fixed-strings", f"--grep={line}", "--format=%B%x00", *options, TERM_REF)
+    result = git.run(*words)
+    if result.code != 0:
+        if git.find_commit(TERM_REF) is None:
+            return
+        result = git.run(*words, codes=(0,))
+    yield from filter(None, map(parse_publication, result.stdout.decode("utf-8", "surrogateescape").split("\0")))

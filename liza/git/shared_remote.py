@@ -68,11 +68,13 @@ class SharedRemote(GitRemote, kw_only=True):
     def _fetch(self, branches: Sequence[str], others: Mapping[str, str]) -> dict[str, str | None]:
         own = {HEADS + branch: FETCHED_PREFIX + branch for branch in branches} | {**others}
         refs = self.list_refs(*own)
-        if self._find_changed(own, refs):
-            # Two fetches of one ref at once: git lets one of them fail.
-            with lock_path(self.lock, git_remote.NETWORK_LIMIT):
-                self._fetch_refs({ref: own[ref] for ref in self._find_changed(own, refs)}, refs)
-        return {branch: self.fetched(branch) if HEADS + branch in refs else None for branch in branches}
+        if not self._find_changed(own, refs):
+            return {branch: refs.get(HEADS + branch) for branch in branches}
+        # Two fetches of one ref at once: git lets one of them fail.
+        with lock_path(self.lock, git_remote.NETWORK_LIMIT):
+            self._fetch_refs({ref: own[ref] for ref in self._find_changed(own, refs)}, refs)
+        tips = git_refs.find_commits(self.git, *(own[HEADS + branch] for branch in branches))
+        return {branch: tip if HEADS + branch in refs else None for branch, tip in zip(branches, tips, strict=True)}
 
     def _find_changed(self, own: Mapping[str, str], refs: Mapping[str, str]) -> list[str]:
         """Return those of the refs ``own`` of the remote that differ from what was fetched."""
