@@ -12,11 +12,13 @@ import pytest
 from tests.conftest import variant
 from tests.journeys.crews import Crew
 
+RED = "[ ! -e task-1.txt ] || exit 7"
+
 
 @pytest.fixture
 def red(crew: Crew) -> Crew:
-    """A crew whose tests are red for every merge, and a task that waits to be merged."""
-    crew.configure(integration_command="exit 7")
+    """A crew whose tests are red with the work of the task that waits to be merged."""
+    crew.configure(integration_command=RED)
     there = crew.work_by_hand("task-1")
     crew.prepare("submit", cwd=there)
     crew.prepare("verdict", "approve", "good", "--task", "task-1")
@@ -39,7 +41,7 @@ def test_a_test_command_changed_outside_of_liza_does_not_count(red: Crew) -> Non
     (alert,) = alerts(red)
     assert alert["message"] == (
         "config.integration_command was changed outside of liza to 'true'; "
-        "'exit 7' is used until a person confirms that"
+        f"'{RED}' is used until a person confirms that"
     )
     assert alert["next"] == "liza doctor --accept integration_command"
     told = red.run("merge", "task-1")
@@ -47,7 +49,7 @@ def test_a_test_command_changed_outside_of_liza_does_not_count(red: Crew) -> Non
     assert (told.returncode, told.stdout.splitlines()) == (
         1,
         [
-            f"task-1 to fix after a failed merge: exit 7: exit 7 on the merge with integration (log: {log})",
+            f"task-1 to fix after a failed merge: {RED}: exit 7 on the merge with integration (log: {log})",
             f"next: less {log}",
         ],
     )
@@ -111,7 +113,7 @@ def test_losing_the_pins_confirms_no_changed_test_command(red: Crew, lost: str) 
     else:
         shutil.rmtree(red.paths.liza)
         told = red.liza("restore", "--last-good")
-    assert "the settings in effect: integration_command 'exit 7'" in told
+    assert f"the settings in effect: integration_command '{RED}'" in told
     assert before["message"] in told
     assert alerts(red) == [before]
     red.run("merge", "task-1")
