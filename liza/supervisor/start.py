@@ -58,7 +58,7 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
     if options.terminal:
         tmux.require_tmux()
     layout.refuse_damaged(crew.paths, crew.board.read(), options.agents())
-    choices = check_programs(crew, options)
+    choices = check_programs(crew, options, f"{options.again} --program" if options.again else UP_PROGRAM)
     wanted = [agent for agent in options.agents() if not crew.is_supervised(agent)]
     if not wanted:
         raise Refused(f"already running: {', '.join(_with_hosts(crew, options.agents()))}", "liza status")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.journeys.crews import Crew
+from tests.journeys.crews import BIN, Crew
 from tests.journeys.test_submissions import branch, commit
 
 
@@ -152,6 +152,15 @@ def test_a_refusal_has_its_reason_and_a_command(crew: Crew, name: str) -> None:
     assert "\n" not in message
     assert row.step in step
     assert (crew.state().revision, crew.git("for-each-ref")) == before
+
+
+def test_a_missing_reviewer_names_a_program_that_is_there(crew: Crew, tmp_path: Path) -> None:
+    branch(crew, "fix")
+    for name in ("codex", "gemini"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{BIN}:/usr/bin:/bin"
+    assert "next: liza submit fix --merge --program codex" in crew.liza("submit", "fix", "--merge", code=5, PATH=path)
 
 
 def test_a_program_without_a_merge_is_refused(crew: Crew) -> None:

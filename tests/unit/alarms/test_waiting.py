@@ -10,7 +10,18 @@ from msgspec.structs import replace
 from liza.alarms.rules.alarm_checks import AlarmFacts, evaluate_alarms
 from liza.alarms.rules.waiting_alarms import waiting_alarms
 from liza.model.alarm_table import Alarm, AlarmKind
-from liza.model.model import Agent, Event, MergeInProgress, PlanningClaim, State, Status, SupervisorExit, Task
+from liza.model.model import (
+    Agent,
+    Event,
+    MergeInProgress,
+    MergeRetry,
+    PlanningClaim,
+    State,
+    Status,
+    Submission,
+    SupervisorExit,
+    Task,
+)
 from liza.tasks.rules.picking import Evidence, MissingParts
 from liza.tasks.rules.planning import find_triggers
 from tests.unit.boards import HEAD, NOW, agents, board, later, task
@@ -43,6 +54,14 @@ FILES: dict[str, Any] = {
 }
 
 
+APPROVAL: dict[str, Any] = {"review_commit": HEAD, "approved_by": "code-reviewer-1"}
+STRANGERS: dict[str, Any] = {**APPROVAL, "submission": Submission(request=1, is_foreign=True)}
+
+
+def failed(tries: int) -> dict[str, Any]:
+    return {**APPROVAL, "set_aside": MergeRetry(kind="failed", reason="no space", tries=tries, until=later(60))}
+
+
 @pytest.mark.parametrize(
     ("state", "roles", "steps"),
     [
@@ -57,6 +76,10 @@ FILES: dict[str, Any] = {
         (board(blocked("a"), blocked("b")), WORKERS, ['liza answer a "…"', 'liza answer b "…"']),
         (board(task(failed_by=("coder-1",)), agents=agents("coder-1")), WORKERS, ["liza up --coders 2"]),
         (board(task("t", S.APPROVED, **FILES)), WORKERS, ["liza merge t"]),
+        (board(task("t", S.APPROVED, **failed(1))), WORKERS, []),  # the merger tries it again
+        (board(task("t", S.APPROVED, **failed(2))), WORKERS, ["liza merge t"]),
+        (board(task("t", S.APPROVED, **failed(2)), task("other")), WORKERS, []),
+        (board(task("t", S.APPROVED, **STRANGERS)), WORKERS, [f"liza task permit t {HEAD}"]),
         (board(), WORKERS, ["liza task add --help"]),
         (board(), ALL, []),
         (board(task("t", S.READY_FOR_REVIEW, review_commit=HEAD)), frozenset({"coder"}), ["liza up"]),
