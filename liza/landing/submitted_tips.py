@@ -70,6 +70,7 @@ def find_moved(crew: Crew, state: State) -> tuple[Alarm, ...]:
     before, submitted = read_tips(crew.paths, state), _find_submitted(state)
     tips = {source: present[ref] for source, ref in refs.items() if ref in present}
     record = RequestTips(tuple(RequestTip(source, tip, submitted[source]) for source, tip in tips.items()))
+    crew.paths.request_tips.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(crew.paths.request_tips, msgspec.json.encode(record) + b"\n", sync=False)
     new: Mapping[str, str | None] = {source: tip for source, tip in tips.items() if before.get(source) != tip}
     return tuple(alarm for alarm in submissions.submission_alarms(state, new) if alarm.kind == AlarmKind.BRANCH_MOVED)
