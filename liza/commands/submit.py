@@ -84,7 +84,7 @@ def _submit_work(word: str, typed: Wishes, programs: tuple[str, ...] | None, as_
     from liza.tasks import submission
     from liza.tasks.rules.submissions import check_wishes
 
-    wishes = check_wishes(*typed)
+    wishes, code = check_wishes(*typed), 0
     try:
         crew = submission.find_shared_crew()
     except NoCrew as error:
@@ -94,19 +94,18 @@ def _submit_work(word: str, typed: Wishes, programs: tuple[str, ...] | None, as_
     try:
         source = find_request(crew, word) if is_request(crew, word) else submission.find_work(crew, word)
         result = submission.submit_work(crew, source, wishes)
+        if programs is None:
+            result = submission.add_next_step(crew, result)
+        else:
+            from liza.commands.up import Steps
+            from liza.supervisor.submission_run import merge_submitted
+
+            steps = Steps(as_json)
+            steps("", result.message, crew.clock.now())
+            printing.print_remarks(result)
+            result, code = merge_submitted(crew, str(result.task), programs, steps)
     except LizaError as error:
         error.hint = submission.type_step(crew, error.hint)
         raise
-    if programs is None:
-        result = submission.add_next_step(crew, result)
-        printing.print_result(replace(result, next=submission.type_step(crew, result.next)), as_json)
-        return 0
-    from liza.commands.up import Steps
-    from liza.supervisor.submission_run import merge_submitted
-
-    steps = Steps(as_json)
-    steps("", result.message, crew.clock.now())
-    printing.print_remarks(result)
-    landed, code = merge_submitted(crew, str(result.task), programs, steps)
-    printing.print_result(replace(landed, next=submission.type_step(crew, landed.next)), as_json)
+    printing.print_result(replace(result, next=submission.type_step(crew, result.next)), as_json)
     return code

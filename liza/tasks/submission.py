@@ -59,10 +59,10 @@ def find_crew_at(root: Path) -> Crew:
 
 
 def type_step(crew: Crew, step: str) -> str:
-    """Return a command as it can be typed here: other commands find the crew only in its repository."""
-    if not step.startswith("liza ") or step.startswith("liza submit") or find_crew_or_none() is not None:
-        return step
-    return f"{shlex.join(['cd', str(crew.paths.root)])} && {step}"
+    """Return a command as it can be typed here: others find the crew only in its repository, and logs at its top."""
+    is_of_crew = step.startswith("liza ") and not step.startswith("liza submit") and find_crew_or_none() is None
+    is_log = step.startswith("less ") and Path.cwd() != crew.paths.root
+    return f"{shlex.join(['cd', str(crew.paths.root)])} && {step}" if is_of_crew or is_log else step
 
 
 def require_author(crew: Crew) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.crew import find_crew
+from liza.tasks import submission
 from tests.journeys.crews import BIN, Crew, start_up
 
 REVIEWER = """\
@@ -239,6 +242,8 @@ def test_a_worktree_outside_of_the_repository_finds_its_crew(crew: Crew, tmp_pat
     assert (result["task"], result["commit"]) == ("add-new-text", made)
     assert crew.task("add-new-text").submission.worktree == str(elsewhere)  # type: ignore[union-attr]
     assert f"next: cd {crew.root} && liza task show add-new-text" in crew.liza("submit", ".", cwd=elsewhere)
+    with contextlib.chdir(elsewhere):
+        assert submission.type_step(find_crew(crew.root), "less .liza/x.log") == f"cd {crew.root} && less .liza/x.log"
     again = commit(crew, "new.txt", "righter\n", "Add better text", elsewhere)
     result = json.loads(crew.liza("submit", ".", "--json", cwd=elsewhere))
     assert (result["task"], result["commit"]) == ("add-new-text", again)
