@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
-from liza.crew.crew import find_crew
+from liza.crew.crew import Crew, find_crew
 from liza.model.errors import LizaError, NoCrew, UsageError
 from liza.model.value_classes import replace
 from liza.printing import printing
@@ -68,6 +68,14 @@ def submit(
     return _submit_work(work, Wishes(task_id, desc, review, fix), tuple(program or ()) if merge else None, as_json)
 
 
+def _recover_merge(crew: Crew, by: str, task_id: str) -> None:
+    """Recover the merge of a task if its merger has died."""
+    # Loaded now: a merge is under way at few submissions.
+    from liza.merging.merge_recovery import recover_if_dead
+
+    recover_if_dead(crew, by, task_id)
+
+
 class Wishes(NamedTuple):
     """The options of a submission, as they were typed."""
 
@@ -93,7 +101,7 @@ def _submit_work(word: str, typed: Wishes, programs: tuple[str, ...] | None, as_
     submission.require_author(crew)
     try:
         source = find_request(crew, word) if is_request(crew, word) else submission.find_work(crew, word)
-        result = submission.submit_work(crew, source, wishes)
+        result = submission.submit_work(crew, source, wishes, _recover_merge)
         if programs is None:
             result = submission.add_next_step(crew, result)
         else:

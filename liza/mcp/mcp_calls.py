@@ -62,7 +62,8 @@ class CallRequest(Value):
 
 class CallAnswer(Value):
     """The answer: what the program gets, or the error; and for the server, its claim, and the seconds until it renews
-    the lease. With a ``lock`` it is no answer: the server takes the lock of the ``worktree``, and calls again."""
+    the lease. With a ``lock`` it is no answer: the server takes the lock of the ``worktree``, and calls again; if the
+    lock is not free, the error is the answer."""
 
     answer: Any = None
     error: dict[str, str] | None = None
@@ -194,7 +195,9 @@ def _claim_task(crew: Crew, request: CallRequest) -> CallAnswer:
     if str(worktree.path) not in request.held:
         path = bound_claim.lock_path(crew.paths, worktree.path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        return CallAnswer(lock=str(path), worktree=str(worktree.path), bound=request.bound)
+        message = f"another program has {worktree.path}: one `liza mcp` at a time"
+        taken = {"message": message, "hint": bound_claim.worktree_command(crew)}
+        return CallAnswer(error=taken, lock=str(path), worktree=str(worktree.path), bound=request.bound)
     program, held_run = _find_program(crew, request.client), "" if request.bound is None else request.bound.run
     result = bound_claim.claim_here(crew, worktree, request.arguments.get("task"), held_run, program)
     state = crew.board.read()

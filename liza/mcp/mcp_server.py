@@ -58,20 +58,18 @@ class ProgramConnection:
             return wrong, True
         with self._turn:
             answer = self._call(name, arguments)
-            if answer.get("lock"):
-                refusal = self._take_lock(answer["worktree"], answer["lock"])
-                answer = {"error": refusal} if refusal else self._call(name, arguments)
+            if answer.get("lock") and self._take_lock(answer["worktree"], answer["lock"]):
+                answer = self._call(name, arguments)
         if error := answer.get("error"):
             return _describe_error(error), True
         return json.dumps(answer.get("answer"), ensure_ascii=False, indent=1), False
 
-    def _take_lock(self, worktree: str, path: str) -> dict[str, str]:
-        """Take the lock of a worktree, and keep it. Return why that is impossible; empty if it was done."""
+    def _take_lock(self, worktree: str, path: str) -> bool:
+        """Take the lock of a worktree, and keep it. Return whether it was free."""
         lock = Lock(path, thread_local=False)
-        if not lock.try_acquire():
-            return {"message": f"another program has {worktree}: one `liza mcp` at a time", "hint": "git worktree add"}
-        self._locks[worktree] = lock
-        return {}
+        if lock.try_acquire():
+            self._locks[worktree] = lock
+        return worktree in self._locks
 
     def _call(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Run a call in its own process, which a signal to this process group does not end, and keep its claim."""

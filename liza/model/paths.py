@@ -362,6 +362,11 @@ class Paths(Value):
         return self.locks / "submit.lock"
 
     @property
+    def submit_merge_lock(self) -> Path:
+        """Lock of the command that reviews and merges submitted work in a terminal."""
+        return self.locks / "submit-merge.lock"
+
+    @property
     def worktree_lock(self) -> Path:
         return self.locks / "worktree-add.lock"
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from liza.board.repeated_looks import watch_changes
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.merging.merge import merge
 from liza.model.errors import EXIT_ONLY_PERSON, LizaError
-from liza.model.model import State, Status
+from liza.model.model import State, Status, Task
 from liza.model.paths import role_of
 from liza.model.statuses import describe_task
 from liza.model.tested import describe_tested
@@ -18,12 +18,14 @@ from liza.model.value_classes import replace
 from liza.supervisor import start as crews
 from liza.supervisor.crew_options import UpOptions
 from liza.supervisor.feed import PrintTimedLine
+from liza.system.locks import Lock
 from liza.tasks.next_steps import with_next_step
 from liza.tasks.rules import claims, planning, reviews, strangers, submissions
 from liza.tasks.rules.picking import unmet_dependencies
 from liza.tasks.submission import find_next_step
 
 _REVIEWERS = UpOptions(planners=0, coders=0, reviewers=1, exit_when_done=True)
+_LOOK_AGAIN = 2.0  # seconds: a killed supervisor leaves no event
 
 
 def merge_submitted(crew: Crew, task_id: str, programs: Sequence[str], say: PrintTimedLine) -> tuple[Result, int]:
@@ -34,18 +36,43 @@ def merge_submitted(crew: Crew, task_id: str, programs: Sequence[str], say: Prin
     """
     before, code = crew.board.read(), 0
     task = claims.get_task(before, task_id)
-    assert task.submission is not None
     if task.status is Status.APPROVED and not unmet_dependencies(before, task):
         say("", f"{task_id} is approved: testing the merge", crew.clock.now())
         _merge(crew, task_id)
-    elif any(crew.is_supervised(agent) for agent in before.agents if role_of(agent) == reviews.REVIEWER):
-        if _can_continue(crew, before, task_id):
-            say("", f"a reviewer of the crew reviews {task_id}: waiting", crew.clock.now())
-        _wait(crew, task_id)
-    elif planning.can_continue(planning.without_others(before, task_id), frozenset({reviews.REVIEWER})):
-        again = f"{submissions.submit_command(task.submission)} --merge"
-        code = crews.up(crew, replace(_REVIEWERS, programs=_choose_reviewer(programs), only=task_id, again=again), say)
+    else:
+        code = _review_and_merge(crew, task, programs, say)
     return _conclude(crew, before, task_id, code)
+
+
+def _review_and_merge(crew: Crew, task: Task, programs: Sequence[str], say: PrintTimedLine) -> int:
+    """Wait for the reviewers of the crew; without one, start a reviewer. Return the exit code."""
+    assert task.submission is not None
+    again = f"{submissions.submit_command(task.submission)} --merge"
+    options = replace(_REVIEWERS, programs=_choose_reviewer(programs), only=task.id, again=again)
+    while not _is_left_by_crew(crew, task.id, say):
+        with _take_turn(crew, say):
+            state = crew.board.read()
+            if _has_reviewer(crew, state):
+                continue
+            others = planning.without_others(state, task.id)
+            return crews.up(crew, options, say) if planning.can_continue(others, frozenset({reviews.REVIEWER})) else 0
+    return 0
+
+
+def _is_left_by_crew(crew: Crew, task_id: str, say: PrintTimedLine) -> bool:
+    """Wait while the crew can go on with the task. Return False without a reviewer."""
+    state = crew.board.read()
+    if _has_reviewer(crew, state) and _can_continue(crew, state, task_id):
+        say("", f"a reviewer of the crew reviews {task_id}: waiting", crew.clock.now())
+        for _ in watch_changes(crew.board, _LOOK_AGAIN):
+            state = crew.board.read()
+            if not _can_continue(crew, state, task_id):
+                break
+    return _has_reviewer(crew, state)
+
+
+def _has_reviewer(crew: Crew, state: State) -> bool:
+    return any(crew.is_supervised(agent) for agent in state.agents if role_of(agent) == reviews.REVIEWER)
 
 
 def _merge(crew: Crew, task_id: str) -> None:
@@ -58,6 +85,19 @@ def _merge(crew: Crew, task_id: str) -> None:
             raise
 
 
+@contextmanager
+def _take_turn(crew: Crew, say: PrintTimedLine) -> Iterator[None]:
+    """Hold the lock of the command that starts a reviewer: two commands would start the same agent."""
+    lock = Lock(crew.paths.submit_merge_lock)
+    if not lock.try_acquire():
+        say("", "another `liza submit --merge` runs: waiting for its end", crew.clock.now())
+        lock.acquire(-1)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _choose_reviewer(words: Sequence[str]) -> dict[str, str]:
     """Return the programs of ``words``. One without a role is the reviewer's: it is not remembered for coders."""
     for_all, by_name = crews.parse_programs(words)
@@ -68,15 +108,6 @@ def _can_continue(crew: Crew, state: State, task_id: str) -> bool:
     """Return whether the running supervisors can go on with the task, or with one that it depends on."""
     roles = frozenset(role_of(agent) for agent in state.agents if crew.is_supervised(agent))
     return planning.can_continue(planning.without_others(state, task_id), roles)
-
-
-def _wait(crew: Crew, task_id: str) -> None:
-    """Wait until the crew has merged the task, or only a person can go on with it."""
-    changes: queue.Queue[Any] = queue.Queue()
-    with crew.board.watch() as watch:
-        watch.subscribe(changes)
-        while _can_continue(crew, crew.board.read(), task_id):
-            changes.get()
 
 
 def _conclude(crew: Crew, before: State, task_id: str, code: int) -> tuple[Result, int]:

@@ -56,16 +56,16 @@ def find_own_worktree(crew: Crew, directory: Path) -> OtherWorktree:
     worktree = None if top is None else other_worktrees.find_worktree(crew.git, top)
     root = crew.paths.root
     if worktree is None:
-        raise Refused(f"{top or directory} is no worktree of {root}, whose crew this is", _worktree_command(crew))
+        raise Refused(f"{top or directory} is no worktree of {root}, whose crew this is", worktree_command(crew))
     if worktree.path.parent == crew.paths.slots.resolve():
-        raise Refused(f"{worktree.path} is a worktree of the crew", _worktree_command(crew))
+        raise Refused(f"{worktree.path} is a worktree of the crew", worktree_command(crew))
     if worktree.git_dir == git_dirs(crew.git)[1]:
         message = f"{worktree.path} is the person's checkout: a task needs a worktree of its own"
-        raise Refused(message, _worktree_command(crew))
+        raise Refused(message, worktree_command(crew))
     return worktree
 
 
-def _worktree_command(crew: Crew) -> str:
+def worktree_command(crew: Crew) -> str:
     """Return the command that makes a worktree beside the repository."""
     root = crew.paths.root
     number = next(number for number in range(1, 10_000) if not root.with_name(f"{root.name}-work-{number}").exists())
@@ -124,20 +124,20 @@ def _check_start(crew: Crew, state: State, task: Task, worktree: OtherWorktree) 
     if worktree.operation is not None:
         raise Refused(worktree.operation.describe(str(path)), shlex.join(["git", "-C", str(path), "status"]))
     if worktree.commit is None:
-        raise Refused(f"{path} has no commit yet", _worktree_command(crew))
+        raise Refused(f"{path} has no commit yet", worktree_command(crew))
     target, tip = outside_work.find_target(crew, state, task)
     if worktree.branch == target:
         message = f"{path} has {target} checked out: what is committed there is not reviewed"
         raise Refused(message, shlex.join(["git", "-C", str(path), "switch", "--detach"]))
     base = git_refs.find_merge_base(crew.git, worktree.commit, tip)
     if not base:
-        raise Refused(f"HEAD of {path} has no commit in common with {target}", _worktree_command(crew))
+        raise Refused(f"HEAD of {path} has no commit in common with {target}", worktree_command(crew))
     if task.submission is not None and task.submission.worktree == str(path):
         return base
     changed = other_worktrees.list_uncommitted(crew.git, worktree)
     if changed:
         message = f"{count_noun(len(changed), 'file')} of {path} changed and not committed ({list_names(changed, 3)})"
-        raise Refused(message, _worktree_command(crew))
+        raise Refused(message, worktree_command(crew))
     own = filter(None, (branch_moves.branch_tip(crew.git, branch_of(task.id)), task.review_commit))
     if crew.git.out("rev-list", "--count", "-n1", worktree.commit, "--not", tip, *own) != "0":
         message = f"HEAD of {path} has commits that {target} lacks, and that are not of {task.id}"

@@ -168,7 +168,7 @@ def _describe_left(git: Git, worktree: OtherWorktree) -> tuple[str, ...]:
     )
 
 
-def submit_work(crew: Crew, source: WorkSource, wishes: SubmissionWishes) -> Result:
+def submit_work(crew: Crew, source: WorkSource, wishes: SubmissionWishes, recover_merge: verbs.RecoverMerge) -> Result:
     """Make a task of the work, or submit its next commit. The same commit again changes nothing.
 
     Raises Refused, UsageError, RemoteUnavailable, GitFailed.
@@ -176,6 +176,9 @@ def submit_work(crew: Crew, source: WorkSource, wishes: SubmissionWishes) -> Res
     by = require_author(crew)
     lock = Lock(crew.paths.submit_lock)
     with lock.acquire(timeout=_LOCK_TIMEOUT):
+        existing = submissions.find_task(crew.board.read(), source.submission)
+        if existing is not None:
+            verbs.recover_dead_merge(crew, by, existing.id, recover_merge)
         state = crew.board.read()
         landed = None if submissions.find_task(state, source.submission) else _find_landed(crew, state, source)
         if landed is not None:

@@ -205,7 +205,7 @@ def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str, reco
     context = prepare(crew, by_tasks.new, context)
     state = crew.board.read()
     archive.refuse_archived(crew.board, state, [task_id])
-    _recover_if_dead(crew, by, task_id, recover_merge)
+    recover_dead_merge(crew, by, task_id, recover_merge)
     if by_tasks.new:
         archive.refuse_damaged(crew.board, state)
     _find_archived(crew.board, state, by_tasks.new, by_tasks.existing)  # as in ``add``: not under the lock
@@ -221,7 +221,7 @@ def drop(crew: Crew, task_id: str, why: str, dependants: str | None, recover_mer
     """Abandon a task; its work is saved. Raises Refused, UsageError."""
     by = require_person(crew, planner=True)
     archive.refuse_archived(crew.board, crew.board.read(), [task_id])
-    _recover_if_dead(crew, by, task_id, recover_merge)
+    recover_dead_merge(crew, by, task_id, recover_merge)
     with crew.change(by, "drop", task_id) as tx:
         invocation = Invocation(now=crew.clock.now(), by=by, detail=why or None)
         tx.state = backlog.drop(tx.state, task_id, invocation, dependants)
@@ -230,7 +230,7 @@ def drop(crew: Crew, task_id: str, why: str, dependants: str | None, recover_mer
     return make_result(tx.before, tx.state, task_id, "liza status")
 
 
-def _recover_if_dead(crew: Crew, by: str, task_id: str, recover_merge: RecoverMerge) -> None:
+def recover_dead_merge(crew: Crew, by: str, task_id: str, recover_merge: RecoverMerge) -> None:
     """Recover the merge of the task if its merger has died."""
     if claims.get_task(crew.board.read(), task_id).merging is not None:
         recover_merge(crew, by, task_id)

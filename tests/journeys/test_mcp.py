@@ -142,7 +142,9 @@ def test_a_second_program_in_a_worktree_is_refused(
     crew.add("mail", "news")
     connection.call("claim_task", task="mail")
     other = Connection(worktree, monkeypatch)
-    assert f"another program has {worktree}" in other.refused("claim_task", task="news")
+    refusal = other.refused("claim_task", task="news")
+    assert f"another program has {worktree}" in refusal
+    subprocess.run(shlex.split(refusal.partition("Next: ")[2]), check=True, capture_output=True)
     assert "call claim_task first" in other.refused("submit_work")
     elsewhere = make_worktree(crew, "other-work")
     assert "coder-101 works on it" in other.refused("claim_task", task="mail", worktree=str(elsewhere))

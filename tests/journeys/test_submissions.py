@@ -136,6 +136,27 @@ def test_a_red_integration_ends_with_the_reason(crew: Crew, is_approved: bool) -
     assert "fix is merged into integration" in crew.liza("submit", "fix", "--merge")
 
 
+def test_commands_that_merge_at_once_take_turns(crew: Crew) -> None:
+    for name in ("one", "two"):
+        branch(crew, name)
+    program = crew.script("reviewer", REVIEWER)
+    racers = [
+        subprocess.Popen(
+            [str(BIN / "liza"), "submit", name, "--merge", "--program", program],
+            cwd=crew.root,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("one", "one", "two")
+    ]
+    answers = [racer.communicate(timeout=90)[0] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0, 0], answers
+    for name, answer in zip(("one", "one", "two"), answers, strict=True):
+        assert f"{name} is merged into integration" in answer
+    assert len(crew.git("log", "--first-parent", "--format=%s", "main..integration").splitlines()) == 2
+    assert crew.living() == []
+
+
 def test_a_person_reviews_in_the_same_words(crew: Crew) -> None:
     branch(crew, "mine")
     assert "liza verdict approve --task mine" in crew.liza("submit", "mine", "--review", "human")

@@ -243,6 +243,8 @@ def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWi
     task = get_task(state, task_id)
     submission = task.submission
     assert submission is not None
+    if task.is_being_merged and work.commit == task.review_commit and wishes == SubmissionWishes(task=wishes.task):
+        return state
     _refuse_busy(task)
     if task.assigned_to is not None and not work.has_earlier:
         message = f"{task.assigned_to} mended {task_id} on task/{task_id}, and {work.commit[:12]} does not have that"

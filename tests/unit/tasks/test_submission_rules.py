@@ -164,6 +164,7 @@ def test_a_task_of_a_merger_or_coder_is_refused() -> None:
     merging = state.with_task(replace(get(state), merging=MergeInProgress(candidate=OTHER, expected=BASE)))
     with pytest.raises(Refused, match="being merged right now"):
         again(merging, work(OTHER))
+    assert again(merging, work()) == merging
     reservation = Reservation(
         agent="coder-1", run="coder-1.1", slot="s1", host="h", boot="b", pid=1, start="1", expires=NOW
     )
