@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -75,11 +75,10 @@ def race(
         )
         os.close(reader)
     with ThreadPoolExecutor(max(1, len(programs))) as pool:
-        calls = (
-            {name: pool.submit(_call, *call) for name, call in _shuffled(chance, programs)} if programs_first else {}
-        )
-        for done in calls.values():
-            done.result()
+        calls: dict[str, Future[dict[str, Answer]]] = {}
+        if programs_first:
+            calls = {name: pool.submit(_call, *call) for name, call in _shuffled(chance, programs)}
+            wait(calls.values())
         late = barriers.pop("merge too", None) if kill is not None else None
         for _, barrier in _shuffled(chance, barriers):
             os.close(barrier)
@@ -113,19 +112,12 @@ def _call(program: Program, calls: Sequence[tuple[str, Any]]) -> dict[str, Answe
     }
 
 
-def kill_at(crew: Crew, point: str) -> Callable[[subprocess.Popen[str]], None]:
-    """Return what kills a command with all that it started, once one of them is at the point."""
-
-    def kill(process: subprocess.Popen[str]) -> None:
-        crew.wait(
-            lambda _: process.poll() is not None or any(map(_is_stopped, list_armed(point))), f"a stop at {point}"
-        )
-        assert process.poll() is None
-        for pid in list_armed(point):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    return kill
+def kill_at(crew: Crew, point: str) -> None:
+    """Kill a command with all that it started, once one of them is at the point."""
+    crew.wait(lambda _: any(map(_is_stopped, list_armed(point))), f"a stop at {point}")
+    for pid in list_armed(point):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def list_armed(point: str) -> list[int]:
