@@ -24,7 +24,7 @@ def git(*words: str) -> str:
 
 def read_note(commit: str) -> list:
     """Return the statements in the note of a commit that are about it."""
-    lines = git("notes", "--ref", "liza", "show", commit).splitlines()
+    lines = dict.fromkeys(git("notes", "--ref", "liza", "show", commit).splitlines())
     statements = [json.loads(line) for line in lines if line]
     return [
         statement

@@ -24,7 +24,7 @@ from liza.guards import guard_files, session_guards
 from liza.guards.rules.guard_rules import DENIALS_FILE, GUARDS_TOML
 from liza.landing import remotes, submitted_tips
 from liza.landing.rules import remote_failures
-from liza.merging import drift, merge_lock
+from liza.merging import drift, merge_lock, statement_writer
 from liza.merging.rules.repository_drift import RepositoryDrift
 from liza.model.agent_states import StoppedProcesses
 from liza.model.alarm_table import Alarm, AlarmKind
@@ -253,11 +253,13 @@ def _check_places(crew: Crew, state: State) -> Iterator[Alarm]:
 
 
 def _check_records(crew: Crew, state: State) -> Iterator[Alarm]:
-    """Yield alarms for agents without boxes, and for a history that has other revisions of the same numbers."""
+    """Yield alarms for agents without boxes, unwritten evidence, and a history with other revisions of its numbers."""
     if crew.paths.unconfined.exists():
         yield from confinement.find_alarms(crew.paths, state.config)
     if crew.paths.history_conflict.exists() and (conflict := recorder.read_conflict(crew)) is not None:
         yield AlarmKind.HISTORY_CONFLICT.alarm("history", reason=conflict.message, step=str(conflict.hint or ""))
+    if crew.paths.evidence_failure.exists() and (failure := statement_writer.read_failure(crew.paths)) is not None:
+        yield AlarmKind.EVIDENCE.alarm("evidence", reason=failure.reason, step=failure.next)
 
 
 def _check_remotes(crew: Crew, state: State) -> Iterator[Alarm]:

@@ -43,7 +43,7 @@ def list_notes(git: Git, tip: str = NOTES_REF) -> dict[str, str]:
 def read_notes(git: Git, notes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the lines of notes of ``list_notes``. Raises GitFailed."""
     texts = read_objects(git, notes.values())
-    return {commit: _split(texts.get(blob, "")) for commit, blob in notes.items()}
+    return {commit: split_lines(texts.get(blob, "")) for commit, blob in notes.items()}
 
 
 def read_objects(git: Git, blobs: Iterable[str]) -> dict[str, str]:
@@ -73,13 +73,28 @@ def add_lines(git: Git, lines: Mapping[str, Iterable[str]], now: datetime) -> st
     for _ in range(_MAX_TRIES):
         tip, last = git_refs.find_commits(git, NOTES_REF, _LAST_REF)
         others = () if last is None else (last,)
-        message = f"Add evidence about {len(lines)} commit{'' if len(lines) == 1 else 's'}"
+        number = f"{len(lines)} commit{'' if len(lines) == 1 else 's'}"
+        message = f"Add evidence about {number}" if lines else "Bring back evidence that was removed"
         commit = _write(git, tip, others, lines, message, now)
         if commit == tip:
             return None
         if commit is not None and _move(git, commit, tip):
             return commit
-    raise GitFailed(f"{NOTES_REF} moved {_MAX_TRIES} times while it was written", f"git log {NOTES_REF}")
+    raise _explain_unmoved(git, "written")
+
+
+def restore_lines(git: Git, now: datetime) -> None:
+    """Bring back what this clone wrote and others have removed. Raises SigningFailed, GitFailed."""
+    tip, last = git_refs.find_commits(git, NOTES_REF, _LAST_REF)
+    if last not in (None, tip):
+        add_lines(git, {}, now)
+
+
+def _explain_unmoved(git: Git, what: str) -> GitFailed:
+    """Return why the ref could not be moved."""
+    if git_refs.refs_below(git, NOTES_REF) and git.find_commit(NOTES_REF) is None:
+        return GitFailed(f"{NOTES_REF} names no commit", f"git update-ref -d {NOTES_REF} && liza doctor --fix")
+    return GitFailed(f"{NOTES_REF} moved {_MAX_TRIES} times while it was {what}", f"git log {NOTES_REF}")
 
 
 def join_notes(git: Git, other: str, now: datetime) -> None:
@@ -89,7 +104,7 @@ def join_notes(git: Git, other: str, now: datetime) -> None:
         commit = _write(git, tip, (other,), {}, f"Join the evidence of {other[:10]}", now)
         if commit is None or commit == tip or _move(git, commit, tip):
             return
-    raise GitFailed(f"{NOTES_REF} moved {_MAX_TRIES} times while it was joined", f"git log {NOTES_REF}")
+    raise _explain_unmoved(git, "joined")
 
 
 def share_notes(remote: GitRemote, now: datetime) -> bool:
@@ -142,8 +157,10 @@ def _list_entries(git: Git, tip: str) -> dict[str, tuple[str, str]]:
     return entries
 
 
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, text.split("\n")))
+def split_lines(text: str) -> tuple[str, ...]:
+    """Return the lines of a note, each once."""
+    # Git's own `notes append` and `notes merge` can repeat a line.
+    return tuple(dict.fromkeys(filter(None, text.split("\n"))))
 
 
 def _join(*texts: Iterable[str]) -> str:
@@ -161,7 +178,7 @@ def _write(
     if len(foreign) == 1 and (tip is None or git_refs.is_contained(git, tip, foreign[0])):
         tip, others, foreign = foreign[0], [tip] if tip is not None else [], []
     entries = {} if tip is None else _list_entries(git, tip)
-    added = [{commit: _split(_join(new)) for commit, new in lines.items()}]
+    added = [{commit: split_lines(_join(new)) for commit, new in lines.items()}]
     for other in others:
         notes = {name: blob for name, blob in list_notes(git, other).items() if entries.get(name, ("", ""))[1] != blob}
         added.append(read_notes(git, notes))

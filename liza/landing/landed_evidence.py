@@ -103,7 +103,7 @@ def read_evidence(git: Git, branch: str, tip: str) -> LandedEvidence:
     present = notes_ref.list_notes(git)
     blobs = {blob for each in history for blob in each.changed.values() if blob is not None}
     objects = notes_ref.read_objects(git, {*blobs, *present.values()})
-    texts = {blob: tuple(filter(None, text.split("\n"))) for blob, text in objects.items()}
+    texts = {blob: notes_ref.split_lines(text) for blob, text in objects.items()}
     lines = {commit: texts.get(blob, ()) for commit, blob in present.items()}
     notes, removed = evidence_faults.trace_lines(history, texts, lines)
     named = {*notes, *_list_named(lines)}

@@ -64,8 +64,8 @@ class _Landed(Value):
 
 
 def complete_quietly(crew: Crew) -> int:
-    """Write the missing notes, as after a merge; return how many. A failure goes to the alert log once. It is repaired
-    by a later call, by a landing, or by `liza doctor --fix`."""
+    """Write the missing notes, as after a merge; return how many. A failure is an alarm until a later call, a landing
+    or `liza doctor --fix` repairs it."""
     failure = read_failure(crew.paths)
     if failure is not None and 0 <= (crew.clock.now() - failure.time).total_seconds() < RETRY_AFTER:
         return 0
@@ -103,6 +103,7 @@ def _complete(crew: Crew, tasks: Sequence[Task]) -> int:
 
 def _write_missing(crew: Crew, state: State, tasks: Sequence[Task]) -> int:
     runs = gate_log.refresh_runs(crew)
+    notes_ref.restore_lines(crew.git, crew.clock.now())
     missing = find_missing(crew, state, tasks, runs)
     lines: dict[str, tuple[str, ...]] = {}
     if missing:
@@ -291,15 +292,11 @@ def forget_failure(paths: Paths) -> None:
 
 def _record_failure(crew: Crew, error: LizaError | OSError) -> None:
     hint = error.hint if isinstance(error, LizaError) else ""
-    is_first = read_failure(crew.paths) is None
     failure = UnwrittenEvidence(
         time=crew.clock.now(), reason=redact(f"{error}")[:400], next=hint or "liza doctor --fix"
     )
     with suppress(LizaError, OSError):
         atomic.write(crew.paths.evidence_failure, msgspec.json.encode(failure) + b"\n", sync=False)
-        if is_first:
-            line = f"landed commits have no statement yet: {failure.reason}"
-            crew.append_alert_log([f"evidence  {line}. Next: {failure.next}"])
 
 
 def writer_name() -> str:

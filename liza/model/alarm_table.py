@@ -57,6 +57,7 @@ class AlarmKind(_Kind):
     WORKTREES_REPLACED = "worktrees_replaced", STEP, "{reason}", "{step} && liza doctor --fix"
     WORKTREE_GONE = "worktree_gone", STEP, "{names} {verb} not in {directory}", "liza doctor --fix"
     HISTORY_CONFLICT = "history_conflict", STEP, "{reason}", "{step}"
+    EVIDENCE = "evidence", STEP, "landed commits have no statement yet: {reason}", "{step}"
     BOARD_BACK = "board_back", NEWS, "the board can be read again, at revision {revision}", "liza status"
     INVALID_STATE = "invalid_state", STEP, "{reason}", "liza validate"
     UNCONFINED = "unconfined", NEWS, "agents {result}: {cause}", "{step}"
@@ -244,7 +245,6 @@ class LoggedKind(_Kind):
     AFTER_MERGE = "after_merge", NEWS
     ARCHIVE_FAILED = "archive_failed", NEWS
     EPIC = "epic", STEP
-    EVIDENCE = "evidence", NEWS
     FLAKY_GATE = "flaky_gate", NEWS
     GATE_LOG = "gate_log", NEWS
     HEALED = "healed", NEWS

@@ -22,6 +22,7 @@ from liza.crew.crew import Crew
 from liza.git import integration_tip
 from liza.hosts import host_start
 from liza.merging import statement_writer
+from liza.model import setting_limits
 from liza.model.configuration import Config
 from liza.model.errors import LizaError, Refused, UsageError, read_last_message
 from liza.model.narration import LIZA
@@ -75,6 +76,9 @@ def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
     try:
         for line in describe_choices({agent: choices[agent] for agent in wanted}):
             feed("", line)
+        closed = setting_limits.describe_opening(crew.board.read().config, crew.clock.now())
+        if closed is not None:
+            feed("", closed)
         for freed in draft_specs.release_drafts(crew):
             feed(LIZA, freed)
         if crew.paths.board_address.exists():

@@ -9,7 +9,7 @@ from liza.board.repeated_looks import watch_changes
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.merging.merge import merge
-from liza.model.errors import EXIT_ONLY_PERSON, LizaError
+from liza.model.errors import EXIT_ONLY_PERSON, LizaError, Missing
 from liza.model.model import State, Status, Task
 from liza.model.paths import role_of
 from liza.model.statuses import describe_task
@@ -40,7 +40,13 @@ def merge_submitted(crew: Crew, task_id: str, programs: Sequence[str], say: Prin
         say("", f"{task_id} is approved: testing the merge", crew.clock.now())
         _merge(crew, task_id)
     else:
-        code = _review_and_merge(crew, task, programs, say)
+        try:
+            code = _review_and_merge(crew, task, programs, say)
+        except Missing as error:
+            # A person gives the verdict, and can do so without the words of a program.
+            if not planning.waits_for_verdict(task):
+                raise
+            say("", f"no program reads {task_id} first: {error.message}", crew.clock.now())
     return _conclude(crew, before, task_id, code)
 
 

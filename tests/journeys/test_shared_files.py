@@ -104,6 +104,12 @@ def test_outside_of_the_work_hours_no_session_starts(crew: Crew) -> None:
     assert "no session starts" not in crew.liza("status")
 
 
+def test_a_crew_that_starts_outside_of_the_hours_prints_that(crew: Crew) -> None:
+    crew.liza("config", "set", "work_hours", hours(2, 4))
+    assert "no session starts before" in crew.liza("up", "-d", "--planners", "0", "--program", crew.script("a", WORK))
+    crew.liza("down")
+
+
 def test_a_session_goes_on_after_the_hours_and_the_next_one_waits(crew: Crew) -> None:
     crew.add("mail")
     crew.configure(restart_after_crash=0.1)

@@ -211,6 +211,14 @@ def test_a_program_without_the_switch_does_not_review_a_stranger(stranger: Stran
     assert not (crew.notes / "began").exists()
 
 
+def test_a_person_needs_no_program_for_a_strangers_work(stranger: Stranger) -> None:
+    commit = stranger.push({"parser.txt": "one\n"})
+    said = stranger.crew.run("submit", "12", "--merge")
+    assert said.returncode == 76, said
+    assert "no program reads add-a-parser first" in said.stdout
+    assert f"liza task permit add-a-parser {commit}" in said.stdout
+
+
 def test_a_permission_ends_with_the_next_push(stranger: Stranger) -> None:
     crew = stranger.crew
     first = stranger.push({"parser.txt": "one\n"})

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from liza.alarms.current_alarms import find_alarms
 from liza.git import notes_ref
 from liza.landing.land import land_merge, land_pr
 from liza.landing.landed_evidence import render_branch, verify_branch
@@ -19,8 +20,10 @@ from liza.landing.remotes import accept_origin, find_remote
 from liza.landing.sync import sync
 from liza.merging.merge import merge
 from liza.merging.undo import undo
+from liza.model.alarm_table import Alarm, AlarmKind
 from liza.recovery.doctor import doctor
 from liza.recovery.recover import recover_crew
+from liza.tasks.evidence import gather_evidence
 from tests.campaign import forks
 from tests.conftest import git
 from tests.edges.forge_stand_in import ForgeStandIn
@@ -57,6 +60,12 @@ def rewrite(crew: Merges, commit: str | None, text: str) -> None:
 
 def faults(crew: Merges, branch: str = "integration") -> list[str]:
     return list(verify_branch(crew.root, branch)["faults"])
+
+
+def evidence_alarms(crew: Merges) -> list[Alarm]:
+    state = crew.crew.board.read()
+    found = find_alarms(crew.crew, state, gather_evidence(crew.crew, state))
+    return [alarm for alarm in found if alarm.kind is AlarmKind.EVIDENCE]
 
 
 def sign_with_ssh(crew: Merges, tmp_path: Path) -> Path:
@@ -179,18 +188,50 @@ def test_a_locked_key_delays_the_statement_and_not_the_merge(crew: Merges, tmp_p
     crew.approved("a")
     assert crew.merge() == ""
     assert crew.status("a") == "MERGED"
-    assert "evidence  landed commits have no statement yet: the evidence cannot be signed" in crew.alerts()
+    (alarm,) = evidence_alarms(crew)
+    assert alarm.message.startswith("landed commits have no statement yet: the evidence cannot be signed")
+    assert alarm.next == "liza doctor --fix"
     commit = str(crew.task("a").merge_commit)
     assert faults(crew) == [f"{commit[:12]} landed without a statement: the board has its task"]
     crew.approved("b")
     assert crew.merge() == ""
-    assert crew.alerts().count("evidence  ") == 1, "told once"
     findings = {finding.about: finding.text for finding in doctor(crew.root).findings}
     assert findings["evidence"].startswith("2 landed commits without a statement")
     (tmp_path / "away").rename(key)
     repaired = doctor(crew.root, fix=True).repaired
     assert f"2 landed commits had no statement; written to {NOTES}" in repaired
     assert verify_branch(crew.root, "integration")["signatures"] == {"signed by ann@example.com": 2}
+    assert evidence_alarms(crew) == []
+
+
+def test_deleted_notes_come_back_as_they_were(crew: Merges) -> None:
+    crew.approved("a")
+    assert crew.merge() == ""
+    before = note(crew.root, crew.task("a").merge_commit)
+    git(crew.root, "update-ref", "-d", NOTES)
+    crew.crew.paths.gates.unlink()
+    crew.approved("b")
+    assert crew.merge() == ""
+    assert note(crew.root, crew.task("a").merge_commit) == before
+    assert faults(crew) == []
+
+
+def test_notes_that_are_no_commit_name_the_command(crew: Merges) -> None:
+    git(crew.root, "update-ref", NOTES, git(crew.root, "rev-parse", "HEAD:").strip())
+    crew.approved("a")
+    assert crew.merge() == ""
+    (alarm,) = evidence_alarms(crew)
+    assert alarm.message.endswith("refs/notes/liza names no commit")
+    assert alarm.next == f"git update-ref -d {NOTES} && liza doctor --fix"
+
+
+def test_a_repeated_line_is_one_statement(crew: Merges) -> None:
+    crew.approved("a")
+    assert crew.merge() == ""
+    commit = str(crew.task("a").merge_commit)
+    text = git(crew.root, "notes", "--ref", "liza", "show", commit)
+    git(crew.root, "notes", "--ref", "liza", "append", "-m", text, commit)
+    assert faults(crew) == []
 
 
 @pytest.mark.campaign
