@@ -293,7 +293,7 @@ class _Search:
 
 def _may_be_red_alone(crew: Crew, batch: Batch) -> bool:
     """Return whether a red candidate may have a cause outside of its tasks: others moved the branch, the merge before
-    was red, too, or no proof has seen the tests green."""
+    was red, too, a person accepted red tests, or the box is the cause."""
     is_moved, config = not merge_outcomes.is_last_tip(crew, batch.branch, batch.expected), crew.board.read().config
     if is_moved or test_proof.may_be_red_alone(config, is_confined=commands.is_confined(config)):
         return True

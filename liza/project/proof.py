@@ -305,4 +305,4 @@ def _find_root_mentions(slot: ProofSlot) -> tuple[str, ...]:
 
 def final_outcome(result: ProofResult) -> ProofOutcome:
     """Outcome of a proof; NotProved if the tests were red before it."""
-    return result.outcome or NotProved("the tests are red as they are")
+    return result.outcome or NotProved(test_proof.RED_REASON)

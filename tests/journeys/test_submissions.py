@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from liza.config.rules.test_proof import RED_REASON
 from liza.crew.crew import find_crew
 from liza.tasks import submission
 from tests.journeys.crews import BIN, Crew, start_up
@@ -120,7 +121,7 @@ def test_a_red_integration_ends_with_the_reason(crew: Crew, is_approved: bool) -
     commit(crew, "wrong.txt", "wrong\n")
     crew.prepare("sync", "main")
     red = "! test -e wrong.txt"
-    crew.configure(integration_command=red, proof={"outcome": "unproved", "command": red, "why": "red as they are"})
+    crew.configure(integration_command=red, proof={"outcome": "unproved", "command": red, "why": RED_REASON})
     branch(crew, "fix")
     crew.prepare("submit", "fix")
     if is_approved:

@@ -32,6 +32,10 @@ _DOCUMENTS = re.compile(
 _LOG = re.compile(r"\(see (\S*/\S+)\)")
 
 
+RED_REASON = "the tests are red as they are"
+"""Why nothing is proved if a person accepted red tests."""
+
+
 class ProofVerdict(StrEnum):
     """Result of a proof, as ``TestProof.outcome`` holds it."""
 
@@ -205,13 +209,10 @@ def is_proof_due(config: Config, environment: str = "", *, is_confined: bool = F
 
 
 def may_be_red_alone(config: Config, *, is_confined: bool) -> bool:
-    """Return whether the tests may be red without any task: no proof has seen them green, in a box if they run in one.
-
-    A person may have accepted that at the start, and a proof that was turned off says nothing.
-    """
-    if is_confined:
-        return not (config.proof.boxed and config.proof.outcome == ProofVerdict.PROVED)
-    return config.proof.outcome == ProofVerdict.UNPROVED
+    """Return whether the tests may be red without any task: a person accepted them as red, or they run in boxes, and no
+    proof in a box has seen them green."""
+    is_boxed_green = config.proof.boxed and config.proof.outcome == ProofVerdict.PROVED
+    return config.proof.why == RED_REASON or (is_confined and not is_boxed_green)
 
 
 def tested_instead(config: Config) -> str | None:
