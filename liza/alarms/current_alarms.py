@@ -183,12 +183,15 @@ def _check_merges(crew: Crew, state: State) -> Iterator[Alarm]:
 
 
 def _find_tips(crew: Crew, state: State) -> dict[str, str | None]:
-    """Return the present commits of submitted branches and requests; none if git fails, as `liza doctor` reports."""
+    """Return the present commits of submitted branches and requests, and None for a worktree that is gone; none of
+    branches if git fails, as `liza doctor` reports."""
     branches, tips = submissions.open_branches(state), submitted_tips.read_tips(crew.paths, state)
     with suppress(LizaError):
         commits = git_refs.find_commits(crew.git, *(git_refs.HEADS + branch for branch in branches)) if branches else ()
         tips |= dict(zip(branches, commits, strict=True))
-    return tips
+    places = [task.submission.worktree for task in submissions.open_submissions(state) if task.submission is not None]
+    # With a remote it may be on another host.
+    return tips if crew.remote_name else tips | {place: None for place in places if place and not Path(place).exists()}
 
 
 def _check_worktrees(crew: Crew, state: State) -> Iterator[Alarm]:

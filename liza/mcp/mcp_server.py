@@ -23,7 +23,15 @@ import anyio.to_thread
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
-from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
 
 from liza import __version__
 from liza.mcp.tools import INSTRUCTIONS, MAX_ARGUMENT, TOOLS, SessionCall
@@ -195,7 +203,18 @@ def _refusal_of(head: bytes, tail: bytes) -> bytes:
 
 def _make_server(session: ProgramConnection) -> Server[Any]:
     async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
-        rows = [Tool(name=tool.name, description=tool.text, input_schema=tool.schema) for tool in TOOLS]
+        rows = [
+            Tool(
+                name=tool.name,
+                description=tool.text,
+                input_schema=tool.schema,
+                # Without them `codex exec` refuses each call: nobody is there to approve it.
+                annotations=ToolAnnotations(
+                    read_only_hint=tool.only_reads, destructive_hint=False, open_world_hint=False
+                ),
+            )
+            for tool in TOOLS
+        ]
         return ListToolsResult(tools=rows)
 
     async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:

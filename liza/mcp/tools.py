@@ -28,12 +28,14 @@ class SessionCall(StrEnum):
 
 
 class Tool(Value):
-    """A tool: what it does, for the program's model, and the properties of its JSON schema."""
+    """A tool: what it does, for the program's model, and the properties of its JSON schema. ``only_reads``: it changes
+    nothing."""
 
     name: ToolName
     text: str
     properties: Mapping[str, Mapping[str, Any]] = {}
     required: tuple[str, ...] = ()
+    only_reads: bool = False
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -53,7 +55,11 @@ MAX_ARGUMENT: Final = 100_000  # characters of one argument
 _TEXT: Final = {"type": "string", "maxLength": MAX_ARGUMENT}
 
 TOOLS: Final = (
-    Tool(ToolName.LIST_TASKS, "List the tasks that can be claimed, and those of your worktree with their review."),
+    Tool(
+        ToolName.LIST_TASKS,
+        "List the tasks that can be claimed, and those of your worktree with their review.",
+        only_reads=True,
+    ),
     Tool(
         ToolName.CLAIM_TASK,
         "Claim a task for your own clean git worktree of this repository. It is yours as long as this server runs.",
@@ -63,7 +69,7 @@ TOOLS: Final = (
         },
     ),
     Tool(ToolName.SUBMIT_WORK, "Submit the commit at HEAD of your worktree for review. It answers at once."),
-    Tool(ToolName.QUEUE_STATUS, "Show the merge queue, and the state of the tasks of your worktree."),
+    Tool(ToolName.QUEUE_STATUS, "Show the merge queue, and the state of the tasks of your worktree.", only_reads=True),
     Tool(
         ToolName.REPORT,
         "Record a fault outside of your task, which others must know. Your task goes on.",

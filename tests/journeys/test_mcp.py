@@ -71,14 +71,19 @@ def test_the_client_of_the_sdk_gets_six_tools(crew: Crew, worktree: Path) -> Non
     environment = {name: value for name, value in os.environ.items() if name != "LIZA_RUN"}
     server = StdioServerParameters(command=str(BIN / "liza"), args=["mcp"], cwd=worktree, env=environment)
 
-    async def talk() -> tuple[list[str], str]:
+    async def talk() -> tuple[list[str], list[str], str]:
         async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
             await session.initialize()
-            tools = [tool.name for tool in (await session.list_tools()).tools]
+            tools = (await session.list_tools()).tools
+            # A program without a person calls only tools that destroy nothing, and reach nothing outside.
+            assert all(tool.annotations and tool.annotations.destructive_hint is False for tool in tools)
+            assert all(tool.annotations and tool.annotations.open_world_hint is False for tool in tools)
+            reading = [tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint]
             answer = await session.call_tool("claim_task", {"task": "mail"})
-            return tools, str(answer.content[0].text)  # type: ignore[union-attr]
+            return [tool.name for tool in tools], reading, str(answer.content[0].text)  # type: ignore[union-attr]
 
-    names, answer = asyncio.run(talk())
+    names, reading, answer = asyncio.run(talk())
+    assert reading == ["list_tasks", "queue_status"]
     assert names == ["list_tasks", "claim_task", "submit_work", "queue_status", "report", "ask_person"]
     assert json.loads(answer)["task"] == "mail"
     crew.wait_status("mail", "UNCLAIMED")

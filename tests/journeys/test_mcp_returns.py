@@ -67,6 +67,22 @@ def test_a_later_session_claims_what_came_back_to_its_worktree(crew: Crew, monke
     later.leave()
 
 
+def test_a_worktree_that_its_program_removed_can_be_made_again(crew: Crew) -> None:
+    worktree = make_worktree(crew, "fox")
+    first = commit(crew, worktree, "mail.txt", "wrong\n")
+    crew.prepare("submit", "--id", "mail", ".", cwd=worktree)
+    crew.git("worktree", "remove", str(worktree))
+    assert [row["kind"] for row in crew.json("status")["alerts"] if row["about"] == "mail"] == []
+    crew.prepare("verdict", "reject", "it is wrong", "--task", "mail")
+    (gone,) = [row for row in crew.json("status")["alerts"] if row["about"] == "mail"]
+    assert (
+        gone["message"] == f"{worktree} of mail is gone; its commit {first[:12]} is kept; mail came back: it is wrong"
+    )
+    subprocess.run(gone["next"].split(), cwd=crew.root, check=True)
+    (back,) = [row for row in crew.json("status")["alerts"] if row["about"] == "mail"]
+    assert back["next"] == f"cd {worktree} && liza submit ."
+
+
 def test_a_killed_server_hands_off_without_a_crew(crew: Crew) -> None:
     crew.add("mail")
     worktree = make_worktree(crew, "fox")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -234,7 +235,15 @@ def test_a_permission_ends_with_the_next_push(stranger: Stranger) -> None:
     crew.prepare("verdict", "approve", "read", "--task", "add-a-parser")
     assert f"liza task permit add-a-parser {second}" in crew.liza("merge", "add-a-parser", code=1)
     stranger.push({"parser.txt": "one\n"}, "Back")
-    assert "a stranger wrote add-a-parser" in crew.liza("submit", "12", "--fix", "crew", code=1)
+    refusal = crew.liza("submit", "12", "--fix", "crew", code=1)
+    assert "a stranger wrote add-a-parser" in refusal
+    branch, drop, submit = (shlex.split(step) for step in refusal.partition("next: ")[2].split(" && "))
+    crew.git(*branch[1:])
+    crew.prepare(*drop[1:])
+    crew.prepare(*submit[1:])
+    own = crew.task("add-a-parser-mended").submission
+    assert own is not None
+    assert not own.is_foreign
 
 
 def test_without_a_box_nothing_of_a_stranger_is_tested(stranger: Stranger, tmp_path: Path) -> None:

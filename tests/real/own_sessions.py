@@ -174,10 +174,12 @@ class ClaudeSession(OwnSession):
 class CodexSession(OwnSession):
     """`codex exec --worktree`, and `codex exec resume` in the worktree that it made. It ends with its turn."""
 
-    WORDS = ("--dangerously-bypass-approvals-and-sandbox",)
+    # Its sandbox runs no command in a container.
+    FREE = ("-c", "sandbox_mode='danger-full-access'")
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
+        self.words = self.FREE
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, prompt: str) -> None:
@@ -189,7 +191,7 @@ class CodexSession(OwnSession):
     def _launch(self, words: list[str], prompt: str, directory: Path) -> None:
         log = self.scene.crew.notes / "codex.log"
         with log.open("ab") as out:
-            command = ["codex", "exec", *words, *self.WORDS, prompt]
+            command = ["codex", "exec", *words, *self.words, prompt]
             self._process = subprocess.Popen(
                 command, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
             )

@@ -12,7 +12,7 @@ from tests.journeys.crews import Crew, start_up
 from tests.journeys.test_submissions import REVIEWER, snapshot
 from tests.real.conftest import Begin, Scene
 from tests.real.model import turns
-from tests.real.own_sessions import PROGRAMS, Commit, OwnSession, Until, own_session
+from tests.real.own_sessions import PROGRAMS, CodexSession, Commit, OwnSession, Until, own_session
 
 pytestmark = pytest.mark.real
 AUTHOR = "Test Person <test@example.invalid>"
@@ -138,3 +138,15 @@ def test_a_later_session_mends_what_came_back_over_mcp(begin: Begin, name: str) 
         session.work("queue_status", "claim_task", Commit("mail.txt", "right"), "submit_work")
         crew.wait_status("mail", "MERGED")
         check_landed(crew, "mail", session.worktree, name)
+
+
+def test_codex_may_call_the_tools_from_its_sandbox(begin: Begin) -> None:
+    scene = begin_scene(begin, "codex")
+    crew = scene.crew
+    crew.add("mail")
+    crew.liza("mcp", "install", "codex", "--write")
+    session = CodexSession(scene)
+    session.words = ()  # nobody is there to approve a call
+    session.work("list_tasks", "claim_task")
+    crew.wait_status("mail", "UNCLAIMED")
+    assert crew.heard("mail").count("claim") == 1, session.told()

@@ -274,8 +274,8 @@ def _refuse_crew(task_id: str, work: OutsideWork, fix: str) -> None:
     if fix == "crew" and work.submission.is_foreign:
         name = f"{task_id}-mended"
         raise Refused(
-            f"a stranger wrote {task_id}: no coder of the crew runs it; a branch of your own makes it yours",
-            shlex.join(["git", "branch", name, work.commit]) + f" && liza submit {name}",
+            f"a stranger wrote {task_id}: no coder of the crew runs it; a branch of your own, instead of it, is yours",
+            f"git branch {name} {work.commit} && liza task drop {task_id} 'mended as {name}' && liza submit {name}",
         )
 
 
@@ -428,7 +428,8 @@ def compose_comment(task: Task) -> str:
 def submission_alarms(state: State, tips: Mapping[str, str | None]) -> Iterator[Alarm]:
     """Yield an alarm for each open task whose author has another commit, or is to make one.
 
-    ``tips``: present commits by ``name_source``; None: the branch is gone; without an entry nothing is known.
+    ``tips``: present commits by ``name_source``; None: the branch or the worktree is gone; without an entry nothing is
+    known.
     """
     for task in state.tasks:
         submission = task.submission
@@ -439,7 +440,11 @@ def submission_alarms(state: State, tips: Mapping[str, str | None]) -> Iterator[
         is_back = waits_for_author(task)
         cause = (describe_cause(task) or "a new commit is needed") if is_back else ""
         came = f"; {task.id} came back: {cause}" if is_back else ""
-        if tip is None:
+        if tip is None and source == submission.worktree:
+            if is_back:
+                step = shlex.join(["git", "worktree", "add", "--detach", source, commit[:12]])
+                yield AlarmKind.BRANCH_GONE.alarm(task.id, branch=source, commit=commit[:12], came=came, step=step)
+        elif tip is None:
             back = shlex.join(["git", "branch", source, commit[:12]])
             step = back if is_back else f'liza task drop {task.id} "…"'
             yield AlarmKind.BRANCH_GONE.alarm(task.id, branch=source, commit=commit[:12], came=came, step=step)
@@ -455,8 +460,8 @@ def submission_alarms(state: State, tips: Mapping[str, str | None]) -> Iterator[
 
 
 def name_source(submission: Submission) -> str:
-    """Return what an author moves: the branch, or ``pull request 12``; empty for a worktree without a branch."""
-    return f"pull request {submission.request}" if submission.request else submission.branch
+    """Return what an author moves: the branch, or ``pull request 12``; the worktree if it has no branch."""
+    return f"pull request {submission.request}" if submission.request else submission.branch or submission.worktree
 
 
 def lower_command(state: State, task_id: str) -> str:
