@@ -189,9 +189,9 @@ def _find_tips(crew: Crew, state: State) -> dict[str, str | None]:
     with suppress(LizaError):
         commits = git_refs.find_commits(crew.git, *(git_refs.HEADS + branch for branch in branches)) if branches else ()
         tips |= dict(zip(branches, commits, strict=True))
-    places = [task.submission.worktree for task in submissions.open_submissions(state) if task.submission is not None]
+    paths = [task.submission.worktree for task in submissions.open_submissions(state) if task.submission is not None]
     # With a remote it may be on another host.
-    return tips if crew.remote_name else tips | {place: None for place in places if place and not Path(place).exists()}
+    return tips if crew.remote_name else tips | {path: None for path in paths if path and not Path(path).exists()}
 
 
 def _check_worktrees(crew: Crew, state: State) -> Iterator[Alarm]:

@@ -208,7 +208,7 @@ def _make_server(session: ProgramConnection) -> Server[Any]:
                 name=tool.name,
                 description=tool.text,
                 input_schema=tool.schema,
-                # Without them `codex exec` refuses each call: nobody is there to approve it.
+                # Without them `codex exec` refuses each call: no person is there to approve it.
                 annotations=ToolAnnotations(
                     read_only_hint=tool.only_reads, destructive_hint=False, open_world_hint=False
                 ),
