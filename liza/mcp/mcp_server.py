@@ -178,11 +178,19 @@ class Requests:
     def _read_line(self) -> bytes:
         line = self._stream.readline(MAX_REQUEST + 1)
         if len(line) <= MAX_REQUEST:
-            return line
+            return _replace_half_pairs(line) if b"\\ud" in line.lower() else line
         head, tail = line[:_PART], line[-_PART:]
         while not tail.endswith(b"\n") and (more := self._stream.readline(_PART)):
             tail = tail[-_PART:] + more
         return _refusal_of(head, tail)
+
+
+def _replace_half_pairs(line: bytes) -> bytes:
+    """Return a request with a NUL, which is refused, for each half of a surrogate pair: the SDK would not answer it."""
+    with suppress(ValueError):
+        text = json.dumps(json.loads(line), ensure_ascii=False)
+        return re.sub("[\ud800-\udfff]", r"\\u0000", text).encode() + b"\n"
+    return line
 
 
 def _refusal_of(head: bytes, tail: bytes) -> bytes:
