@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 from liza.board.repeated_looks import watch_changes
 from liza.crew.crew import Crew
@@ -36,9 +37,12 @@ def merge_submitted(crew: Crew, task_id: str, programs: Sequence[str], say: Prin
     """
     before, code = crew.board.read(), 0
     task = claims.get_task(before, task_id)
-    if task.status is Status.APPROVED and not unmet_dependencies(before, task):
-        say("", f"{task_id} is approved: testing the merge", crew.clock.now())
-        _merge(crew, task_id)
+    if approved := _list_approved(before, task):
+        for name in approved:
+            say("", f"{name} is approved: testing the merge", crew.clock.now())
+            _merge(crew, name)
+            if claims.get_task(crew.board.read(), name).status is not Status.MERGED:
+                break
     else:
         try:
             code = _review_and_merge(crew, task, programs, say)
@@ -48,6 +52,14 @@ def merge_submitted(crew: Crew, task_id: str, programs: Sequence[str], say: Prin
                 raise
             say("", f"no program reads {task_id} first: {error.message}", crew.clock.now())
     return _conclude(crew, before, task_id, code)
+
+
+def _list_approved(state: State, task: Task | None) -> tuple[str, ...]:
+    """Return an approved task and before it the approved ones that it waits for; nothing if one is not approved."""
+    if task is None or task.status is not Status.APPROVED:
+        return ()
+    lower = [_list_approved(state, state.task(name)) for name in unmet_dependencies(state, task)]
+    return (*dict.fromkeys(chain(*lower)), task.id) if all(lower) else ()
 
 
 def _review_and_merge(crew: Crew, task: Task, programs: Sequence[str], say: PrintTimedLine) -> int:

@@ -178,6 +178,14 @@ def test_a_stack_lands_in_one_batch_in_its_order(crew: Crew) -> None:
     assert [subject.split()[1] for subject in subjects[:3]] == ["three:", "two:", "one:"]
 
 
+def test_one_command_lands_an_approved_stack(crew: Crew) -> None:
+    submit_stack(crew, ("one", "two"))
+    for name in ("two", "one"):
+        crew.prepare("verdict", "approve", "read", "--task", name)
+    assert "two is merged into integration" in crew.liza("submit", "two", "--merge")
+    assert crew.status("one") == "MERGED"
+
+
 def test_the_upper_branch_waits_for_a_returned_one(crew: Crew) -> None:
     submit_stack(crew, ("one", "two", "three"))
     crew.prepare("verdict", "approve", "read", "--task", "three")
