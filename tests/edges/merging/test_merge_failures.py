@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -935,7 +936,7 @@ def test_a_task_that_cannot_be_written_stops_no_other(crew: Merges) -> None:
     assert (crew.status("a"), crew.alarms().get("merge_set_aside")) == ("MERGED", None)
 
 
-def _bug(*_: object) -> None:
+def _bug(*_: object, **__: object) -> None:
     raise TypeError("no such thing")
 
 
@@ -968,10 +969,10 @@ def test_a_bug_with_one_batched_task_still_merges_the_others(crew: Merges, monke
     crew.approved("a", "b", "c")
     build = candidates.build_candidate
 
-    def fails_for_b(git: Git, commit: str, expected: str, message: str, task: str) -> str:
+    def fails_for_b(git: Git, commit: str, expected: str, message: str, task: str, **more: Any) -> str:
         if task == "b":
             _bug()
-        return build(git, commit, expected, message, task)
+        return build(git, commit, expected, message, task, **more)
 
     monkeypatch.setattr(candidates, "build_candidate", fails_for_b)
     assert crew.merge() == ""
@@ -983,7 +984,7 @@ def test_a_bug_with_one_batched_task_still_merges_the_others(crew: Merges, monke
 def test_a_failure_that_cannot_be_written_is_recorded_without_text(
     crew: Merges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def too_long(*_: object) -> None:
+    def too_long(*_: object, **__: object) -> None:
         raise GitFailed("it fails " + "x" * MAX_BOARD_SIZE, "git status")
 
     crew.approved("a")
@@ -1031,11 +1032,11 @@ def test_what_is_at_fault_for_every_merge_blames_no_task(
     assert (crew.status("a"), crew.task("a").set_aside) == ("APPROVED", None)
 
 
-def _full(*_: object) -> None:
+def _full(*_: object, **__: object) -> None:
     raise WriteFailed("writing to disk failed: No space left on device", "df -h .")
 
 
-def _locked(*_: object) -> None:
+def _locked(*_: object, **__: object) -> None:
     raise LockTimeout("the lock is taken", "liza status")
 
 
