@@ -20,9 +20,8 @@ def choose_last(requests: Iterable[bytes]) -> Iterable[bytes]:
 def main() -> None:
     """Read until the server has ended, then end the last claim in each worktree."""
     for request in choose_last(sys.stdin.buffer):
-        subprocess.run(
-            [sys.executable, "-P", "-m", "liza.mcp.mcp_calls"], input=request, stdout=subprocess.DEVNULL, check=False
-        )
+        words, root = [sys.executable, "-P", "-m", "liza.mcp.mcp_calls"], json.loads(request)["bound"]["root"]
+        subprocess.run(words, input=request, stdout=subprocess.DEVNULL, cwd=root, check=False)
 
 
 if __name__ == "__main__":

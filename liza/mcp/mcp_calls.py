@@ -41,11 +41,12 @@ MAX_TEXT: Final = 8000  # characters of a text of others
 
 
 class BoundTask(Value):
-    """What the server knows of its last claim."""
+    """What the server knows of its last claim. ``root``: the checkout of its crew."""
 
     task: str
     run: str
     worktree: str
+    root: str
 
 
 class CallRequest(Value):
@@ -203,7 +204,12 @@ def _claim_task(crew: Crew, request: CallRequest) -> CallAnswer:
     state = crew.board.read()
     task = state.task(str(result.task))
     assert task is not None
-    bound = BoundTask(task=task.id, run=str(result.details["run"]), worktree=str(result.details["worktree"]))
+    bound = BoundTask(
+        task=task.id,
+        run=str(result.details["run"]),
+        worktree=str(result.details["worktree"]),
+        root=str(crew.paths.root),
+    )
     data = {**_describe_task(task, None)["data"], **_describe_return(task)}
     handoff = state.handoff.get(task.id)
     if handoff is not None:

@@ -83,12 +83,14 @@ class ProgramConnection:
         """Run a call in its own process, which a signal to this process group does not end, and keep its claim."""
         given = {"call": call, "directory": self.directory, "client": self.client, "arguments": arguments}
         before = self._bound
+        # The program may have removed the worktree in which it was started.
+        directory = before["root"] if before and not Path(self.directory).is_dir() else self.directory
         try:
             done = subprocess.run(
                 [sys.executable, "-P", "-m", "liza.mcp.mcp_calls"],
                 input=json.dumps({**given, "bound": self._bound, "held": list(self._locks)}).encode(),
                 stdout=subprocess.PIPE,
-                cwd=self.directory,
+                cwd=directory,
                 start_new_session=True,
                 timeout=_CALL_LIMIT,
                 check=False,
@@ -121,7 +123,7 @@ class ProgramConnection:
                 words = [sys.executable, "-P", "-m", "liza.mcp.end_watch"]
                 null = subprocess.DEVNULL
                 self._end_watch = subprocess.Popen(
-                    words, stdin=subprocess.PIPE, stdout=null, stderr=null, cwd=self.directory, start_new_session=True
+                    words, stdin=subprocess.PIPE, stdout=null, stderr=null, cwd="/", start_new_session=True
                 )
             cast("BinaryIO", self._end_watch.stdin).write(request.encode() + b"\n")
             cast("BinaryIO", self._end_watch.stdin).flush()

@@ -141,12 +141,12 @@ def _answer_here(_words: list[str], **options: Any) -> SimpleNamespace:
 class _EndWatchHere:
     """What waits for the end of a server, in this process."""
 
-    def __init__(self, _words: list[str], **options: Any) -> None:
-        self.stdin, self._directory = BytesIO(), options["cwd"]
+    def __init__(self, _words: list[str], **_options: Any) -> None:
+        self.stdin = BytesIO()
 
     def communicate(self) -> None:
-        with chdir(self._directory):
-            for request in end_watch.choose_last(self.stdin.getvalue().splitlines()):
+        for request in end_watch.choose_last(self.stdin.getvalue().splitlines()):
+            with chdir(json.loads(request)["bound"]["root"]):
                 mcp_calls.answer_call(request)
 
 

@@ -245,6 +245,17 @@ def test_an_older_client_and_a_huge_request_are_answered(crew: Crew, worktree: P
     program.leave()
 
 
+def test_a_program_that_removed_its_worktree_leaves_its_task(crew: Crew, worktree: Path, program: Program) -> None:
+    crew.add("mail")
+    program.call("claim_task")
+    crew.git("worktree", "remove", "--force", str(worktree))
+    assert "is no worktree of" in program.refused("submit_work")
+    assert program.call("list_tasks")["yours"][0]["id"] == "mail"
+    assert program.leave() == 0
+    task = crew.task("mail")
+    assert (task.status, task.run) == ("UNCLAIMED", None)
+
+
 def test_a_session_of_the_crew_claims_nothing_over_mcp(crew: Crew, worktree: Path) -> None:
     crew.add("mail", "news")
     ask = {"call": "claim_task", "directory": str(worktree), "arguments": {"task": "news"}}

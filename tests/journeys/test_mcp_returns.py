@@ -102,7 +102,7 @@ def test_the_end_of_a_session_leaves_the_next_one_its_claim(crew: Crew) -> None:
     program.kill_all()
     later = Program(worktree)
     assert later.call("claim_task")["run"] != run
-    bound = {"task": "mail", "run": run, "worktree": str(worktree)}
+    bound = {"task": "mail", "run": run, "worktree": str(worktree), "root": str(crew.root)}
     end = json.dumps({"call": "leave", "directory": str(worktree), "bound": bound})
     subprocess.run([sys.executable, "-P", "-m", "liza.mcp.mcp_calls"], input=end.encode(), cwd=worktree, check=True)
     assert crew.status("mail") == "CLAIMED"
