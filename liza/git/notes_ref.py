@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from liza.git import git_refs
 from liza.git.git_remote import FETCH_OPTIONS, PUSH_OPTIONS, GitRemote
@@ -33,6 +33,20 @@ class SigningFailed(GitFailed):
     """The person's key could not sign: it is locked, or its program is missing. Nothing was written. Exit code 3."""
 
     code = "signing-failed"
+
+
+class NotesTip(NamedTuple):
+    """The notes as they were read: the commits of both refs, and the path and the object of each note."""
+
+    tip: str | None
+    last: str | None
+    entries: dict[str, tuple[str, str]]
+
+
+def read_tip(git: Git) -> NotesTip:
+    """Return the notes of this clone. Raises GitFailed."""
+    tip, last = git_refs.find_commits(git, NOTES_REF, _LAST_REF)
+    return NotesTip(tip, last, {} if tip is None else _list_entries(git, tip))
 
 
 def list_notes(git: Git, tip: str = NOTES_REF) -> dict[str, str]:
@@ -65,29 +79,34 @@ def read_objects(git: Git, blobs: Iterable[str]) -> dict[str, str]:
     return texts
 
 
-def add_lines(git: Git, lines: Mapping[str, Iterable[str]], now: datetime) -> str | None:
+def add_lines(
+    git: Git, lines: Mapping[str, Iterable[str]], now: datetime, present: NotesTip | None = None
+) -> str | None:
     """Add lines to the notes of commits, by commit. Return the commit of the notes; None if nothing was new.
 
-    What this clone wrote before and others have removed comes back. Raises SigningFailed, GitFailed.
+    What this clone wrote before and others have removed comes back. ``present``: the notes as they were read before.
+    Raises SigningFailed, GitFailed.
     """
     for _ in range(_MAX_TRIES):
-        tip, last = git_refs.find_commits(git, NOTES_REF, _LAST_REF)
-        others = () if last is None else (last,)
+        notes, present = present or read_tip(git), None
+        others = () if notes.last is None else (notes.last,)
         number = f"{len(lines)} commit{'' if len(lines) == 1 else 's'}"
         message = f"Add evidence about {number}" if lines else "Bring back evidence that was removed"
-        commit = _write(git, tip, others, lines, message, now)
-        if commit == tip:
+        commit = _write(git, notes, others, lines, message, now)
+        if commit == notes.tip:
             return None
-        if commit is not None and _move(git, commit, tip):
+        if commit is not None and _move(git, commit, notes.tip):
             return commit
     raise _explain_unmoved(git, "written")
 
 
-def restore_lines(git: Git, now: datetime) -> None:
-    """Bring back what this clone wrote and others have removed. Raises SigningFailed, GitFailed."""
-    tip, last = git_refs.find_commits(git, NOTES_REF, _LAST_REF)
-    if last not in (None, tip):
-        add_lines(git, {}, now)
+def restore_lines(git: Git, now: datetime) -> NotesTip:
+    """Bring back what this clone wrote and others have removed. Return the notes. Raises SigningFailed, GitFailed."""
+    notes = read_tip(git)
+    if notes.last in (None, notes.tip):
+        return notes
+    add_lines(git, {}, now, notes)
+    return read_tip(git)
 
 
 def _explain_unmoved(git: Git, what: str) -> GitFailed:
@@ -100,9 +119,9 @@ def _explain_unmoved(git: Git, what: str) -> GitFailed:
 def join_notes(git: Git, other: str, now: datetime) -> None:
     """Add the lines of the notes at the commit ``other``. Raises SigningFailed, GitFailed."""
     for _ in range(_MAX_TRIES):
-        (tip,) = git_refs.find_commits(git, NOTES_REF)
-        commit = _write(git, tip, (other,), {}, f"Join the evidence of {other[:10]}", now)
-        if commit is None or commit == tip or _move(git, commit, tip):
+        notes = read_tip(git)
+        commit = _write(git, notes, (other,), {}, f"Join the evidence of {other[:10]}", now)
+        if commit is None or commit == notes.tip or _move(git, commit, notes.tip):
             return
     raise _explain_unmoved(git, "joined")
 
@@ -169,24 +188,25 @@ def _join(*texts: Iterable[str]) -> str:
 
 
 def _write(
-    git: Git, tip: str | None, others: Iterable[str], lines: Mapping[str, Iterable[str]], message: str, now: datetime
+    git: Git, notes: NotesTip, others: Iterable[str], lines: Mapping[str, Iterable[str]], message: str, now: datetime
 ) -> str | None:
-    """Return a commit with the notes of ``tip`` and ``others`` and with these lines; ``tip`` if that has them all."""
+    """Return a commit with the ``notes``, ``others`` and these lines; the tip of the ``notes`` if that has them all."""
+    tip, entries = notes.tip, notes.entries
     others = [other for other in others if other != tip]
     # What ``tip`` contains, and has removed since, comes back without another parent.
     foreign = [other for other in others if tip is None or not git_refs.is_contained(git, other, tip)]
     if len(foreign) == 1 and (tip is None or git_refs.is_contained(git, tip, foreign[0])):
         tip, others, foreign = foreign[0], [tip] if tip is not None else [], []
-    entries = {} if tip is None else _list_entries(git, tip)
+        entries = _list_entries(git, tip)
     added = [{commit: split_lines(_join(new)) for commit, new in lines.items()}]
     for other in others:
-        notes = {name: blob for name, blob in list_notes(git, other).items() if entries.get(name, ("", ""))[1] != blob}
-        added.append(read_notes(git, notes))
-    touched = {commit for notes in added for commit in notes}
+        theirs = {name: blob for name, blob in list_notes(git, other).items() if entries.get(name, ("", ""))[1] != blob}
+        added.append(read_notes(git, theirs))
+    touched = {commit for texts_of in added for commit in texts_of}
     present = read_notes(git, {commit: entries[commit][1] for commit in touched if commit in entries})
     texts = {}
     for commit in sorted(touched):
-        text = _join(present.get(commit, ()), *(notes.get(commit, ()) for notes in added))
+        text = _join(present.get(commit, ()), *(texts_of.get(commit, ()) for texts_of in added))
         if text != _join(present.get(commit, ())):
             texts[commit] = text
     if not texts and not foreign:

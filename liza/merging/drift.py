@@ -136,11 +136,12 @@ def record_merged_tip(crew: Crew, task: Task, expected: str, candidate: str) -> 
 def detect_drift(crew: Crew, state: State) -> RepositoryDrift:
     """Return the drift of integration. Raises LizaError, OSError."""
     try:
-        integration_tip.require_integration(crew.git, state)
+        if crew.remote_name:  # the tip that was fetched last does not show that the branch is gone
+            integration_tip.require_integration(crew.git, state)
+        drift = find_integration_drift(crew)
     except Missing as error:
         crew.git.out("rev-parse", "--git-dir")  # In a damaged repository the branch only seems to be gone.
         return RepositoryDrift(moved=error.message, ways=error.hint)
-    drift = find_integration_drift(crew)
     if drift is None:
         return RepositoryDrift()
     return RepositoryDrift(moved=drift.message, lost=drift.lost_tasks, ways=recovery_commands(crew.git, drift))

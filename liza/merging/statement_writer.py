@@ -103,8 +103,8 @@ def _complete(crew: Crew, tasks: Sequence[Task]) -> int:
 
 def _write_missing(crew: Crew, state: State, tasks: Sequence[Task]) -> int:
     runs = gate_log.refresh_runs(crew)
-    notes_ref.restore_lines(crew.git, crew.clock.now())
-    missing = find_missing(crew, state, tasks, runs)
+    notes = notes_ref.restore_lines(crew.git, crew.clock.now())
+    missing = find_missing(crew, state, tasks, runs, notes.entries)
     lines: dict[str, tuple[str, ...]] = {}
     if missing:
         chains: dict[str, tuple[str, ...]] = {}
@@ -117,15 +117,16 @@ def _write_missing(crew: Crew, state: State, tasks: Sequence[Task]) -> int:
             elif landed.record is not None:
                 own = _ended_runs(runs, landed.commit)
                 lines[landed.commit] = statements.compose_landing_note(landed.commit, landed.record, own)
-        notes_ref.add_lines(crew.git, lines, crew.clock.now())
+        notes_ref.add_lines(crew.git, lines, crew.clock.now(), notes)
     with suppress(OSError):
         forget_failure(crew.paths)
     return len(lines)
 
 
-def find_missing(crew: Crew, state: State, tasks: Sequence[Task], runs: Iterable[GateRun]) -> tuple[_Landed, ...]:
-    """Return the landed commits without a note, of the board and of ``tasks``. Raises GitFailed."""
-    noted = notes_ref.list_notes(crew.git)
+def find_missing(
+    crew: Crew, state: State, tasks: Sequence[Task], runs: Iterable[GateRun], noted: Container[str]
+) -> tuple[_Landed, ...]:
+    """Return the landed commits of the board and of ``tasks`` that are not ``noted``. Raises GitFailed."""
     landed = [
         *(_Landed(str(task.merge_commit), task) for task in (*state.tasks, *tasks) if _is_merged(task)),
         *(_Landed(commit, record=record) for commit, record in _list_records(crew, state, runs, noted)),

@@ -14,7 +14,7 @@ from liza.config import confirmed_settings
 from liza.config.rules import settings
 from liza.crew import recorder
 from liza.crew.crew import Crew
-from liza.git import board_history, checkout_moves, integration_tip, slot_records
+from liza.git import board_history, checkout_moves, integration_tip, notes_ref, slot_records
 from liza.git.rules.note_commits import NOTES_REF
 from liza.git.runner import Git
 from liza.guards import guard_files
@@ -100,7 +100,8 @@ def _missing_worktree_text(paths: Paths, task: Task) -> str:
 
 
 def _check_evidence(crew: Crew, state: State) -> Iterator[Finding]:
-    missing = statement_writer.find_missing(crew, state, (), gate_log.read_runs(crew.paths))
+    runs, noted = gate_log.read_runs(crew.paths), notes_ref.list_notes(crew.git)
+    missing = statement_writer.find_missing(crew, state, (), runs, noted)
     if not missing:
         return
     failure = statement_writer.read_failure(crew.paths)
