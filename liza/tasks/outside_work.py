@@ -52,6 +52,12 @@ def read_work(crew: Crew, state: State, source: WorkSource, existing: Task | Non
         step = shlex.join(["git", "rebase", "--onto", target, "--root", submission.branch or commit])
         raise Refused(f"{commit[:12]} has no commit in common with {target}, so it can never be merged", step)
     if base == commit and (existing is None or existing.review_commit != commit):
+        undone = next((task for task in state.tasks if task.undo is not None and task.review_commit == commit), None)
+        if undone is not None and undone.undo is not None:
+            again = f"{undone.id}-again"
+            step = f"git switch -c {again} {target} && git revert --no-edit {undone.undo.commit[:12]}"
+            message = f"{commit[:12]} was merged as {undone.id} and undone: only a revert of the undo brings it back"
+            raise Refused(message, f"{step} && liza submit {again}")
         raise Refused(
             f"{commit[:12]} has nothing that {target} lacks: it is merged, or it has no commit",
             f"git log -1 {commit[:12]}",

@@ -78,12 +78,12 @@ def find_work(crew: Crew, word: str) -> WorkSource:
     if word == HERE:
         return _find_here(crew, Path.cwd())
     branch = word.removeprefix(HEADS)
-    submissions.refuse_reserved(branch, crew.board.read().config.integration_branch)
     if not targets.is_branch_name(branch):
         raise UsageError(f"{word!r} is no branch, no pull request and not .", "git branch --all")
     tip = branch_moves.branch_tip(crew.git, branch)
     if tip is None:
         raise _unknown_branch(crew, branch)
+    submissions.refuse_reserved(branch, crew.board.read().config.integration_branch)
     submissions.refuse_unprintable(branch, tip)
     checkouts = branch_moves.list_checkouts(crew.git)
     path = next((path for path, name in checkouts.items() if name == branch), None)

@@ -109,6 +109,15 @@ def moved(crew: Crew) -> Path:
     return there.rename(there.with_name("elsewhere"))
 
 
+def undone(crew: Crew) -> Path:
+    branch(crew, "fix")
+    crew.prepare("submit", "fix")
+    crew.prepare("verdict", "approve", "read", "--task", "fix")
+    crew.prepare("merge")
+    crew.prepare("undo", "fix")
+    return crew.root
+
+
 class Refusal(NamedTuple):
     """``make`` returns the directory in which ``word`` is typed. ``says`` and ``step``: parts of the error."""
 
@@ -122,11 +131,16 @@ class Refusal(NamedTuple):
 REFUSALS = {
     "no merge base": Refusal(orphan, "island", "no commit in common", "git rebase --onto integration --root island"),
     "merged": Refusal(merged, "done", "has nothing that integration lacks", "git log -1"),
+    "undone": Refusal(undone, "fix", "was merged as fix and undone", "git switch -c fix-again integration"),
     "no such branch": Refusal(nothing, "fxi", "did you mean fix?", "git branch --all"),
     "a commit": Refusal(nothing, "HEAD~0", "is no branch, no pull request", "git branch --all", 2),
-    "a branch of a task": Refusal(named("task/x"), "task/x", "a name of Liza's own", "git branch task-x task/x"),
-    "a branch like a ref": Refusal(named("liza/x"), "liza/x", "a name of Liza's own", "git branch liza-x liza/x"),
-    "a ref": Refusal(nothing, "refs/liza/review/x", "is a ref, and no branch", "git branch"),
+    "a branch of a task": Refusal(
+        named("task/x"), "task/x", "a name of Liza's own", "git branch task-x refs/heads/task/x"
+    ),
+    "a branch like a ref": Refusal(
+        named("liza/x"), "liza/x", "a name of Liza's own", "git branch liza-x refs/heads/liza/x"
+    ),
+    "a ref": Refusal(nothing, "refs/liza/review/x", "there is no branch", "git branch --all"),
     "a name in reverse": Refusal(named("x\u202ey"), "x\u202ey", "cannot be shown", "&& liza submit my-work"),
     "a branch that is gone": Refusal(deleted, "fix", "branch fix of fix is gone; its commit", "git branch fix "),
     "a moved worktree": Refusal(moved, ".", "was moved", "worktree repair"),

@@ -105,11 +105,9 @@ def refuse_reserved(branch: str, integration: str) -> None:
     """Raise Refused for a branch that Liza writes: it is no work of an author."""
     if branch == integration:
         raise Refused(f"{branch} is the branch that work is merged into; submit a branch of your own", "git branch")
-    top = branch.partition("/")[0]
-    if is_crew_branch(branch) or top in ("liza", "refs"):
-        what = "a ref, and no branch" if top == "refs" else "a name of Liza's own branches"
-        step = shlex.join(["git", "branch", branch.replace("/", "-"), branch])
-        raise Refused(f"{branch} is {what}; submit the work under another name", step)
+    if is_crew_branch(branch) or branch.partition("/")[0] in ("liza", "refs"):
+        message = f"{branch} is a name of Liza's own branches and refs; submit the work under another name"
+        raise Refused(message, shlex.join(["git", "branch", branch.replace("/", "-"), f"refs/heads/{branch}"]))
 
 
 def refuse_unprintable(name: str, commit: str) -> None:
@@ -233,7 +231,7 @@ def compose_spec(work: OutsideWork, description: str) -> str:
 def add_submitted(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWishes, by: Invocation) -> State:
     """Submit the first commit of a task that was just added. Raises Refused."""
     task = replace(get_task(state, task_id), status=S.UNCLAIMED)
-    _refuse_crew(task_id, work, wishes.fix or "author")
+    _refuse_crew(task_id, work, wishes.fix or "author", is_new=True)
     state = state.with_task(replace(task, submission=replace(work.submission, fix=wishes.fix or "author")))
     return _submit(state, get_task(state, task_id), work, wishes, by)
 
@@ -269,13 +267,14 @@ def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWi
     return state
 
 
-def _refuse_crew(task_id: str, work: OutsideWork, fix: str) -> None:
+def _refuse_crew(task_id: str, work: OutsideWork, fix: str, *, is_new: bool = False) -> None:
     """Raise Refused if a coder of the crew is to mend foreign work, which would run there with network and logins."""
     if fix == "crew" and work.submission.is_foreign:
         name = f"{task_id}-mended"
+        drop = "" if is_new else f"liza task drop {task_id} 'mended as {name}' && "
         raise Refused(
             f"a stranger wrote {task_id}: no coder of the crew runs it; a branch of your own, instead of it, is yours",
-            f"git branch {name} {work.commit} && liza task drop {task_id} 'mended as {name}' && liza submit {name}",
+            f"git branch {name} {work.commit} && {drop}liza submit {name}",
         )
 
 

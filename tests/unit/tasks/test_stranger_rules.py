@@ -65,10 +65,12 @@ def test_the_next_commit_needs_another_permission() -> None:
 
 
 def test_no_coder_of_the_crew_mends_a_strangers_work() -> None:
-    with pytest.raises(Refused, match="no coder of the crew runs it"):
+    with pytest.raises(Refused, match="no coder of the crew runs it") as new:
         added(board(), of=FOREIGN, wishes=SubmissionWishes(fix="crew"))
-    with pytest.raises(Refused, match="no coder of the crew runs it"):
+    assert "drop" not in str(new.value.hint), "there is no task yet"
+    with pytest.raises(Refused, match="no coder of the crew runs it") as open_task:
         again(rejected(foreign()), FOREIGN, fix="crew")
+    assert "liza task drop fix" in str(open_task.value.hint)
 
 
 def reviewed(state: State) -> tuple[State, str]:
