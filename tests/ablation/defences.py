@@ -1384,7 +1384,7 @@ TABLE: dict[str, Defence] = {
     ),
     "branches on strangers": Defence(
         "a branch that contains a stranger's commit is a stranger's",
-        {"liza.tasks.submission:_has_foreign": gives(False)},
+        {"liza.tasks.outside_work:has_foreign": gives(False)},
         (f"{STRANGERS}test_a_branch_on_top_of_a_stranger_is_a_strangers",),
     ),
     "uncommitted files": Defence(

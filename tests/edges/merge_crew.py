@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from pathlib import Path
 
@@ -28,9 +28,14 @@ from tests.conftest import GIT_CONFIG, git
 
 
 @contextmanager
-def prepared(factory: pytest.TempPathFactory, ignored: str = "", goal: str = "Everything is there") -> Iterator[Path]:
+def prepared(
+    factory: pytest.TempPathFactory,
+    ignored: str = "",
+    goal: str = "Everything is there",
+    files: Mapping[str, str] | None = None,
+) -> Iterator[Path]:
     """The root of a repository with a crew, for a fixture of a module: it has its own HOME and git configuration,
-    for those of a test come later. ``ignored`` is the project's ``.gitignore``."""
+    for those of a test come later. ``ignored`` is the project's ``.gitignore``; ``files``: more of its files."""
     root, home = factory.mktemp("made") / "repo", factory.mktemp("home")
     (home / ".gitconfig").write_text(GIT_CONFIG)
     with pytest.MonkeyPatch.context() as patch:
@@ -41,7 +46,8 @@ def prepared(factory: pytest.TempPathFactory, ignored: str = "", goal: str = "Ev
         root.mkdir()
         git(root, "init", "-q", "-b", "main")
         (root / "README.md").write_text("# A project\n")
-        (root / ".gitignore").write_text(ignored)
+        for name, text in {".gitignore": ignored, **(files or {})}.items():
+            (root / name).write_text(text)
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", "first")
         init(root, InitOptions(goal=goal, no_test=True))

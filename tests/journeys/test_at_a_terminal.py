@@ -88,6 +88,7 @@ def test_task_add_asks_for_missing_values_only_at_a_terminal(crew: Crew) -> None
     assert "Enter leaves" not in at_a_terminal(crew, "task", "add", "--id", "e", "--draft")
 
 
+@pytest.mark.campaign
 def test_task_add_refuses_an_unusable_id_before_asking_further(crew: Crew) -> None:
     crew.add("a")
     crew.git("branch", "task/mine")

@@ -29,6 +29,7 @@ fi
 """
 
 
+@pytest.mark.campaign
 def test_another_clone_verifies_what_agents_landed(crew: Crew, tmp_path: Path) -> None:
     crew.configure(integration_command="test -e task-1.txt")
     crew.add("task-1")

@@ -79,6 +79,7 @@ def test_confined_example_workers_merge_their_tasks_through_session_sockets(
     assert runs == {"coder-1.1", "code-reviewer-1.1"}
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("tasks", [TASKS[:2], variant(TASKS)], ids=len)
 def test_example_workers_merge_every_task_once_beside_server_kills(deep: Crew, tasks: tuple[str, ...]) -> None:
     crew = deep

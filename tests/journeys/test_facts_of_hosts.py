@@ -7,6 +7,8 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from liza.model.paths import HISTORY_REF
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.usage import ledger
@@ -47,6 +49,7 @@ def test_another_host_sees_a_session_and_reaches_it_by_a_message(hosts: Hosts) -
     until(lambda: hosts.h1.tell("metrics")["messages"]["waiting"] == 0, "nothing waits any more")
 
 
+@pytest.mark.campaign
 def test_a_budget_that_one_host_used_up_stops_the_others(hosts: Hosts) -> None:
     hosts.h1.add("first", "second")
     hosts.h1.prepare("config", "set", "budget.money_per_sprint", "10")
@@ -118,6 +121,7 @@ def test_a_history_of_another_crew_is_not_replaced(hosts: Hosts) -> None:
     assert git(hosts.remote, "rev-parse", HISTORY_REF) == other
 
 
+@pytest.mark.campaign
 def test_after_a_restore_the_newer_history_gets_another_name(hosts: Hosts) -> None:
     hosts.h1.add("first")
     hosts.h1.up("coder-1", coder=WAIT)

@@ -42,6 +42,7 @@ def _work(crew: Crew, task: str, readme: str = "") -> None:
     crew.prepare("verdict", "approve", "fine", "--task", task)
 
 
+@pytest.mark.campaign
 def test_lock_files_of_parallel_tasks_need_no_coder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usual_path: str
 ) -> None:

@@ -39,30 +39,30 @@ def connection(worktree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conn
     connection.leave()
 
 
-def test_a_claimed_task_is_returned_mended_and_merged(crew: Crew, worktree: Path, program: Program) -> None:
+def test_a_claimed_task_is_returned_mended_and_merged(crew: Crew, worktree: Path, connection: Connection) -> None:
     crew.add("mail")
-    (row,) = program.call("list_tasks")["tasks"]
+    (row,) = connection.call("list_tasks")["tasks"]
     assert (row["id"], row["claimable"], row["data"]["done_when"]) == ("mail", True, "mail.txt is there")
-    claimed = program.call("claim_task", task="mail")
+    claimed = connection.call("claim_task", task="mail")
     assert (claimed["worktree"], claimed["status"]) == (str(worktree), "CLAIMED")
     task = crew.task("mail")
     assert (task.assigned_to, task.run, task.worktree) == ("coder-101", "coder-101.1", None)
     assert task.submission is not None
     assert (task.submission.worktree, task.submission.program) == (str(worktree), "claude")
     first = commit(crew, worktree, "mail.txt", "wrong\n")
-    assert program.call("submit_work")["commit"] == first
+    assert connection.call("submit_work")["commit"] == first
     crew.prepare("verdict", "reject", "it is wrong", "--task", "mail", "--comment", "mail.txt:1", "right, not wrong")
-    (own,) = program.call("queue_status")["yours"]
+    (own,) = connection.call("queue_status")["yours"]
     assert (own["status"], own["next"], own["data"]["rejected_because"]) == ("REJECTED", "claim_task", "it is wrong")
     assert "right, not wrong" in own["data"]["comments"][0]
-    assert program.call("claim_task")["task"] == "mail"
+    assert connection.call("claim_task")["task"] == "mail"
     commit(crew, worktree, "mail.txt", "right\n")
-    program.call("submit_work")
+    connection.call("submit_work")
     start_up(crew, "--planners", "0", "--coders", "0", "--program", crew.script("reviewer", APPROVE))
     crew.wait_status("mail", "MERGED")
     assert crew.git("show", "integration:mail.txt") == "right"
-    assert program.call("list_tasks")["yours"][0]["status"] == "MERGED"
-    assert program.leave() == 0
+    assert connection.call("list_tasks")["yours"][0]["status"] == "MERGED"
+    connection.leave()
     assert crew.status("mail") == "MERGED"
 
 
@@ -80,13 +80,16 @@ def test_the_client_of_the_sdk_gets_six_tools(crew: Crew, worktree: Path) -> Non
             assert all(tool.annotations and tool.annotations.open_world_hint is False for tool in tools)
             reading = [tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint]
             answer = await session.call_tool("claim_task", {"task": "mail"})
+            commit(crew, worktree, "mail.txt")
+            submitted = await session.call_tool("submit_work", {})
+            assert not submitted.is_error
             return [tool.name for tool in tools], reading, str(answer.content[0].text)  # type: ignore[union-attr]
 
     names, reading, answer = asyncio.run(talk())
     assert reading == ["list_tasks", "queue_status"]
     assert names == ["list_tasks", "claim_task", "submit_work", "queue_status", "report", "ask_person"]
     assert json.loads(answer)["task"] == "mail"
-    crew.wait_status("mail", "UNCLAIMED")
+    crew.wait_status("mail", "READY_FOR_REVIEW")
 
 
 def test_a_closed_connection_saves_the_work_and_frees_the_task(crew: Crew, worktree: Path, program: Program) -> None:

@@ -26,6 +26,7 @@ liza submit
 """
 
 
+@pytest.mark.campaign
 def test_a_conflicting_merge_returns_to_its_coder_for_fixing(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.gate("gate")

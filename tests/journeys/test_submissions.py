@@ -116,6 +116,7 @@ def test_a_command_judges_only_its_own_work(crew: Crew) -> None:
     assert [agent["program"] for agent in status["agents"]] == [None]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("is_approved", [False, True])
 def test_a_red_integration_ends_with_the_reason(crew: Crew, is_approved: bool) -> None:
     commit(crew, "wrong.txt", "wrong\n")

@@ -111,6 +111,7 @@ def merge_by_hand(crew: Crew, task: str, **files: str) -> None:
     crew.prepare("merge", task)
 
 
+@pytest.mark.campaign
 def test_first_middle_and_last_of_a_batch_are_undone_tested(crew: Crew) -> None:
     before, left = picture(crew, "one", "three", "five"), set(FIVE)
     for task, why in (("three", "no customer has a fax"), ("one", ""), ("five", "")):

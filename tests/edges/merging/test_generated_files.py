@@ -25,7 +25,7 @@ from liza.tasks.task import add
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import git, variant
-from tests.edges.merge_crew import Merges
+from tests.edges.merge_crew import Merges, prepared
 
 LIST = "ls *.txt > list.lock"
 """The generator of these tests: the lock file has the names of all files of tasks."""
@@ -49,11 +49,16 @@ def edits(name: str) -> Callable[[Path], None]:
     return work
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a crew, in which one file and the lock file are there."""
+    with prepared(tmp_path_factory, files={"base.txt": "base\n", "list.lock": "base.txt\n"}) as root:
+        return root
+
+
 @pytest.fixture
 def listing(crew: Merges) -> Merges:
     """A crew whose lock file is made again by LIST, and whose tests compare it with what is there."""
-    crew.approved("base", work=lists)
-    assert crew.merge("base") == ""
     crew.configure(generated={"list.lock": LIST})
     crew.tests("ls *.txt | cmp - list.lock")
     return crew
@@ -273,7 +278,7 @@ def test_the_next_merger_completes_what_a_killed_one_began(listing: Merges, poin
     assert (listing.status("b"), listing.task("b").tested) == ("MERGED", True)
     assert show(listing) == ["a.txt", "b.txt", "base.txt"]
     subjects = git(listing.root, "log", "--first-parent", "--format=%s", "main..integration").splitlines()
-    assert [line.partition(":")[0] for line in subjects] == ["Merge b", "Merge a", "Merge base"]
+    assert [line.partition(":")[0] for line in subjects] == ["Merge b", "Merge a"]
     assert listing.task("b").history[-1].detail == f"re-made: list.lock by {LIST}"
     assert git(listing.root, "for-each-ref", "refs/liza/candidates", "refs/liza/tested") == ""
 
@@ -292,6 +297,8 @@ def test_an_undo_makes_generated_files_again(listing: Merges) -> None:
 
 
 def test_a_sync_makes_generated_files_again(listing: Merges) -> None:
+    listing.approved("c", work=lists)
+    assert listing.merge("c") == ""
     (listing.root / "main.txt").write_text("x\n")
     lists(listing.root)
     listing.configure(generated={"list.lock": "exit 1"})
@@ -300,7 +307,7 @@ def test_a_sync_makes_generated_files_again(listing: Merges) -> None:
     listing.configure(generated={"list.lock": LIST})
     result = sync(listing.crew)
     assert result.message.endswith(f"re-made: list.lock by {LIST}")
-    assert show(listing) == ["base.txt", "main.txt"]
+    assert show(listing) == ["base.txt", "c.txt", "main.txt"]
 
 
 @pytest.mark.parametrize("command", [LIST, "exit 1"])
