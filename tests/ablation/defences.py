@@ -1385,7 +1385,15 @@ TABLE: dict[str, Defence] = {
     "branches on strangers": Defence(
         "a branch that contains a stranger's commit is a stranger's",
         {"liza.tasks.outside_work:has_foreign": gives(False)},
-        (f"{STRANGERS}test_a_branch_on_top_of_a_stranger_is_a_strangers",),
+        (
+            f"{STRANGERS}test_a_branch_on_top_of_a_stranger_is_a_strangers",
+            f"{STRANGERS}test_a_program_cannot_make_a_strangers_work_its_own",
+        ),
+    ),
+    "killed servers": Defence(
+        "the claim of a program whose server was killed is handed off without a crew",
+        {"liza.tasks.bound_claim:leave": gives(())},
+        ("tests/journeys/test_mcp_returns.py::test_a_killed_server_hands_off_without_a_crew",),
     ),
     "uncommitted files": Defence(
         "what a worktree has not committed is not taken for submitted",
