@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from contextlib import chdir, suppress
 from io import BytesIO
 from pathlib import Path
@@ -52,8 +53,14 @@ class Program:
         return self._number
 
     def receive(self) -> dict[str, Any]:
+        """Return the next answer. A server that does not answer is killed, and the answer is missing."""
         assert self.process.stdout is not None
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        timer = threading.Timer(LIMIT, self.process.kill)
+        timer.start()
+        try:
+            answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        finally:
+            timer.cancel()
         return answer
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
