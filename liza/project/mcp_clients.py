@@ -78,7 +78,10 @@ def install(program: str, *, is_written: bool) -> str:
     if not is_written:
         return f"{row.path}:\n\n{_format_entry(row)}"
     old = untrusted_files.read_if_exists(row.path, follow_links=True)
-    text = "" if old is None else old.decode()
+    try:
+        text = "" if old is None else old.decode()
+    except UnicodeDecodeError:
+        raise _write_by_hand(row, "it is not UTF-8 text") from None
     new = _add_to_toml(row, text) if row.path.suffix == ".toml" else _add_to_json(row, text)
     if new == text:
         return f"{row.path} has it already"
@@ -105,7 +108,7 @@ def _format_toml(row: ClientRow) -> str:
 
 def _add_to_toml(row: ClientRow, text: str) -> str:
     """Return the text with the entry at its end. Raises Refused if it has another one, or does not parse."""
-    with suppress(tomllib.TOMLDecodeError):
+    with suppress(tomllib.TOMLDecodeError, AttributeError):
         table: Any = tomllib.loads(text)
         for key in row.table:
             table = table.get(key, {})
@@ -129,8 +132,8 @@ def _add_to_json(row: ClientRow, text: str) -> str:
         if table.get(NAME) == row.value:
             return text
         table[NAME] = row.value
-    except (ValueError, AttributeError, TypeError):
-        raise _write_by_hand(row, "it is not plain JSON") from None
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise _write_by_hand(row, "it has comments, or is no JSON of this form") from None
     lines = text.split("\n")
     indent = len(lines[1]) - len(lines[1].lstrip()) if len(lines) > 1 else 2
     return json.dumps(document, indent=indent or 2, ensure_ascii=False) + "\n"
