@@ -62,18 +62,20 @@ def test_the_rest_of_a_toml_file_stays(home: Path, tmp_path: Path, monkeypatch: 
     [
         ("claude", ".claude.json", '{"a": 1, // mine\n}'),
         ("claude", ".claude.json", '{"mcpServers": []}'),
+        ("claude", ".claude.json", "\udcff\udcfe"),
         ("codex", ".codex/config.toml", "broken ["),
+        ("codex", ".codex/config.toml", "mcp_servers = 5"),
         ("codex", ".codex/config.toml", '[mcp_servers.liza]\ncommand = "mine"\n'),
     ],
 )
 def test_a_file_that_would_lose_something_is_left_alone(home: Path, program: str, name: str, text: str) -> None:
     file = home / name
     file.parent.mkdir(exist_ok=True)
-    file.write_text(text)
+    file.write_text(text, errors="surrogateescape")
     with pytest.raises(Refused, match="is left as it is") as refused:
         mcp_clients.install(program, is_written=True)
     assert "Add this:" in refused.value.message
-    assert file.read_text() == text
+    assert file.read_text(errors="surrogateescape") == text
 
 
 def test_every_row_can_be_printed_and_written(home: Path) -> None:
