@@ -19,7 +19,7 @@ from liza.model.value_classes import replace
 from liza.supervisor import start as crews
 from liza.supervisor.crew_options import UpOptions
 from liza.supervisor.feed import PrintTimedLine
-from liza.system.locks import Lock
+from liza.system.locks import Lock, is_flock_held, wait_for_release
 from liza.tasks.next_steps import with_next_step
 from liza.tasks.rules import claims, planning, reviews, strangers, submissions
 from liza.tasks.rules.picking import unmet_dependencies
@@ -40,7 +40,7 @@ def merge_submitted(crew: Crew, task_id: str, programs: Sequence[str], say: Prin
     if approved := _list_approved(before, task):
         for name in approved:
             say("", f"{name} is approved: testing the merge", crew.clock.now())
-            _merge(crew, name)
+            _merge(crew, name, say)
             if claims.get_task(crew.board.read(), name).status is not Status.MERGED:
                 break
     else:
@@ -93,14 +93,24 @@ def _has_reviewer(crew: Crew, state: State) -> bool:
     return any(crew.is_supervised(agent) for agent in state.agents if role_of(agent) == reviews.REVIEWER)
 
 
-def _merge(crew: Crew, task_id: str) -> None:
-    """Merge an approved task. A failure that is recorded on the task is told with its state. Raises LizaError."""
-    try:
-        merge(crew, task_id)
-    except LizaError:
-        task = claims.get_task(crew.board.read(), task_id)
-        if task.set_aside is None and task.merge_hold is None and not strangers.lacks_permission(task):
-            raise
+def _merge(crew: Crew, task_id: str, say: PrintTimedLine) -> None:
+    """Merge an approved task, after a merge that is under way.
+
+    A failure that is recorded on the task is told with its state. Raises LizaError.
+    """
+    while True:
+        if is_flock_held(crew.paths.merge_lock):
+            say("", "another merge is under way: waiting for its end", crew.clock.now())
+            wait_for_release(crew.paths.merge_lock, -1)
+        try:
+            merge(crew, task_id)
+            return
+        except LizaError:
+            task = claims.get_task(crew.board.read(), task_id)
+            if task.set_aside is not None or task.merge_hold is not None or strangers.lacks_permission(task):
+                return
+            if task.status is not Status.APPROVED or not is_flock_held(crew.paths.merge_lock):
+                raise
 
 
 @contextmanager

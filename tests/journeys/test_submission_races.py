@@ -115,9 +115,10 @@ def _call(program: Program, calls: Sequence[tuple[str, Any]]) -> dict[str, Answe
 def kill_at(crew: Crew, point: str) -> None:
     """Kill a command with all that it started, once one of them is at the point."""
     crew.wait(lambda _: any(map(_is_stopped, list_armed(point))), f"a stop at {point}")
-    for pid in list_armed(point):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    while armed := list_armed(point):  # one of them may have started another
+        for pid in armed:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def list_armed(point: str) -> list[int]:
