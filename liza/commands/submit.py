@@ -9,7 +9,7 @@ import typer
 
 from liza.commands._declare import Heading, JsonOption, Position, create_app, declare_command, refuse_path_of_session
 from liza.crew.crew import Crew, find_crew
-from liza.model.errors import LizaError, NoCrew, UsageError
+from liza.model.errors import LizaError, UsageError
 from liza.model.value_classes import replace
 from liza.printing import printing
 from liza.tasks.submit import submit as submit_run
@@ -93,11 +93,7 @@ def _submit_work(word: str, typed: Wishes, programs: tuple[str, ...] | None, as_
     from liza.tasks.rules.submissions import check_wishes
 
     wishes, code = check_wishes(*typed), 0
-    try:
-        crew = submission.find_shared_crew()
-    except NoCrew as error:
-        error.hint = error.hint.replace('"what you want to have"', '"Land submitted work"')
-        raise
+    crew = submission.find_shared_crew()
     submission.require_author(crew)
     try:
         source = find_request(crew, word) if is_request(crew, word) else submission.find_work(crew, word)

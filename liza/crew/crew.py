@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from liza.board.address import read_address
 from liza.board.contract import Board, Transaction
@@ -41,6 +42,8 @@ from liza.system.locks import Lock
 from liza.text.formats import format_time
 from liza.text.redaction import redact, redact_changes
 from liza.text.undecoded import escape_undecoded
+
+_GOAL: Final = "what you want to have"
 
 
 class Crew(Value, dict=True):
@@ -238,13 +241,16 @@ class Crew(Value, dict=True):
         return liveness.is_proved_over(self.run_dir(run))
 
 
-def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
-    """Return the crew of the directory, or of LIZA_ROOT in a session. Raises NoCrew."""
+def find_crew(start: Path | None = None, clock: Clock | None = None, goal: str = _GOAL) -> Crew:
+    """Return the crew of the directory, or of LIZA_ROOT in a session. ``goal``: of the crew that may be begun.
+
+    Raises NoCrew.
+    """
     crew = find_crew_or_none(start, clock)
     # There is a write intent but no board. If processes of that crew run, the error names the one command that ends
     # them and restores the board.
     if crew is None or (not has_board(crew.paths) and _survivor_names(crew)):
-        raise no_crew_error((start or _current_directory()).absolute(), clock)
+        raise no_crew_error((start or _current_directory()).absolute(), clock, goal)
     return crew
 
 
@@ -288,12 +294,11 @@ def find_earlier_board(crew: Crew) -> str | None:
     return HISTORY_REF if crew.git.ok("show-ref", "--verify", "--quiet", HISTORY_REF) else None
 
 
-def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
+def no_crew_error(here: Path, clock: Clock | None = None, goal: str = _GOAL) -> NoCrew:
     """Return the error for a directory without a crew; its hint is to begin a crew or to restore the kept board."""
-    message, hint = f"there is no .liza in {here} or above it", 'liza init "what you want to have"'
+    message, hint = f"there is no .liza in {here} or above it", f'liza init "{goal}"'
     if not _in_git(here):
-        begin = begin_command(Git(here))
-        return NoCrew(f"{here} is not in a git repository", f'{begin} && liza init "what you want to have"')
+        return NoCrew(f"{here} is not in a git repository", f"{begin_command(Git(here))} && {hint}")
     crew: Crew | None = None
     source = None
     # If git fails, the answer is still that there is no crew.

@@ -39,6 +39,7 @@ from liza.text.formats import count_noun, did_you_mean
 from liza.text.undecoded import list_names
 
 HERE = "."
+_GOAL = "Land submitted work"  # of a crew that is begun for it
 _LOCK_TIMEOUT = 60.0  # seconds: a submission of another process
 
 
@@ -49,13 +50,13 @@ def find_shared_crew() -> Crew:
     """
     crew = find_crew_or_none()
     main = None if crew is not None else other_worktrees.find_main(Path.cwd())
-    return find_crew() if main is None else find_crew_at(main)
+    return find_crew(goal=_GOAL) if main is None else find_crew_at(main)
 
 
 def find_crew_at(root: Path) -> Crew:
     """Return the crew of a checkout, or what ``find_crew`` finds here if it has none. Raises NoCrew, Refused."""
     crew = find_crew_or_none(root)
-    return find_crew() if crew is None else open_crew(crew.paths.root)
+    return find_crew(goal=_GOAL) if crew is None else open_crew(crew.paths.root)
 
 
 def type_step(crew: Crew, step: str) -> str:
