@@ -113,8 +113,7 @@ def _up_command(crew: Crew, state: State) -> str | None:
     """Return the command that starts supervisors if tasks are open and none runs; null otherwise."""
     if is_crew_done(state, has_planner=False) or not state.tasks or any(map(crew.is_supervised, state.agents)):
         return None
-    submitted = submissions.merge_command(state)
-    return up_command_for(state) if submitted is None else submitted or None
+    return up_command_for(state) if submissions.needs_crew(state) else submissions.merge_command(state)
 
 
 def _question_alarms(crew: Crew, state: State, rows: Iterable[AgentRow]) -> Iterator[Alarm]:

@@ -484,23 +484,26 @@ def open_branches(state: State) -> tuple[str, ...]:
     return tuple(dict.fromkeys(source.branch for source in sources if source.branch and not source.request))
 
 
-def merge_command(state: State) -> str | None:
-    """Return the command that goes on with submitted work without a crew; empty if nothing can.
+def needs_crew(state: State) -> bool:
+    """Return whether an open task is not submitted work that a reviewer alone can go on with."""
+    return any(
+        task.submission is None or (task.submission.fix == "crew" and task.status in (*RETURNED, S.CLAIMED))
+        for task in state.tasks
+        if task.status not in FINAL_STATUSES
+    )
 
-    None if other tasks are open, too: they need a crew.
-    """
-    open_tasks = [task for task in state.tasks if task.status not in FINAL_STATUSES]
+
+def merge_command(state: State) -> str | None:
+    """Return the command that goes on with submitted work without a crew; None if nothing can."""
     waiting = []
-    for task in open_tasks:
-        if task.submission is None or (task.submission.fix == "crew" and task.status in (*RETURNED, S.CLAIMED)):
-            return None
+    for task in open_submissions(state):
         is_ready = task.status is S.READY_FOR_REVIEW and not waits_only_for_verdict(task)
         is_free = task.merge_hold is None and task.set_aside is None and not strangers.lacks_permission(task)
         if is_ready or (task.status is S.APPROVED and is_free):
             waiting.append(task)
     free = [task for task in waiting if not unmet_dependencies(state, task)]
     first = next((task.submission for task in free or waiting), None)
-    return "" if first is None else f"{submit_command(first)} --merge"
+    return None if first is None else f"{submit_command(first)} --merge"
 
 
 def list_open(state: State, target: str) -> dict[str, str]:

@@ -148,8 +148,8 @@ def test_one_task_is_decided_with_those_below_it() -> None:
 def test_submitted_work_alone_needs_one_command() -> None:
     assert submissions.merge_command(stack()) == "liza submit fix --merge"
     back = rejected(added(board()))
-    assert submissions.merge_command(back) == ""
-    assert submissions.merge_command(again(back, work(), fix="crew")) is None
+    assert submissions.merge_command(back) is None
+    assert [submissions.needs_crew(state) for state in (back, again(back, work(), fix="crew"))] == [False, True]
 
 
 def test_the_mender_and_the_words_change_without_a_commit() -> None:
