@@ -5,7 +5,7 @@ They are read for `status` from one small file. A request is only told: its next
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -15,7 +15,7 @@ from liza.git.rules.remote_urls import Forge, RemoteRepository, find_forge_repos
 from liza.landing.remotes import find_project, find_remote
 from liza.model.alarm_table import Alarm, AlarmKind
 from liza.model.errors import LizaError
-from liza.model.model import State
+from liza.model.model import State, Submission
 from liza.model.paths import Paths
 from liza.model.value_classes import Value
 from liza.programs.session.run_directory import read_struct
@@ -59,15 +59,14 @@ def find_moved(crew: Crew, state: State) -> tuple[Alarm, ...]:
 
     Raises Missing, Refused, GitFailed.
     """
-    numbers = {task.submission.request for task in submissions.open_submissions(state) if task.submission is not None}
-    numbers.discard(0)
-    if not numbers:
+    submitted = _find_submitted(state)
+    if not submitted:
         return ()
     remote = find_project(find_remote(crew.git))
     repository = find_forge_repository(remote.urls)
-    refs = {f"pull request {number}": head_ref(repository, number) for number in numbers}
+    refs = {submissions.name_source(each): head_ref(repository, each.request) for each, _ in _list_requests(state)}
     present = remote.list_refs(*refs.values())
-    before, submitted = read_tips(crew.paths, state), _find_submitted(state)
+    before = read_tips(crew.paths, state)
     tips = {source: present[ref] for source, ref in refs.items() if ref in present}
     record = RequestTips(tuple(RequestTip(source, tip, submitted[source]) for source, tip in tips.items()))
     crew.paths.request_tips.parent.mkdir(parents=True, exist_ok=True)
@@ -77,8 +76,11 @@ def find_moved(crew: Crew, state: State) -> tuple[Alarm, ...]:
 
 
 def _find_submitted(state: State) -> dict[str, str]:
-    return {
-        submissions.name_source(task.submission): task.review_commit or ""
-        for task in submissions.open_submissions(state)
-        if task.submission is not None and task.submission.request
-    }
+    return {submissions.name_source(submission): commit for submission, commit in _list_requests(state)}
+
+
+def _list_requests(state: State) -> Iterator[tuple[Submission, str]]:
+    """Yield the submitted requests of open tasks, with their submitted commits."""
+    for task in submissions.open_submissions(state):
+        if task.submission is not None and task.submission.request:
+            yield task.submission, task.review_commit or ""
