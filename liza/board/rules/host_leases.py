@@ -97,10 +97,6 @@ class HostTable(Value):
         """Return the row of a host in this incarnation; None if it is gone, or began again."""
         return next((row for row in self.hosts if (row.name, row.incarnation) == (name, incarnation)), None)
 
-    def find_host_of(self, agent: str) -> str | None:
-        """Return the host of the supervisor of an agent; None if it has none, or its host is lost."""
-        return next((row.host for row in self.agents if row.agent == agent and self.is_held(row)), None)
-
     def is_held(self, holding: AgentPlacement | DutyRow) -> bool:
         """Return whether an agent or a duty belongs to its host still."""
         row = self.find_host(holding.host, holding.incarnation)
