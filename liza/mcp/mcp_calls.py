@@ -219,7 +219,7 @@ def _claim_task(crew: Crew, request: CallRequest) -> CallAnswer:
 
 
 def _find_program(crew: Crew, client: str) -> str:
-    """Return the program whose name is a word of the client's name; empty without such a program."""
+    """Return the program that a client names, such as claude for `claude-code`; empty if it names none."""
     words = "".join(letter if letter.isalnum() else " " for letter in client.lower()).split()
     rows = preset_table.load_presets(crew.paths).rows
     return next((word for word in words if word in rows), "")

@@ -22,6 +22,14 @@ def begin_scene(begin: Begin, name: str) -> Scene:
     return begin([name], turns(), integration_command="grep -q right mail.txt")
 
 
+def begin_with_task(begin: Begin, name: str) -> Scene:
+    """Begin a scene with a task, and a program that knows the server of Liza."""
+    scene = begin_scene(begin, name)
+    scene.crew.add("mail")
+    scene.crew.liza("mcp", "install", name, "--write")
+    return scene
+
+
 def start_reviewer(crew: Crew) -> None:
     start_up(crew, "--planners", "0", "--coders", "0", "--program", crew.script("reviewer", REVIEWER))
 
@@ -100,10 +108,8 @@ def test_work_in_a_worktree_of_codex_lands_without_a_crew(begin: Begin) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_session_mends_what_came_back_over_mcp(begin: Begin, name: str) -> None:
-    scene = begin_scene(begin, name)
+    scene = begin_with_task(begin, name)
     crew = scene.crew
-    crew.add("mail")
-    crew.liza("mcp", "install", name, "--write")
     start_reviewer(crew)
     with own_session(name, scene) as session:
         session.work(
@@ -125,10 +131,8 @@ def test_a_session_mends_what_came_back_over_mcp(begin: Begin, name: str) -> Non
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_later_session_mends_what_came_back_over_mcp(begin: Begin, name: str) -> None:
-    scene = begin_scene(begin, name)
+    scene = begin_with_task(begin, name)
     crew = scene.crew
-    crew.add("mail")
-    crew.liza("mcp", "install", name, "--write")
     with own_session(name, scene) as session:
         session.work("claim_task", Commit("mail.txt", "wrong"), "submit_work")
         session.stop()
@@ -141,10 +145,8 @@ def test_a_later_session_mends_what_came_back_over_mcp(begin: Begin, name: str) 
 
 
 def test_codex_may_call_the_tools_from_its_sandbox(begin: Begin) -> None:
-    scene = begin_scene(begin, "codex")
+    scene = begin_with_task(begin, "codex")
     crew = scene.crew
-    crew.add("mail")
-    crew.liza("mcp", "install", "codex", "--write")
     session = CodexSession(scene)
     session.words = ()  # nobody is there to approve a call
     session.work("list_tasks", "claim_task")
