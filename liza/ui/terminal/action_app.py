@@ -98,6 +98,10 @@ class ActionApp(PacedApp):
     def open(self, wanted: Wanted) -> None:
         """Show another screen."""
 
+    @abstractmethod
+    def press_back(self) -> None:
+        """Close the dialog; without one, end what is shown now."""
+
     # Pasted text is not taken as keys.
 
     def hold_key(self, press: Callable[[], None]) -> None:
@@ -121,7 +125,7 @@ class ActionApp(PacedApp):
             self.say("that looked like pasted text: no key was taken", Tone.YELLOW)
             return
         for press in held:
-            if len(self.screen_stack) == 1:
+            if len(self.screen_stack) == 1 or press == self.press_back:
                 press()
 
     def on_paste(self, event: events.Paste) -> None:

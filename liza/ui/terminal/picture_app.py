@@ -116,8 +116,10 @@ class PictureApp(ActionApp):
         self.query_one("#footer", RowList).show_lines((self.notice or drawing.footer,))
 
     def on_key(self, event: events.Key) -> None:
-        """Do what a key does on this screen. Keys of a dialog do nothing here."""
+        """Do what a key does on this screen. A dialog takes its own keys."""
         if len(self.screen_stack) > 1:
+            if event.key == "escape":
+                self.press_back()
             return
         line = self.query_one(FilterLine)
         if line.is_open:
@@ -173,8 +175,10 @@ class PictureApp(ActionApp):
             self._turn_fold(Fold(target.name))
 
     def press_back(self) -> None:
-        """End the filter; without one, return to the screen before."""
-        if self.view.is_filtered:
+        """Close a dialog that was not there yet when Escape was typed; else end the filter, or return to before."""
+        if len(self.screen_stack) > 1:
+            self.screen.post_message(events.Key("escape", None))
+        elif self.view.is_filtered:
             self._set_filter(Filter())
         elif self._earlier:
             self._go(self._earlier.pop())

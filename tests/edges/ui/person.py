@@ -40,6 +40,7 @@ class Person:
         for key in keys:
             await self.pilot.press(NAMES.get(key, key))
             await self.pilot.pause(BURST_SECONDS / 3)
+        await self.pilot.pause()
         await self.wait(lambda: not self.app.holds_keys)
         await self.pilot.pause()
 

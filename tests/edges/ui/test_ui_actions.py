@@ -103,6 +103,24 @@ def test_a_text_that_was_not_sent_is_kept(asked: Merges) -> None:
     assert asked.status("mail") == "BLOCKED"
 
 
+def test_escape_closes_a_dialog_that_was_not_there_yet(asked: Merges) -> None:
+    async def steps(person: Person) -> None:
+        await person.choose(task_of("mail"))
+        await person.begin("a")
+        await person.type("half")
+        await person.press("escape")
+        await person.wait(lambda: not person.is_asked)
+        for key in ("a", "x", "p", "+"):
+            person.app.post_message(events.Key(key, key))
+            person.app.post_message(events.Key("escape", None))
+            await person.press()
+            await person.wait(lambda: not person.is_asked)
+        await person.begin("a")
+        assert person.fields == ["half", ""]
+
+    sit_down(asked.crew, steps)
+
+
 def test_pasted_text_is_not_taken_as_keys(asked: Merges) -> None:
     async def steps(person: Person) -> None:
         await person.choose(task_of("mail"))
