@@ -111,6 +111,22 @@ class Baseline(Value):
     gate_environment: tuple[str, ...] | None = None
 
 
+class ChosenCommands(Value):
+    """What the project's files and the options say. ``environment``: the virtual environment that is kept, or None;
+    ``why_not``: why an activated one is not kept, or ""."""
+
+    project: Project
+    test: str | None
+    setup: ProjectCommand | None
+    environment: str | None
+    why_not: str
+
+    @property
+    def setup_text(self) -> str | None:
+        """The set-up command as a text."""
+        return self.setup.text if self.setup else None
+
+
 def run_baseline(
     crew: Crew,
     worktrees: Worktrees,
@@ -127,38 +143,69 @@ def run_baseline(
 
     Raises Refused if the tests are red or test another checkout, Missing if a runner is not installed.
     """
-    root = crew.paths.root
-    project = detect.read_project(root, crew.git)
-    command = None if options.no_test else options.test or (project.test.text if project.test else None)
-    setup = ProjectCommand(options.setup, _setup_files(project)) if options.setup else project.setup
-    keep, why_not = detect.usable_environment(root, setup)
-    _report_environment(root, keep, why_not, say)
-    setup_text = setup.text if setup else None
-
-    def report_gaps(notes: Iterable[Finding]) -> None:
-        for note in notes:
-            say(note.about, f"{note.text}: {note.hint}" if note.hint.startswith("liza config ") else note.text)
-
+    chosen = _choose_commands(crew, options)
+    _report_environment(crew.paths.root, chosen.environment, chosen.why_not, say)
     # This init goes on without the files, so its own option is no way on: the hints are those of a crew.
-    report_gaps(find_worktree_gaps(crew.paths, crew.git, setup_text, options.copied_files, has_crew=True))
+    _report_gaps(find_worktree_gaps(crew.paths, crew.git, chosen.setup_text, options.copied_files, has_crew=True), say)
     _report_sparse(crew.git, tip, options.checkout, say)
-    if command is None:
+    if chosen.test is None:
         reason = "--no-test was given" if options.no_test else 'no test command was found: --test "make test" names one'
         say("baseline", f"{reason}: merges will be recorded as untested")
-        if setup is None:
-            return Baseline(None, None, keep, TestProof())
-    server = listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (command,)) if command else None
+        if chosen.setup is None:
+            return Baseline(None, None, chosen.environment, TestProof())
+    server = listeners.find_servers(crew, crew.git, (PROOF_SLOT,), (chosen.test,)) if chosen.test else None
     if server is not None:
         say("server", f"{server.text}: merges wait while it runs ({server.hint} ends it)")
-    plan = ProofPlan(
-        command or "",
-        setup_text,
+    plan = _plan_proof(chosen, options, presets)
+    reports = StepReports(crew, options, chosen, plan, say)
+    report = ProofReport(lambda step: begin(*_describe_step(step, plan)), reports.end_step)
+    prove = not options.no_proof and server is None
+    try:
+        result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=prove, report=report)
+    except GitFailed as error:
+        if local_files.list_included(crew.git) and plan.is_full:
+            raise GitFailed(error.message, 'liza init "…" --checkout sparse') from error
+        raise
+    _report_left(result.left, say)
+    if chosen.test is None:
+        return Baseline(None, chosen.setup, chosen.environment, TestProof())
+    _report_side_effects(result, plan, options, say)
+    if prove:
+        recorded = _report_proof(result, plan, say)
+    elif options.no_proof:
+        recorded = TestProof(outcome=ProofVerdict.SKIPPED.value, command=chosen.test)
+    else:
+        say("proof", "waits for the end of that server: the tests may ask it instead of their worktree")
+        recorded = TestProof()  # due before the first merge
+    recorded = replace(
+        recorded,
+        writes=tree_changes.allowable_names(result.changes),
+        environment=installed_packages.digest_packages(chosen.environment),
+        boxed=commands.is_confined(plan.config),
+    )
+    caches = _find_caches(crew.git, say)
+    variables = () if result.drops_variables else None
+    return Baseline(chosen.test, chosen.setup, chosen.environment, recorded, caches, variables)
+
+
+def _choose_commands(crew: Crew, options: InitOptions) -> ChosenCommands:
+    """Return the commands of the options; else those that the project's files call for. Raises GitFailed, OSError."""
+    project = detect.read_project(crew.paths.root, crew.git)
+    test = None if options.no_test else options.test or (project.test.text if project.test else None)
+    setup = ProjectCommand(options.setup, _setup_files(project)) if options.setup else project.setup
+    return ChosenCommands(project, test, setup, *detect.usable_environment(crew.paths.root, setup))
+
+
+def _plan_proof(chosen: ChosenCommands, options: InitOptions, presets: Sequence[Preset]) -> ProofPlan:
+    return ProofPlan(
+        chosen.test or "",
+        chosen.setup_text,
         options.copied_files,
-        environment=keep,
+        environment=chosen.environment,
         is_full=options.checkout == FULL_CHECKOUT,
         gate_environment=Config().gate_variables,
         limit=BASELINE_LIMIT,
-        hint=suggest_init_command(project, command) if command else "",
+        hint=suggest_init_command(chosen.project, chosen.test) if chosen.test else "",
         may_drop_variables=True,
         presets=tuple(presets),
         config=options.settings,
@@ -166,55 +213,120 @@ def run_baseline(
         keeps_setup=True,
     )
 
-    def end(step: ProofStep, outcome: commands.CommandOutcome) -> None:
-        if outcome.passes_outside:
-            what = "the set-up fails" if step is ProofStep.SET_UP else "the tests are red"
-            raise listeners.describe_failure(what, outcome, worktrees.paths, options.settings.shared)
-        if step is ProofStep.SET_UP:
-            _report_setup(root, outcome, plan, project, say)
-            slot = worktrees.paths.slot(PROOF_SLOT)
-            report_gaps(find_hook_gaps(crew.git, setup_text, options.copied_files, slot, has_crew=True))
-            return
-        lacking, red_hint = _suspect_files(crew.git, options)
-        notes = "".join(f"\n{note}" for note in (why_not, lacking) if note)
-        plan_of_tests = replace(plan, red_hint=red_hint)
-        _report_tests(root, outcome, plan_of_tests, project, notes, options.accept_red, say)
 
-    report = ProofReport(lambda step: begin(*_describe_step(step, plan)), end)
-    try:
-        prove = not options.no_proof and server is None
-        result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=prove, report=report)
-    except GitFailed as error:
-        if local_files.list_included(crew.git) and plan.is_full:
-            raise GitFailed(error.message, 'liza init "…" --checkout sparse') from error
-        raise
-    _report_left(result.left, say)
-    if command is None:
-        return Baseline(None, setup, keep, TestProof())
+def _report_gaps(gaps: Iterable[Finding], say: ReportFact) -> None:
+    for gap in gaps:
+        say(gap.about, f"{gap.text}: {gap.hint}" if gap.hint.startswith("liza config ") else gap.text)
+
+
+def _report_side_effects(result: proof.ProofResult, plan: ProofPlan, options: InitOptions, say: ReportFact) -> None:
+    """Report what the tests depend on, and what they change, beside their worktree. Raises Refused."""
     if result.drops_variables:
         entries = " ".join(Config().gate_environment)
         say("variables", f"the tests are red with {entries}: gates and sessions go without (config.gate_environment)")
     if result.seen_brief:
-        text = f"{command} is red with a session's brief in {result.seen_brief}"
+        text = f"{plan.command} is red with a session's brief in {result.seen_brief}"
         say("brief", f"{text}; `liza config set brief prompt` gives it by the prompt only")
     _report_changes(result.changes, plan, options.accept_red, say)
     _report_packages(result.packages, say)
-    skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)
-    if options.no_proof:
-        recorded = skipped
-    elif server is not None:
-        say("proof", "waits for the end of that server: the tests may ask it instead of their worktree")
-        recorded = TestProof()  # due before the first merge
-    else:
-        recorded = _report_proof(result, plan, say)
-    recorded = replace(
-        recorded,
-        writes=tree_changes.allowable_names(result.changes),
-        environment=installed_packages.digest_packages(keep),
-        boxed=commands.is_confined(plan.config),
-    )
-    caches = _find_caches(crew.git, say)
-    return Baseline(command, setup, keep, recorded, caches, () if result.drops_variables else None)
+
+
+class StepReports(Value):
+    """Reports the end of the set-up and of the tests, and refuses a crew whose commands fail."""
+
+    crew: Crew
+    options: InitOptions
+    chosen: ChosenCommands
+    plan: ProofPlan
+    say: ReportFact
+
+    def end_step(self, step: ProofStep, outcome: commands.CommandOutcome) -> None:
+        """Report a command that ended. Raises Refused, Missing."""
+        if outcome.passes_outside:
+            what = "the set-up fails" if step is ProofStep.SET_UP else "the tests are red"
+            raise listeners.describe_failure(what, outcome, self.crew.paths, self.options.settings.shared)
+        if step is ProofStep.SET_UP:
+            self._end_setup(outcome)
+        else:
+            self._end_tests(outcome)
+
+    def _end_setup(self, outcome: commands.CommandOutcome) -> None:
+        project, setup = self.chosen.project, self.plan.setup or ""
+        if not outcome.passed:
+            is_detected = project.setup is not None and project.setup.text == setup
+            _refuse_unstarted(
+                "the set-up does", outcome, suggest_setup_command(project) if is_detected else setup_hint()
+            )
+            # The set-up that the project's files call for, if the failed one is another.
+            detected = (command.text for command in (project.setup, project.worktree_setup) if command is not None)
+            other = output_causes.suggest_setup(setup, outcome.tail())
+            other = other or next((text for text in detected if text != setup), None)
+            log, where = self._keep_output(outcome)
+            hint = f"{INIT} --setup {quote_option(other)}" if other else log or setup_hint()
+            raise Refused(f"set-up fails on integration: {setup}\n{outcome.describe()}{where}", hint)
+        kept = f"kept from the last try, when it took {outcome.seconds:.0f} s" if outcome.is_kept else ""
+        self.say("set-up", f"{setup}: {kept or f'{outcome.seconds:.0f} s ok'}")
+        slot = self.crew.paths.slot(PROOF_SLOT)
+        gaps = find_hook_gaps(self.crew.git, self.plan.setup, self.options.copied_files, slot, has_crew=True)
+        _report_gaps(gaps, self.say)
+
+    def _end_tests(self, outcome: commands.CommandOutcome) -> None:
+        if not outcome.passed:
+            lacking, go_on = _suspect_files(self.crew.git, self.options)
+            notes = "".join(f"\n{note}" for note in (self.chosen.why_not, lacking) if note)
+            _refuse_unstarted("the tests do", outcome, self.plan.hint, notes)
+            if not self.options.accept_red:
+                raise self._describe_red(outcome, notes, go_on)
+        result = "ok" if outcome.passed else "red, accepted"
+        self.say("baseline", f"{self.plan.command}: {result}, {outcome.seconds:.0f} s")
+
+    def _describe_red(self, outcome: commands.CommandOutcome, notes: str, go_on: str) -> Refused:
+        """Return the error for red tests: the first failure, what is missing if it names that, and the next command.
+
+        ``go_on``: the command that accepts them.
+        """
+        setup = self.plan.setup or ""
+        kept = "\nthe set-up is kept for the next try" if setup else ""
+        why = "it did not end in time" if outcome.exit_status is None else outcome.describe()
+        output = f"{self.plan.command}\n{why}{self._keep_output(outcome)[1]}{kept}{notes}"
+        module = output_causes.missing_module(outcome.tail(commands.SEARCHED_LINES))
+        plugin = output_causes.missing_plugin(outcome.describe())
+        if module or plugin:
+            what = f"the module {module}" if module else f"{plugin}, of a plugin"
+            hint = self._hint_to_install(module) or go_on
+            return Refused(f"the tests need {what}, which is not installed where they run: {output}", hint)
+        other = output_causes.suggest_setup(setup, outcome.tail())
+        if other:
+            hint = f"{INIT} --setup {quote_option(other)}"
+            return Refused(f"the tests are red in a worktree of integration: {output}", hint)
+        return Refused(f"the tests are red on integration: {output}\nFix them, or accept them", go_on)
+
+    def _hint_to_install(self, module: str | None) -> str:
+        """Return the command that installs what the tests lack: by the files of the project, or else by its name; empty
+        if neither is known. Of a module below ``src/`` of a project that cannot be installed it is the path of the
+        tests."""
+        plan = self.plan
+        proposed = worktree_commands(self.chosen.project, plan.command)
+        source = self.crew.paths.root / "src" / (module or "").partition(".")[0]
+        is_source = module is not None and (source.is_dir() or source.with_suffix(".py").exists())
+        if is_source and (proposed is None or " -e " not in proposed[0]):
+            return f"{INIT} --test {quote_option(f'PYTHONPATH=src {plan.command}')}"
+        if proposed is not None and proposed[0] != plan.setup:
+            return plan.hint
+        setup = None if module is None else output_causes.install_setup(plan.setup or "", plan.command, module)
+        return f"{INIT} --setup {quote_option(setup)}" if setup else ""
+
+    def _keep_output(self, outcome: commands.CommandOutcome) -> tuple[str, str]:
+        """Keep the output of a failed command. Return the command that shows it, and a line that names it; empty texts
+        if it cannot be kept."""
+        root = self.crew.paths.root
+        log = saved_setup.keep_logs(root, [outcome.log])
+        if log is None:
+            return "", ""
+        # Relative where that is shorter to type.
+        name = str(log.relative_to(root)) if log.is_relative_to(root) and Path.cwd() == root else str(log)
+        show = f"less {shlex.quote(name)}"
+        return show, f"\nwhole output: {show}"
 
 
 def _report_sparse(git: Git, tip: str, checkout: str, say: ReportFact) -> None:
@@ -297,96 +409,11 @@ def _refuse_unstarted(subject: str, outcome: commands.CommandOutcome, hint: str,
         raise Missing(f"{subject} not start: {missing} is missing: {outcome.command}\n{outcome.tail(3)}{notes}", hint)
 
 
-def _report_setup(
-    root: Path, outcome: commands.CommandOutcome, plan: ProofPlan, project: Project, say: ReportFact
-) -> None:
-    setup = plan.setup or ""
-    if not outcome.passed:
-        is_detected = project.setup is not None and project.setup.text == setup
-        _refuse_unstarted("the set-up does", outcome, suggest_setup_command(project) if is_detected else setup_hint())
-        other = output_causes.suggest_setup(setup, outcome.tail()) or _detected_setup(project, setup)
-        log, where = _keep_output(root, outcome)
-        hint = f"{INIT} --setup {quote_option(other)}" if other else log or setup_hint()
-        raise Refused(f"set-up fails on integration: {setup}\n{outcome.describe()}{where}", hint)
-    kept = f"kept from the last try, when it took {outcome.seconds:.0f} s" if outcome.is_kept else ""
-    say("set-up", f"{setup}: {kept or f'{outcome.seconds:.0f} s ok'}")
-
-
-def _detected_setup(project: Project, failed: str) -> str | None:
-    """Return the set-up that the project's files call for, if it is another one than that which failed."""
-    detected = (command.text for command in (project.setup, project.worktree_setup) if command is not None)
-    return next((text for text in detected if text != failed), None)
-
-
-def _keep_output(root: Path, outcome: commands.CommandOutcome) -> tuple[str, str]:
-    """Keep the output of a failed command. Return the command that shows it, and a line that names it; empty texts if
-    it cannot be kept."""
-    log = saved_setup.keep_logs(root, [outcome.log])
-    if log is None:
-        return "", ""
-    # Relative where that is shorter to type.
-    name = str(log.relative_to(root)) if log.is_relative_to(root) and Path.cwd() == root else str(log)
-    show = f"less {shlex.quote(name)}"
-    return show, f"\nwhole output: {show}"
-
-
 def _report_left(names: Sequence[str], say: ReportFact) -> None:
     """Report the untracked files that git does not ignore: they must not become work of an agent."""
     if names:
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         say("left", f"{shown} by the set-up, which git does not ignore: hidden from git in each worktree")
-
-
-def _report_tests(
-    root: Path,
-    outcome: commands.CommandOutcome,
-    plan: ProofPlan,
-    project: Project,
-    notes: str,
-    accept_red: bool,
-    say: ReportFact,
-) -> None:
-    """Report the tests. ``notes``: lines for an error. Raises Missing, Refused."""
-    if not outcome.passed:
-        _refuse_unstarted("the tests do", outcome, plan.hint, notes)
-    if not (outcome.passed or accept_red):
-        raise _describe_red(root, outcome, plan, project, notes)
-    say("baseline", f"{plan.command}: {'ok' if outcome.passed else 'red, accepted'}, {outcome.seconds:.0f} s")
-
-
-def _describe_red(
-    root: Path, outcome: commands.CommandOutcome, plan: ProofPlan, project: Project, notes: str
-) -> Refused:
-    """Return the error for red tests: the first failure, what is missing if it names that, and the next command."""
-    setup = plan.setup or ""
-    kept = "\nthe set-up is kept for the next try" if setup else ""
-    why = "it did not end in time" if outcome.exit_status is None else outcome.describe()
-    output = f"{plan.command}\n{why}{_keep_output(root, outcome)[1]}{kept}{notes}"
-    module = output_causes.missing_module(outcome.tail(commands.SEARCHED_LINES))
-    plugin = output_causes.missing_plugin(outcome.describe())
-    if module or plugin:
-        what = f"the module {module}" if module else f"{plugin}, of a plugin"
-        hint = _hint_to_install(root, plan, project, module) or plan.red_hint
-        return Refused(f"the tests need {what}, which is not installed where they run: {output}", hint)
-    other = output_causes.suggest_setup(setup, outcome.tail())
-    if other:
-        hint = f"{INIT} --setup {quote_option(other)}"
-        return Refused(f"the tests are red in a worktree of integration: {output}", hint)
-    return Refused(f"the tests are red on integration: {output}\nFix them, or accept them", plan.red_hint)
-
-
-def _hint_to_install(root: Path, plan: ProofPlan, project: Project, module: str | None) -> str:
-    """Return the command that installs what the tests lack: by the files of the project, or else by its name; empty if
-    neither is known. Of a module below ``src/`` of a project that cannot be installed it is the path of the tests."""
-    proposed = worktree_commands(project, plan.command)
-    source = root / "src" / (module or "").partition(".")[0]
-    is_source = module is not None and (source.is_dir() or source.with_suffix(".py").exists())
-    if is_source and (proposed is None or " -e " not in proposed[0]):
-        return f"{INIT} --test {quote_option(f'PYTHONPATH=src {plan.command}')}"
-    if proposed is not None and proposed[0] != plan.setup:
-        return plan.hint
-    setup = None if module is None else output_causes.install_setup(plan.setup or "", plan.command, module)
-    return f"{INIT} --setup {quote_option(setup)}" if setup else ""
 
 
 def _report_changes(changes: TreeChanges, plan: ProofPlan, accept_red: bool, say: ReportFact) -> None:

@@ -41,7 +41,7 @@ class ProofPlan(Value):
 
     ``is_full``: in a full checkout, not as sparse as the person's. Without a ``command`` only the set-up runs.
     ``gates``: further commands that must notice failing sources. ``runs``: the most runs with failing sources.
-    ``hint`` is the command for the error that the tests test another checkout, ``red_hint`` the one for red tests.
+    ``hint`` is the command for the error that the tests test another checkout.
     ``may_drop_variables``: tests that are red with ``gate_environment`` run once without it. ``presets``: the tests run
     with a brief in the instructions files of these programs, and once without it if they are red. ``config``: has the
     settings of the boxes in which the commands run. ``compares_boxes``: red commands run once without a box.
@@ -58,7 +58,6 @@ class ProofPlan(Value):
     runs: int = 3
     limit: float = 1800
     hint: str = ""
-    red_hint: str = ""
     may_drop_variables: bool = False
     presets: tuple[Preset, ...] = ()
     config: Config = Config()
