@@ -185,13 +185,16 @@ def _check_merges(crew: Crew, state: State) -> Iterator[Alarm]:
 def _find_tips(crew: Crew, state: State) -> dict[str, str | None]:
     """Return the present commits of submitted branches and requests, and None for a worktree that is gone; none of
     branches if git fails, as `liza doctor` reports."""
-    branches, tips = submissions.open_branches(state), submitted_tips.read_tips(crew.paths, state)
+    tips = submitted_tips.read_tips(crew.paths, state)
+    sources = [task.submission for task in submissions.open_submissions(state) if task.submission is not None]
+    # Other hosts have branches and worktrees of the same names.
+    sources = [source for source in sources if not crew.remote_name or source.host == crew.host]
+    branches = dict.fromkeys(source.branch for source in sources if source.branch and not source.request)
     with suppress(LizaError):
         commits = git_refs.find_commits(crew.git, *(git_refs.HEADS + branch for branch in branches)) if branches else ()
         tips |= dict(zip(branches, commits, strict=True))
-    paths = [task.submission.worktree for task in submissions.open_submissions(state) if task.submission is not None]
-    # With a remote it may be on another host.
-    return tips if crew.remote_name else tips | {path: None for path in paths if path and not Path(path).exists()}
+    paths = (source.worktree for source in sources)
+    return tips | {path: None for path in paths if path and not Path(path).exists()}
 
 
 def _check_worktrees(crew: Crew, state: State) -> Iterator[Alarm]:

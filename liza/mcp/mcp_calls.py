@@ -130,10 +130,11 @@ def _list_tasks(crew: Crew, request: CallRequest) -> CallAnswer:
     rows: list[dict[str, Any]] = []
     more = 0
     for task in sorted(state.tasks, key=lambda task: (task.priority, task.id)):
-        if task.status in FINAL_STATUSES or task.status is Status.DRAFT or _is_of(task, path):
+        is_own = bound_claims.is_of_worktree(task, path, crew.host)
+        if is_own or task.status in FINAL_STATUSES or task.status is Status.DRAFT:
             continue
         if len(rows) < MAX_TASKS:
-            obstacle = bound_claims.find_obstacle(state, task, path, now, evidence)
+            obstacle = bound_claims.find_obstacle(state, task, path, now, evidence, crew.host)
             rows.append(_describe_task(task, obstacle))
         else:
             more += 1
@@ -151,16 +152,12 @@ def _own_path(crew: Crew, request: CallRequest) -> str:
         return ""
 
 
-def _is_of(task: Task, path: str) -> bool:
-    return task.submission is not None and task.submission.worktree == path and path != ""
-
-
 def _own_rows(crew: Crew, state: State, path: str, evidence: Evidence) -> Iterator[dict[str, Any]]:
     """Yield the tasks of the worktree, also those that were merged, with the reason why they came back."""
     for task in state.tasks:
-        if not _is_of(task, path):
+        if not bound_claims.is_of_worktree(task, path, crew.host):
             continue
-        obstacle = bound_claims.find_obstacle(state, task, path, crew.clock.now(), evidence)
+        obstacle = bound_claims.find_obstacle(state, task, path, crew.clock.now(), evidence, crew.host)
         row = _describe_task(task, obstacle)
         data = {**row["data"], **_describe_return(task)}
         step = "claim_task" if obstacle is None else ""

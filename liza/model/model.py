@@ -159,7 +159,8 @@ class Submission(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Work of an author whom Liza did not start: a person, or a session of another tool.
 
     ``branch``: the branch that has it in this repository, and ``worktree`` the directory where its author works; each
-    may be empty. ``request``: the number of its pull request, 0 without one. ``author``: of its newest commit.
+    may be empty. ``host``: the host that has these, in a crew on several. ``request``: the number of its pull request,
+    0 without one. ``author``: of its newest commit.
     ``program``: the program that wrote it, if commits or connection name one. ``fix``: who mends what comes back.
     ``is_foreign``: the author cannot write to the repository. Code of it runs only at the commit ``permitted``.
     ``opinion``: what a program without tools wrote about a foreign commit; ``no_opinion``: why none did.
@@ -167,6 +168,7 @@ class Submission(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     branch: str = ""
     worktree: str = ""
+    host: str = ""
     request: int = 0
     author: str = ""
     program: str = ""

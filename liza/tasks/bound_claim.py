@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from liza.crew.caller import require_person
@@ -18,7 +19,7 @@ from liza.git import branch_moves, git_refs, other_worktrees, salvage, survey
 from liza.git.git_config import git_dirs
 from liza.git.git_refs import HEADS
 from liza.git.other_worktrees import OtherWorktree
-from liza.model.errors import NotOwner, Refused
+from liza.model.errors import LizaError, NotOwner, Refused
 from liza.model.model import Handoff, State, Submission, Task
 from liza.model.paths import Paths, agent_of, branch_of
 from liza.model.targets import is_crew_branch, target_branch
@@ -84,7 +85,7 @@ def claim_here(crew: Crew, worktree: OtherWorktree, task_id: str | None, held_ru
     path = str(worktree.path)
     if not is_alive(crew.paths, path):
         raise Refused(f"no program holds {path}: a claim lasts as long as its `liza mcp` runs", "liza mcp")
-    bound = next(filter(bound_claims.is_bound, bound_claims.list_tasks_of(crew.board.read(), path)), None)
+    bound = next(filter(bound_claims.is_bound, bound_claims.list_tasks_of(crew.board.read(), path, crew.host)), None)
     if bound is not None and bound.run == held_run:
         if task_id not in (None, bound.id):
             raise Refused(f"{bound.id} is claimed in {path}: one task at a time", f"liza task show {bound.id}")
@@ -98,12 +99,12 @@ def claim_here(crew: Crew, worktree: OtherWorktree, task_id: str | None, held_ru
 def _claim(crew: Crew, worktree: OtherWorktree, task_id: str | None, program: str) -> Result:
     path, before = str(worktree.path), crew.board.read()
     evidence, now = gather_evidence(crew, before), crew.clock.now()
-    chosen = task_id or bound_claims.choose_task(before, path, now, evidence)
+    chosen = task_id or bound_claims.choose_task(before, path, now, evidence, crew.host)
     if chosen is None:
         raise Refused("no task can be claimed", _LIST)
     task = claims.get_task(before, chosen)
     base = _check_start(crew, before, task, worktree)
-    bound = BoundWorktree(path=path, base=base, program=program)
+    bound = BoundWorktree(path=path, base=base, program=program, host=crew.host)
     agent = bound_claims.choose_agent(before, task)
     with crew.change(agent, "claim", chosen) as tx:
         state = claims.ensure_agent(tx.state, agent, crew.host)
@@ -132,7 +133,7 @@ def _check_start(crew: Crew, state: State, task: Task, worktree: OtherWorktree) 
     base = git_refs.find_merge_base(crew.git, worktree.commit, tip)
     if not base:
         raise Refused(f"HEAD of {path} has no commit in common with {target}", worktree_command(crew))
-    if task.submission is not None and task.submission.worktree == str(path):
+    if bound_claims.is_of_worktree(task, str(path), crew.host):
         return base
     changed = other_worktrees.list_uncommitted(crew.git, worktree)
     if changed:
@@ -169,7 +170,7 @@ def submit_here(crew: Crew, run: str, task_id: str) -> Result:
     work, now = _inspect(crew, before, task, worktree), crew.clock.now()
     # What the rules refuse is neither read nor pushed.
     bound_claims.submit(before, task_id, run, work, None, now)
-    outside = outside_work.read_work(crew, before, _find_source(before, task, worktree), task)
+    outside = outside_work.read_work(crew, before, _find_source(crew, before, task, worktree), task)
     if crew.remote_name and not outside.submission.is_foreign:
         # No board names a commit that the remote lacks.
         shared_code.push_submitted(crew, task, work.head)
@@ -187,13 +188,14 @@ def submit_here(crew: Crew, run: str, task_id: str) -> Result:
     return replace(result, remarks=(*result.remarks, *permission.describe_stranger(submitted), *note))
 
 
-def _find_source(state: State, task: Task, worktree: OtherWorktree) -> WorkSource:
+def _find_source(crew: Crew, state: State, task: Task, worktree: OtherWorktree) -> WorkSource:
     """Return the work of a bound task: its branch has it too, unless that is one of Liza's."""
     branch = worktree.branch or ""
     if is_crew_branch(branch) or branch == target_branch(state, task):
         branch = ""
     program = "" if task.submission is None else task.submission.program
-    return WorkSource(worktree.commit or "", Submission(branch=branch, worktree=str(worktree.path), program=program))
+    submission = Submission(branch=branch, worktree=str(worktree.path), host=crew.host, program=program)
+    return WorkSource(worktree.commit or "", submission)
 
 
 def _inspect(crew: Crew, state: State, task: Task, worktree: OtherWorktree) -> SubmittedWork:
@@ -246,16 +248,33 @@ def save_work(crew: Crew, task: Task, run: str) -> tuple[str, ...]:
     """Save what a bound worktree has beyond the target. Return sentences that say where it is. Raises GitFailed."""
     assert task.submission is not None
     path = Path(task.submission.worktree)
+    if not submissions.is_on_host(task.submission, crew.host):
+        return (f"its worktree {path} is on the host {task.submission.host}",)
     worktree = other_worktrees.find_worktree(crew.git, path) if path.is_dir() else None
     if worktree is None or worktree.commit is None:
         return (f"its worktree {path} is gone",)
     target = f"{HEADS}{target_branch(crew.board.read(), task)}"
     commit, saved = worktree.commit, []
     if not git_refs.is_contained(crew.git, commit, target):
-        saved.append(f"its commits are on {_keep_commits(crew, task, run, commit)}")
+        kept = _keep_commits(crew, task, run, commit)
+        saved.append(f"its commits are on {kept}{_share_commits(crew, task, commit, kept)}")
     git = crew.git.with_git_dir(worktree.path, worktree.git_dir, git_dirs(crew.git)[1])
     ref = salvage.salvage_new_changes(git, task.id, run, (commit,))
-    return (*saved, *([f"its uncommitted files are in {ref}"] if ref else []))
+    return (*saved, *([f"its uncommitted files are in {ref}{_name_host(crew)}"] if ref else []))
+
+
+def _share_commits(crew: Crew, task: Task, commit: str, kept: str) -> str:
+    """Push the branch of a task: its next run may be on another host. Return where it is, if it is only here."""
+    if kept == branch_of(task.id):
+        # The commits are kept here, and a host that is cut off still ends the claim.
+        with suppress(LizaError):
+            shared_code.push_submitted(crew, task, commit)
+            return ""
+    return _name_host(crew)
+
+
+def _name_host(crew: Crew) -> str:
+    return f" of the host {crew.host}" if crew.host else ""
 
 
 def _keep_commits(crew: Crew, task: Task, run: str, commit: str) -> str:
@@ -283,7 +302,7 @@ def leave(crew: Crew, path: str, run: str, why: str) -> tuple[str, ...]:
 
     Return the ids of those tasks. Raises GitFailed, LizaError.
     """
-    tasks = bound_claims.list_tasks_of(crew.board.read(), path)
+    tasks = bound_claims.list_tasks_of(crew.board.read(), path, crew.host)
     bound = (task for task in tasks if bound_claims.is_bound(task) and task.run == run)
     handed = [task.id for task in bound if hand_off(crew, task, why)]
     left = [task for task in tasks if bound_claims.is_left(task)]
@@ -291,7 +310,7 @@ def leave(crew: Crew, path: str, run: str, why: str) -> tuple[str, ...]:
         _keep_left(crew, task, run)
     if left:
         with crew.change(agent_of(run), "leave") as tx:
-            tx.state = bound_claims.leave(tx.state, path)
+            tx.state = bound_claims.leave(tx.state, path, crew.host)
     return (*handed, *(task.id for task in left))
 
 
@@ -312,18 +331,18 @@ def leave_dead(crew: Crew) -> Iterator[tuple[str, str]]:
     paths = dict.fromkeys(
         task.submission.worktree
         for task in state.tasks
-        if task.submission is not None and (bound_claims.is_bound(task) or bound_claims.is_left(task))
+        if task.submission is not None
+        and submissions.is_on_host(task.submission, crew.host)
+        and (bound_claims.is_bound(task) or bound_claims.is_left(task))
     )
     for path in paths:
         # Only the clone where it was claimed has the lock's file.
         if lock_path(crew.paths, path).exists() and not is_alive(crew.paths, path):
-            runs = [task.run or "" for task in bound_claims.list_tasks_of(state, path)]
-            run = next(filter(None, runs), _last_run(state, path))
+            tasks = bound_claims.list_tasks_of(state, path, crew.host)
+            run = next(filter(None, (task.run for task in tasks)), None) or _last_run(tasks)
             yield from ((task, path) for task in leave(crew, path, run, "its process was killed"))
 
 
-def _last_run(state: State, path: str) -> str:
-    runs = [
-        event.run for task in bound_claims.list_tasks_of(state, path) for event in task.history if event.run is not None
-    ]
+def _last_run(tasks: Iterable[Task]) -> str:
+    runs = [event.run for task in tasks for event in task.history if event.run is not None]
     return runs[-1] if runs else f"coder-{bound_claims.FIRST_NUMBER}.1"

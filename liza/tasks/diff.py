@@ -17,7 +17,7 @@ from liza.model.value_classes import Value, replace
 from liza.model.value_classes import asdict as fields_of
 from liza.programs.presets import preset_table
 from liza.tasks import archive, shared_code
-from liza.tasks.rules import claims, strangers
+from liza.tasks.rules import claims, strangers, submissions
 from liza.text.undecoded import escape_name
 
 _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames")
@@ -142,7 +142,9 @@ def find_worktree(crew: Crew, task_id: str) -> str:
     crew.require_here(task)
     if link.is_dir():
         return str(link)
-    of_author = "" if task.submission is None else task.submission.worktree
+    submission = task.submission
+    is_here = submission is not None and submissions.is_on_host(submission, crew.host)
+    of_author = submission.worktree if submission is not None and is_here else ""
     if task.worktree is None and of_author and Path(of_author).is_dir():
         return of_author
     if task.worktree is None:

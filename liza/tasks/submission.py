@@ -95,11 +95,14 @@ def find_work(crew: Crew, word: str) -> WorkSource:
         remarks = () if worktree is None else _describe_left(crew.git, worktree)
     except GitFailed as error:
         remarks = (f"what is not committed in {directory} is not known: {error.message}",)
-    return WorkSource(tip, Submission(branch=branch, worktree=directory if directory.isprintable() else ""), remarks)
+    shown = directory if directory.isprintable() else ""
+    return WorkSource(tip, Submission(branch=branch, worktree=shown, host=crew.host), remarks)
 
 
 def _unknown_branch(crew: Crew, word: str) -> UnknownId:
     git, task = crew.git, submissions.find_task(crew.board.read(), Submission(branch=word))
+    if task is not None and task.submission is not None and not submissions.is_on_host(task.submission, crew.host):
+        return UnknownId(f"branch {word} of {task.id} is on the host {task.submission.host}", f"liza diff {task.id}")
     if task is not None and task.review_commit is not None:
         step = shlex.join(["git", "branch", word, task.review_commit[:12]])
         return UnknownId(f"branch {word} of {task.id} is gone; its commit {task.review_commit[:12]} is kept", step)
@@ -137,7 +140,7 @@ def _find_here(crew: Crew, directory: Path) -> WorkSource:
         submissions.refuse_unprintable(name, worktree.commit)
     _refuse_uncommitted(crew.git, worktree)
     remarks = _describe_left(crew.git, worktree)
-    return WorkSource(worktree.commit, Submission(branch=branch, worktree=str(top)), remarks)
+    return WorkSource(worktree.commit, Submission(branch=branch, worktree=str(top), host=crew.host), remarks)
 
 
 def _is_moved(crew: Crew, top: Path) -> bool:

@@ -14,8 +14,9 @@ import pytest
 
 from liza.crew.crew import Crew as LizaCrew
 from liza.crew.crew import find_crew
-from tests.conftest import git
-from tests.journeys.crews import BIN, Crew
+from tests.conftest import git, until
+from tests.journeys.crews import APPROVE, BIN, Crew
+from tests.journeys.mcp_programs import Connection, Program, commit, make_worktree
 from tests.postgresql import PostgreSQL
 
 GOAL = "Customers can pay by invoice"
@@ -136,6 +137,67 @@ def test_history_is_that_of_all_clones(ann: Clone, bob: Clone) -> None:
     assert "mind the umlauts" in revisions[0]["patch"]
     assert "poll_interval: 20" in revisions[1]["patch"]
     assert bob.tell("history", "-p")["revisions"] == revisions
+
+
+# ── work that Liza did not start ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_work_of_a_program_is_judged_on_another_host(ann: Clone, bob: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann.add("mail")
+    worktree = make_worktree(ann, "fox")
+    program = Connection(worktree, monkeypatch)
+    program.call("claim_task")
+    commit(ann, worktree, "mail.txt", "wrong\n")
+    program.call("submit_work")
+    assert "+wrong" in bob.prepare("diff", "mail")
+    assert f"worktree {worktree} on the host h1" in bob.prepare("verdict", "reject", "it is wrong", "--task", "mail")
+    assert program.call("claim_task")["data"]["rejected_because"] == "it is wrong"
+    made = commit(ann, worktree, "mail.txt")
+    program.call("submit_work")
+    bob.prepare("verdict", "approve", "read it", "--task", "mail")
+    assert bob.tell("merge")["merged"] == ["mail"]
+    (own,) = program.call("queue_status")["yours"]
+    assert (own["status"], own["commit"]) == ("MERGED", made)
+    program.leave()
+
+
+def test_another_host_goes_on_with_the_work_of_a_killed_program(ann: Clone, bob: Clone) -> None:
+    ann.add("mail")
+    worktree = make_worktree(ann, "fox")
+    program = Program(worktree)
+    program.call("claim_task")
+    made = commit(ann, worktree, "mail.txt", "half\n")
+    (worktree / "draft.txt").write_text("not committed\n")
+    assert "its author goes on with it" in bob.refuse("claim", "mail", "--agent", "coder-1")
+    program.kill()
+    board = ann.opened().board
+    until(lambda: board.read().handoff.get("mail"), "the work is handed off")
+    assert "of the host h1" in board.read().handoff["mail"].summary
+    until(lambda: board.read().tasks[0].status == "UNCLAIMED", "the task is free")
+    bob.prepare("claim", "mail", "--agent", "coder-1")
+    assert bob.git("rev-parse", "task/mail") == made
+
+
+def test_a_branch_of_another_host_is_neither_gone_nor_replaced(ann: Clone, bob: Clone) -> None:
+    made = {}
+    for clone, text in ((ann, "right\n"), (bob, "other\n")):
+        worktree = make_worktree(clone, "fox")
+        clone.git("switch", "-q", "-c", "fox", cwd=worktree)
+        made[clone] = commit(clone, worktree, f"{text.strip()}.txt", text)
+    ann.prepare("submit", ".", cwd=ann.root.with_name("fox"))
+    bob.prepare("verdict", "reject", "not yet", "--task", "fox")
+    (alarm,) = [row for row in bob.tell("status")["alerts"] if row["about"] == "fox"]
+    assert alarm["kind"] == "back_with_author"
+    assert "worktree" in alarm["message"]
+    assert "on the host h1" in alarm["message"]
+    refused = bob.refuse("submit", "fox")
+    assert f"fox is the branch of fox on the host h1, and {made[bob][:12]} has not its commits" in refused
+    assert "next: git branch fox-h2 fox && liza submit fox-h2" in refused
+    bob.git("branch", "fox-h2", "fox")
+    approve = bob.script("reviewer", APPROVE)
+    assert "fox-h2 is merged into integration" in bob.liza("submit", "fox-h2", "--merge", "--program", approve)
+    later = commit(ann, ann.root.with_name("fox"), "right.txt", "better\n")
+    assert ann.tell("submit", "fox")["commit"] == later
 
 
 # ── joining ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -35,6 +35,7 @@ class BoundWorktree(Value):
     path: str
     base: str
     program: str = ""
+    host: str = ""
 
 
 def is_bound(task: Task) -> bool:
@@ -50,13 +51,15 @@ def refuse_bound(state: State, agent: str) -> None:
             raise Refused(message, f"liza task release {task.id}")
 
 
-def list_tasks_of(state: State, path: str) -> tuple[Task, ...]:
-    """Return the open tasks whose author works in the worktree ``path``."""
-    return tuple(
-        task
-        for task in state.tasks
-        if task.submission is not None and task.submission.worktree == path and task.status not in FINAL_STATUSES
-    )
+def is_of_worktree(task: Task, path: str, host: str) -> bool:
+    """Return whether the author of a task works in the worktree ``path`` of a host."""
+    submission = task.submission
+    return submission is not None and submission.worktree == path != "" and submissions.is_on_host(submission, host)
+
+
+def list_tasks_of(state: State, path: str, host: str = "") -> tuple[Task, ...]:
+    """Return the open tasks whose author works in the worktree ``path`` of a host."""
+    return tuple(task for task in state.tasks if is_of_worktree(task, path, host) and task.status not in FINAL_STATUSES)
 
 
 def choose_agent(state: State, task: Task) -> str:
@@ -65,18 +68,18 @@ def choose_agent(state: State, task: Task) -> str:
     return next(name for name in names if not picking.occupation(state, name) and name not in task.failed_by)
 
 
-def choose_task(state: State, path: str, now: datetime, evidence: Evidence) -> str | None:
+def choose_task(state: State, path: str, now: datetime, evidence: Evidence, host: str = "") -> str | None:
     """Return the task that a program claims which names none: returned work of its worktree first."""
-    own = [task for task in list_tasks_of(state, path) if task.status in picking.CLAIMABLE_STATUSES]
+    own = [task for task in list_tasks_of(state, path, host) if task.status in picking.CLAIMABLE_STATUSES]
     candidates = [*own, *sorted(state.tasks, key=lambda task: (task.priority, task.id))]
-    return next((task.id for task in candidates if find_obstacle(state, task, path, now, evidence) is None), None)
+    return next((task.id for task in candidates if find_obstacle(state, task, path, now, evidence, host) is None), None)
 
 
-def find_obstacle(state: State, task: Task, path: str, now: datetime, evidence: Evidence) -> str | None:
-    """Return why no program in the worktree ``path`` may claim the task; None if one may."""
+def find_obstacle(state: State, task: Task, path: str, now: datetime, evidence: Evidence, host: str = "") -> str | None:
+    """Return why no program in the worktree ``path`` of a host may claim the task; None if one may."""
     if task.status is S.CLAIMED:
         return f"{task.assigned_to} works on it"
-    own = task.submission is not None and task.submission.worktree == path
+    own = is_of_worktree(task, path, host)
     return picking.claim_obstacle(state, task, choose_agent(state, task), now, evidence, is_own_worktree=own)
 
 
@@ -85,7 +88,7 @@ def claim(
 ) -> tuple[State, str]:
     """Make a task CLAIMED by a new run of the agent, bound to the worktree. Raises Refused."""
     task = claims.get_task(state, task_id)
-    why = find_obstacle(state, task, worktree.path, now, evidence)
+    why = find_obstacle(state, task, worktree.path, now, evidence, worktree.host)
     if why is None and (busy := picking.occupation(state, agent)):
         why = f"{agent} is busy with {busy}"
     if why:
@@ -107,6 +110,7 @@ def claim(
         submission=replace(
             former,
             worktree=worktree.path,
+            host=worktree.host,
             fix="author",
             program=worktree.program or former.program,
         ),
@@ -146,9 +150,9 @@ def hand_off(state: State, task_id: str, run: str, note: Handoff, now: datetime)
     return claims.release(handed, task_id, run, now, agent_of(run), "its program ended")
 
 
-def leave(state: State, path: str) -> State:
+def leave(state: State, path: str, host: str = "") -> State:
     """Let the crew go on with the tasks of a worktree whose program is gone, but for work that its author submitted."""
-    for task in list_tasks_of(state, path):
+    for task in list_tasks_of(state, path, host):
         if not is_left(task):
             continue
         is_in_review = task.review_commit is not None and task.status not in (S.UNCLAIMED, S.BLOCKED)

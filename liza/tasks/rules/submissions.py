@@ -123,17 +123,23 @@ def find_task(state: State, submission: Submission) -> Task | None:
         other = task.submission
         if other is None or task.status in FINAL_STATUSES:
             continue
-        if task.status is S.CLAIMED and not task.worktree and other.worktree == submission.worktree:
+        is_same_worktree = other.worktree == submission.worktree and is_on_host(other, submission.host)
+        if task.status is S.CLAIMED and not task.worktree and is_same_worktree:
             return task
         if submission.request or other.request:
             is_same = submission.request == other.request
         elif submission.branch or other.branch:
             is_same = submission.branch == other.branch
         else:
-            is_same = bool(other.worktree) and submission.worktree == other.worktree
+            is_same = bool(other.worktree) and is_same_worktree
         if is_same:
             return task
     return None
+
+
+def is_on_host(submission: Submission, host: str) -> bool:
+    """Return whether the branch and the worktree of work are on a host. A crew on one host has no names of hosts."""
+    return not host or submission.host in ("", host)
 
 
 def find_landed(tasks: Iterable[Task], submission: Submission, commit: str) -> Task | None:
@@ -244,6 +250,12 @@ def resubmit(state: State, task_id: str, work: OutsideWork, wishes: SubmissionWi
     if task.is_being_merged and work.commit == task.review_commit and wishes == SubmissionWishes(task=wishes.task):
         return state
     _refuse_busy(task)
+    if not work.has_earlier and not is_on_host(submission, work.submission.host):
+        name = work.submission.branch
+        other, on_host = shlex.quote(f"{name}-{work.submission.host}"), f"on the host {submission.host}"
+        message = f"{name} is the branch of {task_id} {on_host}, and {work.commit[:12]} has not its commits"
+        step = f"git branch {other} {shlex.quote(name)} && liza submit {other}"
+        raise Refused(f"{message}: other work needs another name", step)
     if task.assigned_to is not None and not work.has_earlier:
         message = f"{task.assigned_to} mended {task_id} on task/{task_id}, and {work.commit[:12]} does not have that"
         raise Refused(message, f"git merge task/{task_id}")
@@ -391,7 +403,8 @@ def describe_place(submission: Submission) -> str:
     request = f"pull request {submission.request}" if submission.request else ""
     branch = f"branch {submission.branch}" if submission.branch else ""
     worktree = f"worktree {submission.worktree}" if submission.worktree else ""
-    return ", ".join(filter(None, (request, branch, worktree))) or "an unknown place"
+    host = f" on the host {submission.host}" if submission.host and (branch or worktree) else ""
+    return (", ".join(filter(None, (request, branch, worktree))) or "an unknown place") + host
 
 
 def describe_return(task: Task) -> tuple[str, str]:
@@ -476,12 +489,6 @@ def lower_command(state: State, task_id: str) -> str:
 def open_submissions(state: State) -> tuple[Task, ...]:
     """Return the open tasks of work that Liza did not start."""
     return tuple(task for task in state.tasks if task.submission is not None and task.status not in FINAL_STATUSES)
-
-
-def open_branches(state: State) -> tuple[str, ...]:
-    """Return the branches of this repository that open tasks were submitted from."""
-    sources = (task.submission for task in open_submissions(state) if task.submission is not None)
-    return tuple(dict.fromkeys(source.branch for source in sources if source.branch and not source.request))
 
 
 def needs_crew(state: State) -> bool:

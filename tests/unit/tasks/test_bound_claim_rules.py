@@ -77,6 +77,14 @@ def test_returned_work_waits_for_the_same_worktree() -> None:
     assert bound_claims.choose_task(board(task("a"), returned), "/w/owl", NOW, Evidence()) == "a"
 
 
+def test_the_same_directory_of_another_host_has_other_tasks() -> None:
+    returned = task(status=Status.REJECTED, review_commit="c" * 40, submission=Submission(worktree="/w/fox", host="h1"))
+    state = board(returned)
+    assert bound_claims.list_tasks_of(state, "/w/fox", "h1") == (returned,)
+    assert bound_claims.list_tasks_of(state, "/w/fox", "h2") == ()
+    assert bound_claims.find_obstacle(state, returned, "/w/fox", NOW, Evidence(), "h2") == "its author goes on with it"
+
+
 def test_each_busy_agent_is_passed_over() -> None:
     state, _ = claimed(task(), task("news"))
     assert bound_claims.choose_agent(state, claims.get_task(state, "news")) == "coder-102"

@@ -190,7 +190,6 @@ def test_returned_work_waits_for_its_author_or_for_the_crew() -> None:
 
 def test_branches_that_moved_or_went_have_alarms() -> None:
     state = added(board())
-    assert submissions.open_branches(state) == ("fix",)
     assert tuple(submissions.submission_alarms(state, {"fix": HEAD})) == ()
     (moved,) = submissions.submission_alarms(state, {"fix": OTHER})
     assert (moved.kind, moved.next) == (AlarmKind.BRANCH_MOVED, "liza submit fix")
