@@ -32,6 +32,16 @@ A process that is killed between the two takes a branch over again: it never cou
 """
 
 
+PROBE_PREFIX = "refs/liza/probe/"
+_HIDDEN = "deny updating a hidden ref"
+
+
+def list_probe_refs(host: str) -> tuple[str, str]:
+    """Return the refs with which a host tries the remote."""
+    name = host or "clone"
+    return f"{PROBE_PREFIX}{name}-1", f"{PROBE_PREFIX}{name}-2"
+
+
 class PublishOutcome(StrEnum):
     """What became of a publication."""
 
@@ -206,6 +216,27 @@ class SharedRemote(GitRemote, kw_only=True):
         tree = self.git.out("mktree", stdin="")
         words = ("-p", parent) if parent else ()
         return self.git.with_identity().out("commit-tree", tree, *words, "-F", "-", stdin=publication.format())
+
+    def probe(self, host: str) -> LizaError | None:
+        """Push two refs outside of the branches together, as a merge needs it, then delete them.
+
+        Return why that is impossible, with the setting that helps; None if it worked. Raises RemoteUnavailable,
+        GitFailed.
+        """
+        refs = list_probe_refs(host)
+        present = self.list_refs(*refs)
+        tree = self.git.out("mktree", stdin="")
+        commit = self.git.with_identity().out("commit-tree", tree, "-F", "-", stdin="liza doctor tries this remote\n")
+        leases = [f"--force-with-lease={ref}:{present.get(ref, '')}" for ref in refs]
+        pushed = self.call("push", "--atomic", *PUSH_OPTIONS, *leases, patterns=[f"+{commit}:{ref}" for ref in refs])
+        if pushed.code == 0:
+            # A remote may deny deletions: what is left is moved by the next probe.
+            self.call("push", "--atomic", *PUSH_OPTIONS, patterns=[f":{ref}" for ref in refs])
+            return None
+        error = self.explain(pushed, f"git ls-remote {self.name}")
+        if _HIDDEN in pushed.stdout.decode("utf-8", "replace") + pushed.stderr:
+            return Refused(error.message, self.setting_command("--unset-all", "receive.hideRefs"))
+        return error
 
     def setting_command(self, key: str, value: str) -> str:
         """Return the command that sets a setting of the remote's repository, for who can reach its directory."""

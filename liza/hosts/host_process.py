@@ -18,14 +18,15 @@ from liza.board.address import BoardAddress
 from liza.board.postgresql.connection import ServerConnection, connect
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.signal_rows import LOOK_AGAIN_SECONDS, CrewMarks, channel, read_marks
-from liza.board.rules.host_leases import RENEWAL, Begin, Continue, HostLease, NameTaken, decide_start
+from liza.board.rules.host_leases import LEFT_LIMIT, RENEWAL, Begin, Continue, HostLease, NameTaken, decide_start
 from liza.hosts import lease_file
-from liza.hosts.left_agents import LeftAgents
-from liza.hosts.local_sessions import end_sessions, has_sessions, has_supervisors
+from liza.hosts.local_sessions import end_sessions, has_sessions, has_supervisors, list_supervised
 from liza.model.backoff import backoff
 from liza.model.errors import BoardUnavailable, HostFenced, LockTimeout, Refused, WriteFailed
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
+from liza.programs import liveness
+from liza.programs.session.run_directory import RunDir
 from liza.system import file_growth
 from liza.system.clock import boottime
 from liza.system.locks import Lock, describe_holder
@@ -241,3 +242,31 @@ def name_taken(taken: NameTaken) -> HostFenced:
         f"{format_time(row.seen)}; each host needs a name of its own",
         "liza host list",
     )
+
+
+class LeftAgents:
+    """Releases agents of this host whose supervisor was killed and not started again: other hosts may have them.
+
+    It remembers since when an agent has no supervisor.
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._left: dict[str, float] = {}
+
+    def release(self, table: HostsTable, lease: HostLease) -> tuple[str, ...]:
+        """Release each agent that has had no supervisor for LEFT_LIMIT and no session; return them."""
+        # In this order: a supervisor has its lock before it takes its agent, and that gives a new ``since``.
+        held = [row for row in table.read().agents if (row.host, row.incarnation) == (lease.host, lease.incarnation)]
+        supervised, now = list_supervised(self._paths), boottime()
+        gone = [row for row in held if row.agent not in supervised]
+        self._left = {row.agent: self._left.get(row.agent, now) for row in gone}
+        due = [
+            row
+            for row in gone
+            if now - self._left[row.agent] >= LEFT_LIMIT.total_seconds()
+            and (not row.run or liveness.is_proved_over(RunDir(self._paths, row.run)))
+        ]
+        for row in due:
+            table.release_left(row)
+        return tuple(row.agent for row in due)

@@ -8,10 +8,12 @@ from typing import Final
 from liza.board.address import BoardAddress, read_address
 from liza.board.server_health import check_server
 from liza.crew.crew import Crew
+from liza.git import branch_moves, git_refs
+from liza.git.shared_remote import SharedRemote, list_probe_refs
 from liza.model.configuration import Config
 from liza.model.errors import Finding, LizaError
 from liza.model.model import State
-from liza.recovery import remote_findings
+from liza.tasks import shared_code
 
 _SLOW: Final = 0.1  # seconds of an answer; a command asks two to five times
 _LARGEST_SKEW: Final = 5.0  # seconds
@@ -29,7 +31,7 @@ def inspect_server(crew: Crew, state: State | None) -> Iterator[Finding]:
         return
     if address is not None:
         yield from _inspect_postgresql(address)
-        yield from remote_findings.inspect_remote(crew, Config() if state is None else state.config)
+        yield from inspect_remote(crew, Config() if state is None else state.config)
 
 
 def _inspect_postgresql(address: BoardAddress) -> Iterator[Finding]:
@@ -47,3 +49,39 @@ def _inspect_postgresql(address: BoardAddress) -> Iterator[Finding]:
         direction = "ahead of" if health.skew > 0 else "behind"
         text = f"the clock of this host is {abs(health.skew):.0f} s {direction} that of the server, which counts"
         yield Finding("clock", text, True, "date")
+
+
+def inspect_remote(crew: Crew, config: Config) -> Iterator[Finding]:
+    """Yield what prevents this clone from sharing code, and what was tried; nothing for a crew on one host."""
+    if not crew.remote_name:
+        return
+    try:
+        remote = shared_code.find_remote(crew)
+        assert remote is not None
+        yield from _inspect_code(crew, remote, config.integration_branch)
+    except LizaError as error:
+        yield Finding("remote", error.message, False, error.hint)
+
+
+def _inspect_code(crew: Crew, remote: SharedRemote, branch: str) -> Iterator[Finding]:
+    tip = remote.fetch(branch)[branch]
+    local = branch_moves.branch_tip(crew.git, branch) or crew.git.find_commit("HEAD")
+    if tip is None:
+        missing = shared_code.missing_branch(remote, branch)
+        yield Finding("remote", missing.message, False, missing.hint)
+    elif local is not None and not git_refs.has_merge_base(crew.git, tip, local):
+        text = f"{branch} of {remote.name} ({remote.address}) has no commit in common with {branch} here"
+        yield Finding("remote", f"{text}: it is another repository", False, f"git remote get-url {remote.name}")
+        return
+    refused = remote.probe(crew.host)
+    if refused is not None:
+        text = f"nothing can be merged through {remote.name}: {refused.message}"
+        yield Finding("remote", text, False, refused.hint)
+        return
+    tried = " and ".join(list_probe_refs(crew.host))
+    text = f"{remote.name} ({remote.address}) takes refs together: {tried} were pushed and deleted"
+    yield Finding("remote", f"{text}; whether it protects {branch} is seen at the first merge")
+    if tip is not None:
+        obstacle = shared_code.fetch_target(crew, remote, branch)[1]
+        if obstacle is not None:
+            yield Finding("remote", f"no merger of this host can work: {obstacle.message}", False, obstacle.hint)

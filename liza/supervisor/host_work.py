@@ -19,8 +19,8 @@ from liza.briefs import shared_inbox
 from liza.crew import history_export, shared_logs
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew, open_crew
-from liza.crew.log_sender import LogSender
 from liza.crew.result import Result
+from liza.crew.shared_logs import LogSender
 from liza.hosts import lease_file
 from liza.hosts.host_process import HostProcess
 from liza.hosts.host_start import require_host_address

@@ -15,14 +15,7 @@ from liza.board import new_violations, revision_texts, revisions
 from liza.board.archived_entries import ArchivedEntry, ArchiveFault
 from liza.board.contract import Alert, Restored, RestoredArchive, Transaction
 from liza.board.events import Watch
-from liza.board.file_store import (
-    archive_files,
-    archive_repair,
-    commit_steps,
-    revision_journal,
-    signal_files,
-    write_intent,
-)
+from liza.board.file_store import archive_files, commit_steps, revision_journal, signal_files, write_intent
 from liza.board.file_store.repair import BoardRepairer, LockedBoard
 from liza.board.file_store.write_intent import WriteIntent
 from liza.board.revisions import RevisionLine, RevisionRecord, sha
@@ -272,7 +265,7 @@ class FileBoard(StoredBoard):
         archive_files.refuse_link(self.paths)
         with self.transaction(actor, "restore") as tx:
             on_board = {task.id for task in tx.before.tasks}
-            return archive_repair.restore_entries(self.paths, recorded, on_board, self._clock.now())
+            return archive_files.restore_entries(self.paths, recorded, on_board, self._clock.now())
 
     # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,10 +15,9 @@ from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.postgresql.postgres_board import PostgresBoard
 from liza.board.postgresql.signal_rows import channel, read_marks
 from liza.board.rules.host_leases import HostLease
-from liza.hosts import host_process, lease_file, left_agents
+from liza.hosts import host_process, lease_file
 from liza.hosts.agent_tie import AgentTie
-from liza.hosts.host_process import HostProcess
-from liza.hosts.left_agents import LeftAgents
+from liza.hosts.host_process import HostProcess, LeftAgents
 from liza.model.errors import SupervisedElsewhere, WriteFailed
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
@@ -188,7 +187,7 @@ def test_a_second_supervisor_of_an_agent_learns_where_the_first_is(make_host: Ma
 def test_a_host_lets_go_of_an_agent_whose_supervisor_was_killed(
     make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(left_agents, "LEFT_LIMIT", timedelta(0))
+    monkeypatch.setattr(host_process, "LEFT_LIMIT", timedelta(0))
     host = make_host("h1")
     lease = host.start_and_wait()
     connection = connect(host.address)

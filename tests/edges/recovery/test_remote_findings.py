@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from liza.model.errors import Finding
-from liza.recovery.remote_findings import inspect_remote
+from liza.recovery.server_findings import inspect_remote
 from tests.conftest import git
 from tests.edges.several_clones import Host, Hosts
 
