@@ -298,6 +298,26 @@ def test_a_branch_on_top_of_a_stranger_is_a_strangers(stranger: Stranger) -> Non
 
 
 @pytest.mark.needs("bwrap")
+def test_work_on_top_is_ordinary_when_the_request_is_merged(stranger: Stranger) -> None:
+    crew = stranger.crew
+    theirs = stranger.push({"parser.txt": "one\n"})
+    crew.prepare("submit", "12")
+    start = theirs
+    for name in ("mine", "later"):
+        worktree = make_worktree(crew, name)
+        crew.git("switch", "-q", "-c", name, start, cwd=worktree)
+        start = commit(crew, worktree, f"{name}.txt")
+        crew.prepare("submit", ".", cwd=worktree)
+    crew.prepare("task", "permit", "add-a-parser", theirs)
+    crew.prepare("verdict", "approve", "read", "--task", "add-a-parser")
+    assert [task.submission.is_foreign for task in crew.state().tasks if task.submission] == [True, True, True]
+    crew.prepare("merge", "add-a-parser")
+    assert [task.submission.is_foreign for task in crew.state().tasks if task.submission] == [True, False, False]
+    crew.prepare("verdict", "approve", "read", "--task", "mine")
+    crew.prepare("merge", "mine")
+
+
+@pytest.mark.needs("bwrap")
 def test_a_strangers_tests_have_what_the_targets_set_up_fetched(stranger: Stranger) -> None:
     crew, port = stranger.crew, stranger.listener.getsockname()[1]
     fetch = f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' && echo deps > .deps\n"

@@ -260,7 +260,7 @@ def record_merge(state: State, task_id: str, invocation: Invocation, merging: Me
         merge_hold=None,
         merge_rank=0,
     )
-    return state.with_task(done)
+    return strangers.clear_foreign(state.with_task(done), done)
 
 
 def fail_merge(state: State, task_id: str, invocation: Invocation) -> State:

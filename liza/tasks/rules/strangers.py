@@ -95,6 +95,20 @@ def permit(task: Task, commit: str) -> Task:
     return replace(task, submission=replace(task.submission, permitted=commit))
 
 
+def clear_foreign(state: State, merged: Task) -> State:
+    """Let work be its author's that was a stranger's only because it is built on exactly what was merged now."""
+    for upper in state.tasks:
+        submission = upper.submission
+        if submission is None or not submission.is_foreign or submission.request or upper.status in FINAL_STATUSES:
+            continue
+        lower = filter(None, map(state.task, upper.depends_on))
+        is_on_others = any(is_foreign(task) and task.status not in FINAL_STATUSES for task in lower)
+        if merged.id in upper.depends_on and upper.base_commit == merged.review_commit and not is_on_others:
+            upper = replace(upper, submission=replace(submission, is_foreign=False))
+            state = clear_foreign(state.with_task(upper), upper)
+    return state
+
+
 def wants_opinion(task: Task) -> bool:
     """Return whether a program that runs nothing may read the work and write what it thinks of it."""
     submission = task.submission

@@ -41,6 +41,7 @@ NOT_PLAYED = {
     "submissions.record_contents": "a part of bound_claims.submit",
     "strangers.record_opinion": "a review that gives no verdict, of work that the model does not have: test_strangers",
     "strangers.end_without_opinion": "as strangers.record_opinion",
+    "strangers.clear_foreign": "a part of merge_rules.record_merge, for work that the model does not have",
     "targets.record_contained": "a part of the rules of epics and of backlog.add",
     "targets.with_epic": "a part of the rules of epics",
 }

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from liza.merging.rules import merge_queue, merge_rules
 from liza.model.errors import Refused, UsageError
-from liza.model.model import MergeInProgress, State, Status, Task
+from liza.model.model import MergeInProgress, State, Status, Submission, Task
 from liza.model.transitions import Invocation
 from liza.tasks.rules import claims, picking, planning, reviews, strangers, submissions
 from liza.tasks.rules.picking import Evidence
@@ -49,6 +49,15 @@ def test_an_approved_commit_waits_for_its_permission() -> None:
 def test_only_the_whole_submitted_commit_is_permitted(commit: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         strangers.permit(get(foreign()), commit)
+
+
+@pytest.mark.parametrize(("base", "request_of_a_fork"), [(OTHER, 0), (HEAD, 7)])
+def test_work_on_other_commits_of_a_stranger_stays_foreign(base: str, request_of_a_fork: int) -> None:
+    own = Submission(branch="mine", is_foreign=True, request=request_of_a_fork)
+    upper = Task(id="mine", status=Status.READY_FOR_REVIEW, submission=own, depends_on=("fix",), base_commit=base)
+    state = replace(foreign(), tasks=(*foreign().tasks, upper))
+    landed = replace(get(state), status=Status.MERGED)
+    assert strangers.is_foreign(claims.get_task(strangers.clear_foreign(state.with_task(landed), landed), "mine"))
 
 
 def test_work_of_the_team_needs_no_permission() -> None:
