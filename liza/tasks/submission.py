@@ -138,8 +138,14 @@ def _find_here(crew: Crew, directory: Path) -> WorkSource:
         submissions.refuse_reserved(branch, crew.board.read().config.integration_branch)
     for name in (branch, str(top)):
         submissions.refuse_unprintable(name, worktree.commit)
-    _refuse_uncommitted(crew.git, worktree)
-    remarks = _describe_left(crew.git, worktree)
+    try:
+        _refuse_uncommitted(crew.git, worktree)
+        remarks = _describe_left(crew.git, worktree)
+    except GitFailed as error:
+        git = shlex.join(["git", "-C", str(top)])
+        # The index is made anew, and compared with the files, which stay.
+        step = f"{git} read-tree HEAD && {git} status"
+        raise GitFailed(f"what is not committed in {top} is not known: {error.message}", step) from error
     return WorkSource(worktree.commit, Submission(branch=branch, worktree=str(top), host=crew.host), remarks)
 
 

@@ -227,6 +227,17 @@ def test_a_worktree_that_git_cannot_read_holds_no_branch_up(crew: Crew) -> None:
     assert crew.status("fix") == "READY_FOR_REVIEW"
 
 
+def test_a_broken_index_is_made_anew_by_the_next_step(crew: Crew) -> None:
+    worktree(crew)
+    there = crew.root / ".claude" / "worktrees" / "fix"
+    (crew.root / ".git" / "worktrees" / "fix" / "index").write_text("junk")
+    refused = crew.prepare("submit", ".", cwd=there, code=3)
+    assert f"what is not committed in {there} is not known" in refused
+    subprocess.run(refused.partition("next: ")[2], shell=True, check=True, stdout=subprocess.DEVNULL)
+    crew.prepare("submit", ".", cwd=there)
+    assert crew.status("fix") == "READY_FOR_REVIEW"
+
+
 def test_names_and_messages_of_any_bytes_are_submitted(crew: Crew) -> None:
     crew.git("switch", "-q", "-c", "bytes")
     commit(crew, "\udcff.txt", "x\n", "coffee")
