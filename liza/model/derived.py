@@ -5,6 +5,7 @@ The derived fields are computed again in every transaction, for display and for 
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
@@ -32,6 +33,15 @@ def author_name(submission: Submission) -> str:
     """Return who wrote submitted work, without a mail address, and with the program if it is known."""
     name = submission.author.partition(" <")[0].strip() or "its author"
     return f"{name} ({submission.program})" if submission.program else name
+
+
+def submit_command(submission: Submission) -> str:
+    """Return the command with which the author submits the next commit."""
+    if submission.request:
+        return f"liza submit {submission.request}"
+    if submission.branch:
+        return shlex.join(["liza", "submit", submission.branch])
+    return f"{shlex.join(['cd', submission.worktree])} && liza submit ."
 
 
 def find_owner(task: Task) -> str:

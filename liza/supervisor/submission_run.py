@@ -10,6 +10,7 @@ from liza.board.repeated_looks import watch_changes
 from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.merging.merge import merge
+from liza.model.derived import submit_command
 from liza.model.errors import EXIT_ONLY_PERSON, LizaError, Missing
 from liza.model.model import State, Status, Task
 from liza.model.paths import role_of
@@ -65,7 +66,7 @@ def _list_approved(state: State, task: Task | None) -> tuple[str, ...]:
 def _review_and_merge(crew: Crew, task: Task, programs: Sequence[str], say: PrintTimedLine) -> int:
     """Wait for the reviewers of the crew; without one, start a reviewer. Return the exit code."""
     assert task.submission is not None
-    again = f"{submissions.submit_command(task.submission)} --merge"
+    again = f"{submit_command(task.submission)} --merge"
     options = replace(_REVIEWERS, programs=_choose_reviewer(programs), only=task.id, again=again)
     while not _is_left_by_crew(crew, task.id, say):
         with _take_turn(crew, say):

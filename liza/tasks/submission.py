@@ -15,6 +15,7 @@ from liza.git.git_refs import HEADS
 from liza.git.other_worktrees import OtherWorktree
 from liza.git.runner import Git
 from liza.model import targets
+from liza.model.derived import submit_command
 from liza.model.errors import GitFailed, Refused, UnknownId, UsageError
 from liza.model.history_events import first_line
 from liza.model.model import State, Status, Submission, Task
@@ -379,5 +380,5 @@ def find_next_step(crew: Crew, state: State, task: Task) -> NextStep:
     agents = [agent for agent in state.agents if is_approved or role_of(agent) == reviews.REVIEWER]
     if not any(map(crew.is_supervised, agents)):
         text = "no agent runs that merges it" if is_approved else "no reviewer runs"
-        return NextStep(text, f"{submissions.submit_command(task.submission)} --merge")
+        return NextStep(text, f"{submit_command(task.submission)} --merge")
     return next_steps.find_next_step(crew, state, "the crew merges it" if is_approved else "a reviewer reviews it")

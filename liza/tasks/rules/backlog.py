@@ -10,6 +10,7 @@ from typing import Any, Final
 from liza.board.rules.archiving import with_outcomes
 from liza.breaker.rules.board_reports import convert_discovery
 from liza.model import targets
+from liza.model.derived import submit_command
 from liza.model.errors import Refused, UsageError
 from liza.model.history_events import HistoryEvent
 from liza.model.invariants import find_cycle
@@ -19,7 +20,7 @@ from liza.model.paths import is_person
 from liza.model.statuses import GoalStatus, SprintStatus, describe_task
 from liza.model.transitions import Invocation, apply_verb
 from liza.model.value_classes import Value, field, replace
-from liza.tasks.rules import reviews
+from liza.tasks.rules import claims, reviews
 from liza.tasks.rules.claims import get_task
 from liza.text.formats import to_ascii
 
@@ -193,6 +194,12 @@ def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
     """Change the fields of a task that is not claimed. A complete DRAFT becomes UNCLAIMED. Raises Refused."""
     _refuse_numbers(wanted)
     task = get_task(state, wanted.id)
+    if task.status not in (*EDITABLE_STATUSES, *FINAL_STATUSES) and task.submission and not claims.is_of_crew(task):
+        raise Refused(
+            f"{describe_task(task.id, task.status)}: submitted work is changed by another commit or --desc, or is "
+            f'dropped (liza task drop {task.id} "…")',
+            submit_command(task.submission),
+        )
     if task.status not in EDITABLE_STATUSES:
         raise Refused(
             f"{describe_task(task.id, task.status)}: it can be edited only before it is claimed",

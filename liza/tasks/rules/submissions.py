@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from liza.model import targets
 from liza.model.alarm_table import Alarm, AlarmKind
-from liza.model.derived import author_name
+from liza.model.derived import author_name, submit_command
 from liza.model.errors import Refused, UsageError
 from liza.model.history_events import (
     HistoryEvent,
@@ -387,15 +387,6 @@ def _hold(upper: Task, lower: Task, earlier: str) -> Task:
     new, name = (lower.review_commit or "")[:12], upper.submission.branch or "HEAD"
     step = f"git rebase --onto {new} {earlier[:12]} {shlex.quote(name)} && {submit_command(upper.submission)}"
     return replace(upper, merge_hold=f"{STACK_HOLD}{lower.id} ({earlier[:12]}), which has no verdict any more: {step}")
-
-
-def submit_command(submission: Submission) -> str:
-    """Return the command with which the author submits the next commit."""
-    if submission.request:
-        return f"liza submit {submission.request}"
-    if submission.branch:
-        return shlex.join(["liza", "submit", submission.branch])
-    return f"{shlex.join(['cd', submission.worktree])} && liza submit ."
 
 
 def describe_place(submission: Submission) -> str:

@@ -13,7 +13,7 @@ from liza.model.errors import Refused, UsageError
 from liza.model.model import MergeInProgress, Reservation, State, Status, Submission, Task
 from liza.model.transitions import Invocation, find_illegal_changes
 from liza.tasks.rules import backlog, claims, picking, planning, reviews, submissions
-from liza.tasks.rules.backlog import RequestContext
+from liza.tasks.rules.backlog import RequestContext, TaskFields
 from liza.tasks.rules.picking import Evidence
 from liza.tasks.rules.submissions import BranchCommit, OutsideWork, SubmissionWishes
 from tests.unit.boards import BASE, HEAD, NOW, OTHER, board
@@ -186,6 +186,12 @@ def test_returned_work_waits_for_its_author_or_for_the_crew() -> None:
     assert get(given).status is S.REJECTED
     assert tuple(submissions.submission_alarms(given, {})) == ()
     assert planning.can_continue(given, frozenset({"coder"}))
+
+
+def test_an_edit_of_submitted_work_names_what_its_author_can_do() -> None:
+    with pytest.raises(Refused, match="another commit or --desc, or is dropped") as refusal:
+        backlog.edit(added(board()), TaskFields("fix", priority=1), CONTEXT)
+    assert refusal.value.hint == "liza submit fix"
 
 
 def test_branches_that_moved_or_went_have_alarms() -> None:
