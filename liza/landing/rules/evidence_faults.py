@@ -17,6 +17,7 @@ from liza.merging.rules.statements import GateResult, GateStatement, InTotoState
 from liza.model.history_events import HistoryEvent
 from liza.model.tested import describe_tested
 from liza.model.value_classes import Value
+from liza.text.formats import count_noun
 
 _OF_LIZA: Final = re.compile(r"(?:Merge [A-Za-z0-9][A-Za-z0-9_-]{0,63}: |Land the epic |Undo [A-Za-z0-9_-]+: )")
 """Subjects of commits that Liza lands with a statement."""
@@ -158,6 +159,16 @@ def find_evidence_faults(evidence: LandedEvidence, board: Mapping[str, str] | No
     for commit in landed:
         for clause in _find_note_faults(evidence, commit, approved.get(commit)):
             yield f"the note of {commit[:12]} {clause}"
+    weaker = [commit for commit in landed if _is_weaker(evidence.notes[commit])]
+    if weaker:
+        states = " or ".join(sorted({line.signature for commit in weaker for line in evidence.notes[commit]}))
+        notes = f"{count_noun(len(weaker), 'note')}, from that of {weaker[0][:12]} on"
+        yield f"{states}, though earlier notes have a better signature: {notes}; a forged note looks the same"
+
+
+def _is_weaker(lines: Sequence[NotedLine]) -> bool:
+    """Return whether a whole note has a weaker signature than earlier ones, as of somebody who signs no more."""
+    return all(line.is_weaker and line.signature not in _DISTRUSTED for line in lines)
 
 
 def _find_missing(evidence: LandedEvidence, landed: Iterable[str], approved: Mapping[str, str]) -> Iterator[str]:
@@ -190,13 +201,13 @@ def _find_note_faults(evidence: LandedEvidence, commit: str, approved: str | Non
         yield "has no verdict, and the board has its task"
 
 
-def _find_signature_faults(lines: Iterable[NotedLine]) -> Iterator[str]:
+def _find_signature_faults(lines: Sequence[NotedLine]) -> Iterator[str]:
     states = {line.signature for line in lines}
     for state in _DISTRUSTED:
         if state in states:
             yield f"is {state}"
     weaker = next((line.signature for line in lines if line.is_weaker and line.signature not in _DISTRUSTED), None)
-    if weaker is not None:
+    if weaker is not None and not _is_weaker(lines):
         yield f"has a statement that is {weaker}, and earlier notes have a better signature: it may be forged"
 
 

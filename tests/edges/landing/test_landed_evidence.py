@@ -182,6 +182,22 @@ def test_a_key_signs_and_an_unsigned_statement_is_named(crew: Merges, tmp_path: 
     assert str(b)[:12] in named[0]
 
 
+def test_who_stops_signing_has_one_fault(crew: Merges, tmp_path: Path) -> None:
+    sign_with_ssh(crew, tmp_path)
+    crew.approved("a")
+    assert crew.merge() == ""
+    git(crew.root, "config", "--unset", "user.signingKey")
+    for name in ("b", "c"):
+        crew.approved(name)
+        assert crew.merge() == ""
+    (fault,) = faults(crew)
+    assert fault.startswith("unsigned, though earlier notes have a better signature: 2 notes, from that of ")
+    assert str(crew.task("b").merge_commit)[:12] in fault
+    a = str(crew.task("a").merge_commit)
+    git(crew.root, "notes", "--ref", "liza", "append", "-m", json.dumps(note(crew.root, a)[0]), a)
+    assert any(f"the note of {a[:12]} has a statement that is unsigned" in fault for fault in faults(crew))
+
+
 def test_a_locked_key_delays_the_statement_and_not_the_merge(crew: Merges, tmp_path: Path) -> None:
     key = sign_with_ssh(crew, tmp_path)
     key.rename(tmp_path / "away")
