@@ -39,10 +39,13 @@ def mcp(ctx: typer.Context) -> None:
 )
 def install(
     program: Annotated[str, typer.Argument(help="The program, such as claude, codex or gemini.")],
-    write: Annotated[bool, typer.Option("--write", help="Write the file; the rest of it stays.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write it; the rest of the files stays.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what tells a program of `liza mcp`, and where it belongs. With --write, write it there."""
+    """Print what tells a program of `liza mcp`, and where it belongs. With --write, write it there.
+
+    For claude it also has the permission to call the tools of Liza, which a session in the background needs.
+    """
     text = mcp_clients.install(program, is_written=write)
     if as_json:
         printing.print_json({"program": program, "file": str(mcp_clients.load_row(program).path), "text": text})

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -29,6 +30,15 @@ NAME: Final = "liza"
 _LIST_LIMIT: Final = 60.0  # seconds: a program may start all of its servers
 _ANSWER_LIMIT: Final = 60.0  # seconds
 _PROTOCOL: Final = "2025-06-18"
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+
+
+class ToolPermission(Value):
+    """The list of a ``file`` with what a program may call without a question, and the rule for Liza's tools."""
+
+    file: str
+    table: tuple[str, ...]
+    rule: str
 
 
 class ClientRow(Value):
@@ -40,11 +50,16 @@ class ClientRow(Value):
     verified: str
     variable: str = ""
     shows: tuple[str, ...] = ()
+    permission: ToolPermission | None = None
 
     @property
     def path(self) -> Path:
         """The configuration file."""
-        directory, path = os.environ.get(self.variable) if self.variable else None, Path(self.file).expanduser()
+        return self.locate(self.file)
+
+    def locate(self, file: str) -> Path:
+        """Return where a file of the program is: the environment may name another directory."""
+        directory, path = os.environ.get(self.variable) if self.variable else None, Path(file).expanduser()
         return Path(directory) / path.name if directory else path
 
     @property
@@ -75,30 +90,54 @@ def load_row(program: str) -> ClientRow:
 def install(program: str, *, is_written: bool) -> str:
     """Return what belongs into the configuration of a program, or write it. Raises UsageError, Refused, OSError."""
     row = load_row(program)
+    edits = list(_list_edits(program, row))
     if not is_written:
-        return f"{row.path}:\n\n{_format_entry(row)}"
-    old = untrusted_files.read_if_exists(row.path, follow_links=True)
+        return "\n".join(f"{edit.path}:\n\n{edit.text}" for edit in edits)
+    return "\n".join(map(_write, edits))
+
+
+class _Edit(Value):
+    """What belongs into a file as ``text``, and for a file in JSON, where. ``says``: what it changes."""
+
+    path: Path
+    text: str
+    says: str
+    keys: tuple[str, ...]
+    value: Any
+
+
+def _list_edits(program: str, row: ClientRow) -> Iterator[_Edit]:
+    says = f"starts {shlex.join(row.command)} now; to try it: liza programs check {program} --mcp"
+    keys = (*row.table, NAME)
+    text = _format_toml(row) if row.path.suffix == ".toml" else _format_json(keys, row.value)
+    yield _Edit(row.path, text, says, keys, row.value)
+    if row.permission is not None:
+        path, (keys, rule) = row.locate(row.permission.file), (row.permission.table, row.permission.rule)
+        says = f"lets {program} call the tools of Liza, and no others, without a question now: {rule}"
+        yield _Edit(path, _format_json(keys, [rule]), says, keys, [rule])
+
+
+def _write(edit: _Edit) -> str:
+    """Write what belongs into a file, and return a sentence. Raises Refused, OSError."""
+    old = untrusted_files.read_if_exists(edit.path, follow_links=True)
     try:
         text = "" if old is None else old.decode()
     except UnicodeDecodeError:
-        raise _write_by_hand(row, "it is not UTF-8 text") from None
-    new = _add_to_toml(row, text) if row.path.suffix == ".toml" else _add_to_json(row, text)
+        raise _write_by_hand(edit, "it is not UTF-8 text") from None
+    new = _add_to_toml(edit, text) if edit.path.suffix == ".toml" else _add_to_json(edit, text)
     if new == text:
-        return f"{row.path} has it already"
-    path = row.path.resolve()
+        return f"{edit.path} has it already"
+    path = edit.path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if old is not None else 0o600
     atomic.write(path, new.encode(), mode)
-    return f"{row.path} starts {shlex.join(row.command)} now; to try it: liza programs check {program} --mcp"
+    return f"{edit.path} {edit.says}"
 
 
-def _format_entry(row: ClientRow) -> str:
-    if row.path.suffix == ".toml":
-        return _format_toml(row)
-    entry: dict[str, Any] = {NAME: row.value}
-    for key in reversed(row.table):
-        entry = {key: entry}
-    return json.dumps(entry, indent=2) + "\n"
+def _format_json(keys: Sequence[str], value: Any) -> str:
+    for key in reversed(keys):
+        value = {key: value}
+    return json.dumps(value, indent=2) + "\n"
 
 
 def _format_toml(row: ClientRow) -> str:
@@ -106,43 +145,87 @@ def _format_toml(row: ClientRow) -> str:
     return "\n".join([f"[{'.'.join((*row.table, NAME))}]", *lines, ""])
 
 
-def _add_to_toml(row: ClientRow, text: str) -> str:
+def _add_to_toml(edit: _Edit, text: str) -> str:
     """Return the text with the entry at its end. Raises Refused if it has another one, or does not parse."""
     with suppress(tomllib.TOMLDecodeError, AttributeError):
         table: Any = tomllib.loads(text)
-        for key in row.table:
+        for key in edit.keys[:-1]:
             table = table.get(key, {})
         present = table.get(NAME)
-        if present == row.value:
+        if present == edit.value:
             return text
         gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-        new = f"{text}{gap}{_format_toml(row)}"
+        new = f"{text}{gap}{edit.text}"
         if present is None and tomllib.loads(new):
             return new
-    raise _write_by_hand(row, "it has another entry of that name, or is not valid TOML")
+    raise _write_by_hand(edit, "it has another entry of that name, or is not valid TOML")
 
 
-def _add_to_json(row: ClientRow, text: str) -> str:
-    """Return the text with the entry. Raises Refused if it is not JSON: its comments would be lost."""
-    try:
-        document = json.loads(text) if text.strip() else {}
+def _add_to_json(edit: _Edit, text: str) -> str:
+    """Return the text with the value, or with the new items of a list; its other bytes stay.
+
+    Raises Refused if it is not JSON of this form.
+    """
+    text, *parents, key = text if text.strip() else "{}\n", *edit.keys
+    with suppress(ValueError, AttributeError, TypeError, IndexError, RecursionError):
+        document: Any = json.loads(text)
         table = document
-        for key in row.table:
-            table = table.setdefault(key, {})
-        if table.get(NAME) == row.value:
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        present: Any = table.get(key)
+        more = isinstance(edit.value, list) and present is not None
+        if present == edit.value or (more and set(edit.value) <= set(present)):
             return text
-        table[NAME] = row.value
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        raise _write_by_hand(row, "it has comments, or is no JSON of this form") from None
-    lines = text.split("\n")
-    indent = len(lines[1]) - len(lines[1].lstrip()) if len(lines) > 1 else 2
-    return json.dumps(document, indent=indent or 2, ensure_ascii=False) + "\n"
+        table[key] = [*edit.value, *present] if more else edit.value
+        new = _insert(text, edit.keys, edit.value, more=more)
+        if json.loads(new) == document:
+            return new
+    raise _write_by_hand(edit, "it has comments, or is no JSON of this form")
 
 
-def _write_by_hand(row: ClientRow, why: str) -> Refused:
-    return Refused(
-        f"{row.path} is left as it is: {why}. Add this:\n{_format_entry(row)}", shlex.join(["cat", str(row.path)])
-    )
+def _insert(text: str, keys: Sequence[str], value: Any, *, more: bool) -> str:
+    """Return a JSON text with a value at its keys. ``more``: with further items of the list there."""
+    start = _skip_space(text, 0)
+    for number, key in enumerate(keys):
+        span = _find_member(text, start, key)
+        if span is None:
+            for inner in reversed(keys[number + 1 :]):
+                value = {inner: value}
+            return _insert_first(text, start, f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
+        start, end = span
+    new = json.dumps(value, ensure_ascii=False)
+    return _insert_first(text, start, new[1:-1]) if more else text[:start] + new + text[end:]
+
+
+def _skip_space(text: str, at: int) -> int:
+    return cast("re.Match[str]", _SPACE.match(text, at)).end()
+
+
+def _find_member(text: str, start: int, key: str) -> tuple[int, int] | None:
+    """Return where the value of a key of the object at ``start`` begins and ends; None without that key."""
+    decode, at = json.JSONDecoder().raw_decode, _skip_space(text, start + 1)
+    while text[at] != "}":
+        name, at = decode(text, at)
+        begin = _skip_space(text, _skip_space(text, at) + 1)
+        _, at = decode(text, begin)
+        if name == key:
+            return begin, at
+        at = _skip_space(text, at)
+        at = _skip_space(text, at + 1) if text[at] == "," else at
+    return None
+
+
+def _insert_first(text: str, start: int, member: str) -> str:
+    """Return the text with another member at the beginning of the object or list at ``start``."""
+    first = _skip_space(text, start + 1)
+    if text[first] in "}]":
+        return f"{text[: start + 1]}{member}{text[first:]}"
+    return f"{text[:first]}{member},{text[start + 1 : first] or ' '}{text[first:]}"
+
+
+def _write_by_hand(edit: _Edit, why: str) -> Refused:
+    message = f"{edit.path} is left as it is: {why}. Add this:\n{edit.text}"
+    return Refused(message, shlex.join(["cat", str(edit.path)]))
 
 
 class ClientCheck(Value):

@@ -128,9 +128,11 @@ class ClaudeSession(OwnSession):
         self.id = self.thread = ""
         # As after a login: the process of a background session has its own environment.
         env = {"ANTHROPIC_BASE_URL": scene.model.url, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-        settings = {"apiKeyHelper": "echo sk-dummy", "env": env, "permissions": {"allow": ["Bash", "mcp__liza"]}}
         path = Path.home() / ".claude" / "settings.json"
         path.parent.mkdir(exist_ok=True)
+        # What `liza mcp install` wrote.
+        allowed = json.loads(path.read_text())["permissions"]["allow"] if path.exists() else []
+        settings = {"apiKeyHelper": "echo sk-dummy", "env": env, "permissions": {"allow": ["Bash", *allowed]}}
         path.write_text(json.dumps(settings))
 
     def start(self, prompt: str) -> None:

@@ -167,7 +167,7 @@ def find_evidence_faults(evidence: LandedEvidence, board: Mapping[str, str] | No
 
 
 def _is_weaker(lines: Sequence[NotedLine]) -> bool:
-    """Return whether a whole note has a weaker signature than earlier ones, as of somebody who signs no more."""
+    """Return whether a whole note has a weaker signature than earlier ones, as those of a person who signs no more."""
     return all(line.is_weaker and line.signature not in _DISTRUSTED for line in lines)
 
 

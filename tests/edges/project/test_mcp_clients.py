@@ -24,7 +24,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_printing_writes_nothing(home: Path) -> None:
     text = mcp_clients.install("claude", is_written=False)
     assert text.startswith(f"{home}/.claude.json:\n")
-    assert json.loads(text.partition("\n\n")[2])["mcpServers"]["liza"]["command"] == str(liza_path())
+    entry, _ = json.JSONDecoder().raw_decode(text.partition("\n\n")[2])
+    permission = json.loads(text.rpartition("\n\n")[2])
+    assert entry["mcpServers"]["liza"]["command"] == str(liza_path())
+    assert permission == {"permissions": {"allow": ["mcp__liza"]}}
     assert list(home.iterdir()) == []
 
 
@@ -45,6 +48,30 @@ def test_the_rest_of_a_json_file_stays(home: Path) -> None:
     assert file.read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", '{"permissions": {"allow": ["mcp__liza"]}}\n'),
+        ('{"model": "m"}', '{"permissions": {"allow": ["mcp__liza"]}, "model": "m"}'),
+        ('{"permissions": {"deny": ["Bash"]}}', '{"permissions": {"allow": ["mcp__liza"], "deny": ["Bash"]}}'),
+        ('{"permissions": {"allow": []}}', '{"permissions": {"allow": ["mcp__liza"]}}'),
+        (
+            '{\r\n\t"permissions" : {"allow": [\r\n\t\t"Bash(git log:*)" ]},\r\n\t"é": 1.50 }',
+            '{\r\n\t"permissions" : {"allow": [\r\n\t\t"mcp__liza",\r\n\t\t"Bash(git log:*)" ]},\r\n\t"é": 1.50 }',
+        ),
+    ],
+)
+def test_the_permission_for_the_tools_of_liza_is_added(home: Path, before: str, after: str) -> None:
+    file = home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_bytes(before.encode())
+    said = mcp_clients.install("claude", is_written=True).splitlines()
+    assert said[1] == f"{file} lets claude call the tools of Liza, and no others, without a question now: mcp__liza"
+    assert file.read_bytes().decode() == after
+    assert mcp_clients.install("claude", is_written=True).splitlines()[1] == f"{file} has it already"
+    assert file.read_bytes().decode() == after
+
+
 def test_the_rest_of_a_toml_file_stays(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     file = tmp_path / "codex" / "config.toml"
@@ -63,6 +90,7 @@ def test_the_rest_of_a_toml_file_stays(home: Path, tmp_path: Path, monkeypatch: 
         ("claude", ".claude.json", '{"a": 1, // mine\n}'),
         ("claude", ".claude.json", '{"mcpServers": []}'),
         ("claude", ".claude.json", "\udcff\udcfe"),
+        ("claude", ".claude/settings.json", '{"permissions": {"allow": "Bash"}}'),
         ("codex", ".codex/config.toml", "broken ["),
         ("codex", ".codex/config.toml", "mcp_servers = 5"),
         ("codex", ".codex/config.toml", '[mcp_servers.liza]\ncommand = "mine"\n'),
