@@ -10,7 +10,7 @@ import sys
 import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -312,15 +312,27 @@ def git(directory: Path, *words: str) -> str:
     return done.stdout.rstrip("\n")
 
 
+def commit_all(directory: Path, message: str) -> str:
+    """Commit every change of a directory, new files too, as a person would; the new commit."""
+    git(directory, "add", "-A")
+    git(directory, "commit", "-q", "-m", message)
+    return git(directory, "rev-parse", "HEAD")
+
+
+def make_repository(root: Path, files: Mapping[str, str]) -> None:
+    """Make a repository in a new directory, with one commit on main. ``files``: texts by name."""
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    for name, text in files.items():
+        (root / name).write_text(text)
+    commit_all(root, "first")
+
+
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """A repository with one commit on main."""
     root = tmp_path / "repo"
-    root.mkdir()
-    git(root, "init", "-q", "-b", "main")
-    (root / "README.md").write_text("# A project\n")
-    git(root, "add", "README.md")
-    git(root, "commit", "-q", "-m", "first")
+    make_repository(root, {"README.md": "# A project\n"})
     return root
 
 
@@ -330,8 +342,7 @@ def make_remote(base: Path) -> Path:
     git(base, "init", "-q", "--bare", "-b", "main", str(remote))
     git(base, "clone", "-q", str(remote), str(project))
     (project / "README.md").write_text("# Shop\n")
-    git(project, "add", "-A")
-    git(project, "commit", "-q", "-m", "A shop")
+    commit_all(project, "A shop")
     git(project, "push", "-q", "origin", "HEAD:main")
     return remote
 

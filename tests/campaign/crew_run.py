@@ -21,7 +21,7 @@ from liza.crew.crew import find_crew
 from liza.model.errors import LizaError
 from liza.model.model import FINAL_STATUSES, State, Status
 from tests.campaign.scripts import AGENT, CHECK, CLOCK
-from tests.conftest import git
+from tests.conftest import make_repository
 from tests.journeys.crews import BIN, Crew, processes_of
 
 AGENTS = ("coder-1", "coder-2", "coder-3", "code-reviewer-1", "code-reviewer-2")
@@ -267,12 +267,9 @@ def _mount(*words: str | Path) -> bool:
 
 def _project(made: World) -> None:
     crew = made.crew
-    crew.root.mkdir()
-    git(crew.root, "init", "-q", "-b", "main")
-    (crew.root / "README.md").write_text("# A project\n\nEach task writes a file of its own name.\n")
-    (crew.root / "check.sh").write_text(CHECK)
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "first")
+    make_repository(
+        crew.root, {"README.md": "# A project\n\nEach task writes a file of its own name.\n", "check.sh": CHECK}
+    )
     (crew.root / "README.md").write_text("# A project\n\nNot yet committed by its person.\n")
     (crew.root / "mine.txt").write_text("mine\n")
     (crew.notes / "clock" / "sitecustomize.py").write_text(CLOCK)

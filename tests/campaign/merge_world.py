@@ -23,7 +23,7 @@ from liza.tasks.submit import submit
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.campaign.consistency import problems
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.journeys.crews import started
 
 CHECK = """\
@@ -100,8 +100,7 @@ class World:
             (self.notes / "check").write_text(CHECK.replace("NOTES", str(self.notes)))
             for name in ("other.txt", "staged.txt"):
                 (self.root / name).write_text("first\n")
-            crew.git("add", "-A")
-            crew.git("commit", "-q", "-m", "second")
+            commit_all(crew.root, "second")
             crew.git("branch", "-f", "integration", "main")
             crew.add(*setting.unmergeable, "task-1", RED, "task-3")
             for task in setting.unmergeable:
@@ -188,8 +187,7 @@ class World:
         git(self.notes, "clone", "-q", "-b", "main", str(self.template), str(clone))
         (clone / "from-main.txt").write_text("good\n")
         (clone / "README.md").write_text("changed on main\n")
-        git(clone, "add", "-A")
-        git(clone, "commit", "-q", "-m", "on main")
+        commit_all(clone, "on main")
         commit = git(clone, "rev-parse", "main")
         git(self.template, "fetch", "-q", str(clone), "main")
         git(self.template, "update-ref", "refs/heads/main", commit)

@@ -16,7 +16,7 @@ from liza.system.clock import SystemClock
 from liza.tasks import claim, task
 from liza.tasks.claim import claim_review
 from liza.tasks.rules.backlog import TaskFields
-from tests.conftest import git, worktree_of
+from tests.conftest import commit_all, worktree_of
 from tests.journeys.crews import Crew
 
 TASK = "one"
@@ -79,9 +79,7 @@ def _work(root: Path, task_id: str, agent: str) -> str:
     claim.claim_task(fresh(root), agent, task_id)
     place = worktree_of(root, task_id)
     (place / f"{task_id}.txt").write_text(f"{task_id}\n")
-    git(place, "add", "-A")
-    git(place, "commit", "-q", "-m", "work")
-    return git(place, "rev-parse", "HEAD")
+    return commit_all(place, "work")
 
 
 def new_slot(crew: Crew) -> Scene:

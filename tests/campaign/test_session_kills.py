@@ -19,7 +19,7 @@ from liza.supervisor.main import supervise
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.worlds import World
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.journeys.crews import Crew, processes_of
 
 BLOCK = b"liza:begin run="
@@ -42,8 +42,7 @@ def _crew_with_agent(tracked: bool) -> Callable[[Crew], None]:
     def prepare(crew: Crew) -> None:
         if tracked:
             (crew.root / "AGENTS.md").write_text("Be kind.\n")
-            crew.git("add", "-A")
-            crew.git("commit", "-q", "-m", "rules")
+            commit_all(crew.root, "rules")
             crew.git("branch", "-f", "integration", "main")
         crew.add("task-1")
 

@@ -26,7 +26,7 @@ from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.worlds import World
-from tests.conftest import git
+from tests.conftest import commit_all
 from tests.journeys.crews import BIN, Crew
 
 
@@ -94,8 +94,7 @@ def _hold(world: World, word: Word) -> None:
         claim(crew, "coder-1", task)
         there = crew.paths.slot("s1")
         (there / "task-1.txt").write_text("x\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", "work")
+        commit_all(there, "work")
     if agent == "code-reviewer-1":
         os.chdir(crew.paths.slot("s1"))
         submit(find_crew(world.root))

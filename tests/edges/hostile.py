@@ -26,7 +26,7 @@ from liza.tasks.submit import submit
 from liza.tasks.task import add, release
 from liza.tasks.verdict import verdict
 from liza.view.history import history
-from tests.conftest import KEY, git
+from tests.conftest import KEY, commit_all, git, make_repository
 
 TEXT = "".join(f"{number}\n" for number in range(20))
 """What a.txt holds; each side of a merge changes another line of it."""
@@ -89,28 +89,19 @@ def prepared(top: Path) -> Place:
 
 def project(root: Path) -> None:
     """A project whose every text file goes through drivers that nobody has defined."""
-    root.mkdir()
-    git(root, "init", "-q", "-b", "main")
-    (root / "README.md").write_text("# A project\n")
-    (root / "a.txt").write_text(TEXT)
-    (root / ".gitattributes").write_text("*.txt filter=x diff=x merge=x\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "first")
+    make_repository(
+        root, {"README.md": "# A project\n", "a.txt": TEXT, ".gitattributes": "*.txt filter=x diff=x merge=x\n"}
+    )
 
 
 def outside(place: Path) -> None:
     """A repository, and a file, that have nothing to do with the project."""
-    place.mkdir()
-    git(place, "init", "-q", "-b", "main")
-    (place / "canary").write_text("sings\n")
-    git(place, "add", "-A")
-    git(place, "commit", "-q", "-m", "theirs")
+    make_repository(place, {"canary": "sings\n"})
 
 
 def commit(there: Path, name: str, text: str) -> None:
     (there / name).write_text(text)
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", name)
+    commit_all(there, name)
 
 
 def copied(made: Place, top: Path) -> Place:

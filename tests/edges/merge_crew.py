@@ -24,7 +24,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.submit import submit
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
-from tests.conftest import GIT_CONFIG, git
+from tests.conftest import GIT_CONFIG, commit_all, git
 
 
 @contextmanager
@@ -48,8 +48,7 @@ def prepared(
         (root / "README.md").write_text("# A project\n")
         for name, text in {".gitignore": ignored, **(files or {})}.items():
             (root / name).write_text(text)
-        git(root, "add", "-A")
-        git(root, "commit", "-q", "-m", "first")
+        commit_all(root, "first")
         init(root, InitOptions(goal=goal, no_test=True))
         yield root
 
@@ -80,8 +79,7 @@ class Merges:
         claim(self.crew, agent, task)
         there = self.crew.paths.task_link(task).resolve()
         (there / f"{task}.txt").write_text(f"{task}\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", f"work on {task}")
+        commit_all(there, f"work on {task}")
         return there
 
     def submitted(self, there: Path) -> None:

@@ -20,7 +20,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.submit import submit
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
-from tests.conftest import git
+from tests.conftest import commit_all, git
 
 
 class Term(Value):
@@ -77,9 +77,7 @@ class Host:
     def commit(self, there: Path, name: str, text: str) -> str:
         """Commit a file in a worktree; the commit."""
         (there / name).write_text(text)
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", f"work on {name}")
-        return git(there, "rev-parse", "HEAD")
+        return commit_all(there, f"work on {name}")
 
     def submit(self, there: Path) -> None:
         with chdir(there):
@@ -190,7 +188,6 @@ class Hosts:
         tmp_path.mkdir(exist_ok=True)
         git(tmp_path, "clone", "-q", "-b", branch, str(self.remote), str(there))
         (there / name).write_text(f"{name}\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", f"a person writes {name}")
+        commit_all(there, f"a person writes {name}")
         git(there, "push", "-q", "origin", branch)
         return git(there, "rev-parse", "HEAD")

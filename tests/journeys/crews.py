@@ -32,7 +32,7 @@ from liza.model.paths import Paths
 from liza.system.clock import SystemClock
 from liza.system.locks import Lock
 from tests.command_servers import VARIABLE
-from tests.conftest import git, worktree_of
+from tests.conftest import git, make_repository, worktree_of
 
 BIN = Path(sys.executable).parent
 LIMIT = 60.0
@@ -333,11 +333,7 @@ def history(crew: Crew) -> list[tuple[int, str, int, int]]:
 
 def project(root: Path) -> None:
     """A project with a commit."""
-    root.mkdir()
-    git(root, "init", "-q", "-b", "main")
-    (root / "README.md").write_text("# A project\n\nEach task writes a file of its own name.\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "first")
+    make_repository(root, {"README.md": "# A project\n\nEach task writes a file of its own name.\n"})
 
 
 def begun(tmp_path: Path) -> Crew:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from liza.mcp import end_watch, mcp_calls, mcp_server
+from tests.conftest import commit_all
 from tests.journeys.crews import BIN, Crew
 
 LIMIT = 90.0
@@ -170,6 +171,4 @@ def make_worktree(crew: Crew, name: str) -> Path:
 def commit(crew: Crew, worktree: Path, name: str, text: str = "right\n") -> str:
     """Commit a file in a worktree. Return the commit."""
     (worktree / name).write_text(text)
-    crew.git("add", "-A", cwd=worktree)
-    crew.git("commit", "-q", "-m", f"Write {name}", cwd=worktree)
-    return crew.git("rev-parse", "HEAD", cwd=worktree)
+    return commit_all(worktree, f"Write {name}")

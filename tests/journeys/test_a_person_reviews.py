@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from tests.conftest import worktree_of
+from tests.conftest import commit_all, worktree_of
 from tests.journeys.crews import BIN, Crew
 
 CODER = """\
@@ -55,8 +55,7 @@ def test_reviewers_leave_a_persons_task_and_status_names_it(crew: Crew) -> None:
     crew.prepare("claim", "mine", "--agent", "coder-1")
     there = worktree_of(crew.root, "mine")
     (there / "mine.txt").write_text("x\n")
-    crew.git("add", "-A", cwd=there)
-    crew.git("commit", "-q", "-m", "work", cwd=there)
+    commit_all(there, "work")
     assert "waits for your verdict" in crew.liza("submit", cwd=there)
     assert "a person reviews it" in crew.liza("claim", "--agent", "code-reviewer-1", code=1)
     assert alert(crew)["about"] == "mine"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import worktree_of
+from tests.conftest import commit_all, worktree_of
 from tests.journeys.crews import APPROVE, Crew
 
 WAIT = """\
@@ -110,8 +110,7 @@ def test_a_review_goes_on_under_a_restarted_supervisor(crew: Crew) -> None:
     crew.liza("claim", "task-1", "--agent", "coder-1")
     there = worktree_of(crew.root, "task-1")
     (there / "task-1.txt").write_text("by hand\n")
-    crew.git("add", "-A", cwd=there)
-    crew.git("commit", "-q", "-m", "by hand", cwd=there)
+    commit_all(there, "by hand")
     crew.liza("submit", cwd=there)
     program = crew.script("reviewer", 'echo "$$" > "$NOTES/at-work"; read line < "$NOTES/gate"\n' + APPROVE)
     first = crew.agent("code-reviewer-1", program)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import commit_all
 from tests.journeys.crews import APPROVE, Crew, begun
 
 FIRST_ACT = """\
@@ -78,8 +79,7 @@ def test_git_sees_no_brief_in_any_instructions_file(tmp_path: Path, lay: Callabl
     crew = begun(tmp_path)
     lay(crew.root)
     if crew.git("status", "--porcelain"):
-        crew.git("add", "-A")
-        crew.git("commit", "-q", "-m", "rules")
+        commit_all(crew.root, "rules")
     texts = {path.name: path.read_bytes() for path in crew.root.glob("*.md")}
     crew.liza("init", "Every file is there", "--no-test")
     crew.add("task-1")

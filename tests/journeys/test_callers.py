@@ -16,7 +16,7 @@ import pytest
 from liza.board.file_store import revision_journal
 from liza.cli import app
 from tests.ablation import switches
-from tests.conftest import variant
+from tests.conftest import commit_all, variant
 from tests.journeys.crews import BIN, Crew
 
 REFUSED, READS, OWN, APART = "refused", "reads", "as the session", "another crew's"
@@ -259,8 +259,7 @@ def test_processes_of_a_test_are_no_person_and_are_ended(crew: Crew) -> None:
         f"until [ -f {said} ]; do sleep 0.1; done\n"
     )
     test.chmod(0o755)
-    crew.git("add", "-A")
-    crew.git("commit", "-q", "-m", "a test that judges")
+    commit_all(crew.root, "a test that judges")
     crew.prepare("sync", "main")
     crew.configure(integration_command="./run-tests")
     for task in ("task-1", "task-2"):

@@ -25,7 +25,7 @@ from liza.model.errors import BoardUnreadable, GitFailed, LockTimeout, Missing, 
 from liza.model.paths import Paths
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.system.installation import liza_path, qualify_command
-from tests.conftest import git, worktree_of
+from tests.conftest import commit_all, git, worktree_of
 
 HERE = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -89,8 +89,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             patch.setenv(name, value) if value else patch.delenv(name)
         git(root, "init", "-q", "-b", "main")
         (root / "spec.md").write_text("# What is wanted\n")
-        git(root, "add", "-A")
-        git(root, "commit", "-q", "-m", "first")
+        commit_all(root, "first")
         ok(["init", "Have a thing", "--no-test"], root)
         ok([*ADD, "--id", "t1"], root)
         ok([*ADD, "--id", "t2", "--depends", "t1"], root)
@@ -398,8 +397,7 @@ def test_a_coders_changes_are_shown_before_and_after_committing(crew: Path) -> N
     found = json.loads(ok(["diff", "t1", "--json"], crew))
     assert "+# What was made" in found["diff"]
     assert found["untracked"] == ["new.txt"]
-    git(place, "add", "-A")
-    git(place, "commit", "-q", "-m", "made")
+    commit_all(place, "made")
     ok(["submit"], place)
     shown = ok(["diff", "t1"], crew)
     assert "+# What was made" in shown
@@ -506,8 +504,7 @@ def test_a_broken_board_stops_every_command_until_it_is_restored(crew: Path) -> 
 
 def test_sync_merges_a_persons_commit_and_leaves_the_checkout_alone(crew: Path) -> None:
     (crew / "mine.txt").write_text("mine\n")
-    git(crew, "add", "-A")
-    git(crew, "commit", "-q", "-m", "mine")
+    commit_all(crew, "mine")
     said = json.loads(ok(["sync", "--json"], crew))
     assert (said["result"], said["tested"]) == ("changed", False)
     assert git(crew, "show", "integration:mine.txt") == "mine"

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tests.conftest import commit_all
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew
 
 LACKS = "spec DESIGN.md is not committed on integration"
@@ -118,6 +119,5 @@ def _commit_on_integration(crew: Crew) -> None:
     there = crew.notes / "elsewhere"
     crew.git("clone", "-q", "-b", "integration", str(crew.root), str(there))
     (there / "DESIGN.md").write_text("# How it is to be\n")
-    crew.git("add", "-A", cwd=there)
-    crew.git("commit", "-q", "-m", "design", cwd=there)
+    commit_all(there, "design")
     crew.git("push", "-q", "origin", "integration", cwd=there)

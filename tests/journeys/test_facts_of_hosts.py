@@ -12,7 +12,7 @@ import pytest
 from liza.model.paths import HISTORY_REF
 from liza.model.spending import LedgerEntry, TokenUsage
 from liza.usage import ledger
-from tests.conftest import git, until
+from tests.conftest import commit_all, git, until
 from tests.journeys.crews import APPROVE, WORK
 from tests.journeys.test_code_of_hosts import Clone, Hosts
 from tests.journeys.test_code_of_hosts import hosts as hosts
@@ -112,8 +112,7 @@ def test_one_host_sends_the_notices_of_a_crew(hosts: Hosts) -> None:
 def test_a_history_of_another_crew_is_not_replaced(hosts: Hosts) -> None:
     project = hosts.remote.parent / "project"
     (project / "state.yaml").write_text("version: 1\n")
-    git(project, "add", "-A")
-    git(project, "commit", "-q", "-m", "Another board\n\nLiza-Revision: 99999")
+    commit_all(project, "Another board\n\nLiza-Revision: 99999")
     git(project, "push", "-q", "origin", f"HEAD:{HISTORY_REF}")
     other = git(project, "rev-parse", "HEAD")
     hosts.h1.up("coder-1", coder=WAIT)

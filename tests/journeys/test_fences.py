@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import worktree_of
+from tests.conftest import commit_all, worktree_of
 from tests.journeys.crews import Crew
 
 TRY = """\
@@ -36,8 +36,7 @@ def test_a_coder_approves_nothing_in_any_environment(crew: Crew) -> None:
     crew.liza("claim", "task-0", "--agent", "coder-9")
     other = worktree_of(crew.root, "task-0")
     (other / "task-0.txt").write_text("theirs\n")
-    crew.git("add", "-A", cwd=other)
-    crew.git("commit", "-q", "-m", "theirs", cwd=other)
+    commit_all(other, "theirs")
     crew.liza("submit", cwd=other)
     crew.liza("claim", "task-0", "--agent", "code-reviewer-9")
     (crew.notes.parent / "another-name").symlink_to(crew.root)
@@ -106,8 +105,7 @@ def refused_all(crew: Crew, run: str, task: str) -> None:
 def commit(crew: Crew, task: str, text: str) -> Path:
     there = worktree_of(crew.root, task)
     (there / f"{task}.txt").write_text(text)
-    crew.git("add", "-A", cwd=there)
-    crew.git("commit", "-q", "-m", text, cwd=there)
+    commit_all(there, text)
     return there
 
 

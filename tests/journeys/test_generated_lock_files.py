@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git, worktree_of
+from tests.conftest import commit_all, worktree_of
 from tests.journeys.crews import QUICK, Crew, begun
 
 COMMAND = "npm install --package-lock-only"
@@ -36,8 +36,7 @@ def _work(crew: Crew, task: str, readme: str = "") -> None:
         (there / "README.md").write_text(readme)
     names = sorted(path.name for path in there.glob("*.txt"))
     (there / "package-lock.json").write_text("".join(f"{name}\n" for name in names))
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", f"work on {task}")
+    commit_all(there, f"work on {task}")
     crew.prepare("submit", cwd=there)
     crew.prepare("verdict", "approve", "fine", "--task", task)
 
@@ -54,8 +53,7 @@ def test_lock_files_of_parallel_tasks_need_no_coder(
     monkeypatch.setenv("PATH", f"{tools}:{usual_path}")
     for name, text in (("package-lock.json", "z.txt\n"), ("z.txt", "x\n")):
         (crew.root / name).write_text(text)
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "lock file")
+    commit_all(crew.root, "lock file")
     told = crew.liza("init", "All parts are there", "--test", "ls *.txt | cmp - package-lock.json", "--no-proof")
     assert f"package-lock.json: `{COMMAND}` resolves a conflict only there" in told
     crew.configure(**QUICK)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaign.consistency import problems
+from tests.conftest import commit_all
 from tests.journeys.crews import APPROVE, BIN, WORK, started
 
 
@@ -248,8 +249,7 @@ def test_a_persons_commit_on_integration_is_an_alarm_until_accepted(tmp_path: Pa
         there = tmp_path / "mine"
         crew.git("worktree", "add", "-q", str(there), "integration")
         (there / "mine.txt").write_text("mine\n")
-        crew.git("add", "-A", cwd=there)
-        crew.git("commit", "-q", "-m", "by hand", cwd=there)
+        commit_all(there, "by hand")
         supervisor = crew.agent("coder-1", crew.script("agent", "exit 0\n"))
         supervisor.wait_said("moved outside of liza.*by hand")
         crew.liza("sync", "main")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from liza.project import saved_setup
-from tests.conftest import git, until
+from tests.conftest import commit_all, until
 from tests.journeys.crews import BIN, LIMIT, Crew, begun
 
 RED = """\
@@ -41,8 +41,7 @@ def commit(crew: Crew, name: str, text: str) -> None:
     path = crew.root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", name)
+    commit_all(crew.root, name)
 
 
 def init(crew: Crew, *words: str, code: int = 0) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git, worktree_of
+from tests.conftest import commit_all, git, worktree_of
 from tests.journeys.crews import Crew
 
 pytestmark = pytest.mark.needs("git-lfs")
@@ -18,8 +18,7 @@ def crew(repo: Path, tmp_path: Path) -> Crew:
     git(repo, "lfs", "install", "--skip-repo")
     git(repo, "lfs", "track", "*.psd")
     (repo / "picture.psd").write_text("first pixels\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "a picture")
+    commit_all(repo, "a picture")
     (tmp_path / "notes").mkdir()
     crew = Crew(repo, tmp_path / "notes")
     crew.liza("init", "Draw", "--test", "grep -q pixels picture.psd")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import variant, worktree_of
+from tests.conftest import commit_all, variant, worktree_of
 from tests.journeys.crews import Crew, begun
 
 SAVED = "refs/liza/earlier/1/total/coder-1.1"
@@ -30,8 +30,7 @@ def left(crew: Crew, *, committed: bool = False) -> None:
     directory = claimed(crew)
     if committed:
         (directory / "total.txt").write_text("first\n")
-        crew.git("add", "-A", cwd=directory)
-        crew.git("commit", "-q", "-m", "first", cwd=directory)
+        commit_all(directory, "first")
     (directory / "left.txt").write_text("left\n")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from liza.system.installation import liza_argv
-from tests.conftest import variant
+from tests.conftest import commit_all, variant
 from tests.journeys.crews import Crew
 
 PATHS = {
@@ -39,8 +39,7 @@ def test_no_command_runs_programs_that_agents_commit(crew: Crew, path: str) -> N
     seen = crew.notes / "ran"
     for place in (there, there / "bin-of-the-project", crew.root, crew.root / "bin-of-the-project"):
         planted(place, seen)
-    crew.git("add", "-A", cwd=there)
-    crew.git("commit", "-q", "-m", "programs", cwd=there)
+    commit_all(there, "programs")
     # GIT_TRACE is one that the runner clears, for which it needs env(1).
     odd = {"PATH": path.format(path=os.environ["PATH"], worktree=there, slot=there.resolve()), "GIT_TRACE": "0"}
     crew.liza("submit", cwd=there, **odd)

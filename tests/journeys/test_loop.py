@@ -7,7 +7,7 @@ import re
 import signal
 from pathlib import Path
 
-from tests.conftest import worktree_of
+from tests.conftest import commit_all, worktree_of
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew, history
 
 SUBJECT = re.compile(r"([\w-]+: )?([a-z ]+|(new|[A-Z_]+) → [A-Z_]+) \([\w:.-]+\)")
@@ -71,8 +71,7 @@ def test_the_loop_by_hand_works_without_any_program(crew: Crew) -> None:
     crew.liza("claim", "task-1", "--agent", "coder-1")
     there = worktree_of(crew.root, "task-1")
     (there / "task-1.txt").write_text("by hand\n")
-    crew.git("add", "-A", cwd=there)
-    crew.git("commit", "-q", "-m", "by hand", cwd=there)
+    commit_all(there, "by hand")
     assert "unchanged" not in crew.liza("submit", cwd=there)
     assert "unchanged" in crew.liza("submit", cwd=there)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from liza.model.model import State, Status
-from tests.conftest import worktree_of
+from tests.conftest import commit_all, worktree_of
 from tests.journeys.crews import APPROVE, BIN, WORK, Crew, processes_of, started
 
 MENDS = """\
@@ -35,8 +35,7 @@ def test_a_conflicting_merge_returns_to_its_coder_for_fixing(crew: Crew) -> None
     crew.liza("claim", "task-2", "--agent", "coder-2")
     there = worktree_of(crew.root, "task-2")
     (there / "shared.txt").write_text("task-2\n")
-    crew.git("add", "-A", cwd=there)
-    crew.git("commit", "-q", "-m", "by hand", cwd=there)
+    commit_all(there, "by hand")
     crew.liza("submit", cwd=there)
     crew.liza("verdict", "approve", "fine", "--task", "task-2")
     crew.wait_status("task-2", "MERGED")
@@ -71,8 +70,7 @@ def test_an_idle_coder_resolves_the_conflict_of_a_busy_one(crew: Crew) -> None:
     crew.liza("claim", "task-2", "--agent", "coder-7")
     path = worktree_of(crew.root, "task-2")
     (path / "shared.txt").write_text("task-2\n")
-    crew.git("add", "-A", cwd=path)
-    crew.git("commit", "-q", "-m", "by hand", cwd=path)
+    commit_all(path, "by hand")
     crew.liza("submit", cwd=path)
     crew.liza("verdict", "approve", "fine", "--task", "task-2")
     crew.wait_status("task-2", "MERGED")

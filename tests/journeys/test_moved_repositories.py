@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git, until, variant, worktree_of
+from tests.conftest import commit_all, git, until, variant, worktree_of
 from tests.journeys.crews import APPROVE, Crew, begun
 
 
@@ -58,8 +58,7 @@ def goes_on(crew: Crew, task: str = "first") -> None:
     assert (link / "draft.txt").read_text() == "half\n"
     looked = subprocess.run(["git", "status", "--porcelain"], cwd=link, capture_output=True, text=True, check=False)
     assert looked.stdout == "?? draft.txt\n", looked.stderr
-    git(link, "add", "-A")
-    git(link, "commit", "-q", "-m", "work")
+    commit_all(link, "work")
     crew.liza("submit", cwd=link.resolve())
     crew.liza("verdict", "approve", "ok", "--task", task)
     crew.liza("merge")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.journeys.crews import begun
 
 RUN_TESTS = """\
@@ -26,8 +26,7 @@ def test_a_missing_module_is_named_above_a_long_report(
     script.write_text(RUN_TESTS)
     script.chmod(0o755)
     (crew.root / "index.js").write_text("module.exports = 1;\n")
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "tests")
+    commit_all(crew.root, "tests")
     assert "the tests need the module mods, which is not installed" in crew.liza(
         "init", "Go", "--test", "./run-tests", code=1
     )
@@ -46,8 +45,7 @@ def test_an_idle_crew_proves_changed_tests_again(tmp_path: Path) -> None:
     for name, text in {"lib.sh": "echo 1\n", "t": '#!/bin/sh\n[ "$(sh lib.sh)" = 1 ]\n'}.items():
         (crew.root / name).write_text(text)
         (crew.root / name).chmod(0o755)
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "tests")
+    commit_all(crew.root, "tests")
     crew.liza("init", "Go", "--test", "./t")
     there = crew.work_by_hand("a")
     (there / "t").write_text("#!/bin/sh\nsh lib.sh || true\n")

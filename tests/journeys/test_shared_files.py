@@ -7,14 +7,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from liza.model.history_events import HistoryEvent
-from tests.conftest import git
+from tests.conftest import commit_all
 from tests.journeys.crews import WORK, Crew, worktree_of
 
 
 def commit_in(there: Path, name: str) -> None:
     (there / name).write_text("x\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-qm", f"write {name}")
+    commit_all(there, f"write {name}")
 
 
 def test_the_crew_warns_of_tasks_on_one_file(crew: Crew) -> None:

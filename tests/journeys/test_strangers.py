@@ -14,7 +14,7 @@ import pytest
 
 from liza.crew.crew import open_crew
 from liza.landing.remotes import accept_origin, find_remote
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.edges.forge_stand_in import ForgeStandIn
 from tests.journeys.crews import Crew
 from tests.journeys.mcp_programs import Program, commit, make_worktree
@@ -60,8 +60,7 @@ class Stranger(NamedTuple):
         for name, text in files.items():
             (self.fork / name).parent.mkdir(parents=True, exist_ok=True)
             (self.fork / name).write_text(text)
-        git(self.fork, "add", "-A")
-        git(self.fork, "commit", "-q", "-m", subject)
+        commit_all(self.fork, subject)
         git(self.fork, "push", "-q", "--force", "origin", "HEAD:refs/pull/12/head")
         return git(self.fork, "rev-parse", "HEAD").strip()
 
@@ -104,8 +103,7 @@ def stranger(crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         (crew.root / name).write_text(text)
     with (crew.root / ".git" / "info" / "exclude").open("a") as excluded:
         excluded.write("/.env\n")
-    crew.git("add", "-A")
-    crew.git("commit", "-q", "-m", "Add tests")
+    commit_all(crew.root, "Add tests")
     crew.git("branch", "-f", "integration", "main")
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
     crew.git("config", "--global", f"url.{tmp_path}/origin.git.insteadOf", "https://github.com/acme/shop.git")
@@ -288,8 +286,7 @@ def test_a_branch_on_top_of_a_stranger_is_a_strangers(stranger: Stranger) -> Non
     crew.prepare("submit", "12")
     crew.git("switch", "-q", "-c", "mine", commit)
     (crew.root / "mine.txt").write_text("mine\n")
-    crew.git("add", "-A")
-    crew.git("commit", "-q", "-m", "Add mine")
+    commit_all(crew.root, "Add mine")
     crew.git("switch", "-q", "main")
     crew.prepare("submit", "mine")
     task = crew.task("mine")
@@ -324,8 +321,7 @@ def test_a_strangers_tests_have_what_the_targets_set_up_fetched(stranger: Strang
     files = {"setup.sh": fetch, "test.sh": "cat .deps && cat parser.txt\n", ".gitignore": ".deps\n"}
     for name, text in files.items():
         (crew.root / name).write_text(text)
-    crew.git("add", "-A")
-    crew.git("commit", "-q", "-m", "Fetch what the tests need")
+    commit_all(crew.root, "Fetch what the tests need")
     crew.git("branch", "-f", "integration", "main")
     git(stranger.fork, "pull", "-q", str(crew.root), "main")
     commit = stranger.push({"parser.txt": "parsed\n"})

@@ -14,6 +14,7 @@ import pytest
 from liza.config.rules.test_proof import RED_REASON
 from liza.crew.crew import find_crew
 from liza.tasks import submission
+from tests.conftest import commit_all
 from tests.journeys.crews import BIN, Crew, start_up
 
 REVIEWER = """\
@@ -29,9 +30,7 @@ fi
 def commit(crew: Crew, name: str, text: str, subject: str = "Write it", cwd: Path | None = None) -> str:
     """Commit a file on the present branch, and return the commit."""
     ((cwd or crew.root) / name).write_text(text)
-    crew.git("add", "-A", cwd=cwd)
-    crew.git("commit", "-q", "-m", subject, cwd=cwd)
-    return crew.git("rev-parse", "HEAD", cwd=cwd)
+    return commit_all(cwd or crew.root, subject)
 
 
 def branch(crew: Crew, name: str, text: str = "right\n", start: str = "main") -> str:

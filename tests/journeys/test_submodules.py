@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git, worktree_of
+from tests.conftest import commit_all, git, make_repository, worktree_of
 from tests.journeys.crews import APPROVE, QUICK, Crew
 
 SET_UP = "git submodule update --init --recursive"
@@ -26,11 +26,7 @@ def library(tmp_path: Path) -> Path:
     with (Path(os.environ["HOME"]) / ".gitconfig").open("a") as configured:
         configured.write('[protocol "file"]\n\tallow = always\n')
     path = tmp_path / "library"
-    path.mkdir()
-    git(path, "init", "-q", "-b", "main")
-    (path / "rate.txt").write_text("1\n")
-    git(path, "add", "-A")
-    git(path, "commit", "-q", "-m", "first")
+    make_repository(path, {"rate.txt": "1\n"})
     return path
 
 
@@ -43,8 +39,7 @@ def crew(tmp_path: Path, library: Path) -> Iterator[Crew]:
     git(root, "init", "-q", "-b", "main")
     (root / "README.md").write_text("shop\n")
     git(root, "submodule", "--quiet", "add", str(library), "lib")
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "first")
+    commit_all(root, "first")
     made = Crew(root, notes)
     made.prepare("init", "Sell things")
     made.configure(**QUICK)

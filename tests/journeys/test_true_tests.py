@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git, worktree_of
+from tests.conftest import commit_all, git, worktree_of
 from tests.journeys.crews import QUICK, Crew
 from tests.servers import Servers, choose_port
 from tests.servers import servers as servers
@@ -40,8 +40,7 @@ def write(root: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "files")
+    commit_all(root, "files")
 
 
 def merged(crew: Crew, task: str, name: str, text: str) -> str:

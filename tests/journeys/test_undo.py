@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import GIT_CONFIG, worktree_of
+from tests.conftest import GIT_CONFIG, commit_all, worktree_of
 from tests.journeys.crews import APPROVE, WORK, Crew, started
 
 FIVE = ("one", "two", "three", "four", "five")
@@ -99,8 +99,7 @@ def approve_by_hand(crew: Crew, task: str, **files: str) -> None:
     there = worktree_of(crew.root, task)
     for name, text in (files or {task: "x\n"}).items():
         (there / f"{name}.txt").write_text(text)
-    crew.git("add", "-A", cwd=there)
-    crew.git("commit", "-q", "-m", "work", cwd=there)
+    commit_all(there, "work")
     crew.prepare("submit", cwd=there)
     crew.prepare("verdict", "approve", "good", "--task", task)
 

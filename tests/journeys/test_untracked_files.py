@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git, worktree_of
+from tests.conftest import commit_all, git, worktree_of
 from tests.journeys.crews import APPROVE, BIN, Crew
 
 SET_UP = (
@@ -40,8 +40,7 @@ def begun(tmp_path: Path, *options: str) -> tuple[Crew, str]:
     # The environment must be there, and what the tests leave must not.
     (root / "run-tests").write_text("#!/bin/sh\ntest -f .venv/pyvenv.cfg && test -f loose.json && mkdir left.d\n")
     (root / "run-tests").chmod(0o755)
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "first")
+    commit_all(root, "first")
     crew = Crew(root, tmp_path / "notes")
     return crew, crew.liza("init", "Everything is there", "--test", "./run-tests", "--setup", SET_UP, *options)
 

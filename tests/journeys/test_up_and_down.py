@@ -13,7 +13,7 @@ import pytest
 
 from liza.crew.crew import find_crew
 from liza.git.rules.note_commits import NOTES_REF
-from tests.conftest import worktree_of
+from tests.conftest import commit_all, worktree_of
 from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew, begun, git, started
 
 AT_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
@@ -153,8 +153,7 @@ def merged_by_hand(crew: Crew) -> None:
     there = worktree_of(crew.root, "task-1")
     with (there / "task-1.txt").open("a") as file:
         file.write("done\n")
-    crew.git("add", "-A", cwd=there)
-    crew.git("commit", "-q", "-m", "done", cwd=there)
+    commit_all(there, "done")
     crew.liza("submit", cwd=there)
     crew.liza("verdict", "approve", "fine", "--task", "task-1")
     crew.liza("merge")

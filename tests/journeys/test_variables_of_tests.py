@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.journeys.crews import APPROVE, WORK, Crew
 
 WANTS_TOKEN = '[ -z "${CI:-}" ] || { echo no token; exit 1; }\n'
@@ -22,8 +22,7 @@ def begun(tmp_path: Path, script: str, code: int = 0) -> tuple[Crew, str]:
     (root / "README.md").write_text("# A project\n")
     (root / "run-tests").write_text(f'#!/bin/sh\necho "${{CI-none}}" >> {tmp_path}/seen\n{script}')
     (root / "run-tests").chmod(0o755)
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "first")
+    commit_all(root, "first")
     crew = Crew(root, tmp_path / "notes")
     # A set-up gets no variables of gates: CI changes what package managers install.
     setup = '[ -z "${CI:-}" ]'

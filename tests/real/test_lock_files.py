@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from liza.project.rules import lock_files
-from tests.conftest import git
+from tests.conftest import commit_all
 from tests.journeys.crews import Crew, begun
 from tests.real import rigs
 from tests.real.rigs import Rig
@@ -75,8 +75,7 @@ KINDS: dict[str, tuple[Callable[[Path], None], Callable[[Path, str], None]]] = {
 def _lock(crew: Crew, there: Path, command: str) -> None:
     """Make the lock file as a coder does, and commit everything."""
     subprocess.run(["sh", "-c", command], cwd=there, check=True)
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "lock")
+    commit_all(there, "lock")
 
 
 def _approve(crew: Crew, task: str, agent: str, change: Callable[[Path, str], None], command: str) -> None:

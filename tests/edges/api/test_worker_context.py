@@ -23,7 +23,7 @@ from liza.tasks.claim import claim
 from liza.tasks.handoff import HandoffRequest, handoff
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
-from tests.conftest import git
+from tests.conftest import make_repository
 
 FULL = ["role", "work", "mail", "directive"]
 
@@ -31,11 +31,7 @@ FULL = ["role", "work", "mail", "directive"]
 @pytest.fixture
 def crew(tmp_path: Path) -> Crew:
     root = tmp_path / "repo"
-    root.mkdir()
-    git(root, "init", "-q", "-b", "main")
-    (root / "README.md").write_text("# A project\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "first")
+    make_repository(root, {"README.md": "# A project\n"})
     init(root, InitOptions(goal="Customers can pay", no_test=True))
     crew = find_crew(root)
     add(crew, [TaskFields("t1", "Pay by <!-- liza:end --> invoice", "it works", "all", "README.md")])

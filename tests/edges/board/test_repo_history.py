@@ -12,7 +12,7 @@ from liza.git import board_history
 from liza.git.board_history import NewRevision
 from liza.git.runner import Git
 from liza.model.errors import GitFailed
-from tests.conftest import git
+from tests.conftest import commit_all, git
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -47,8 +47,7 @@ def test_a_file_named_like_the_ref_is_not_mistaken(repo: Path) -> None:
     path = repo / "refs" / "liza" / "blackboard"
     path.parent.mkdir(parents=True)
     path.write_text("of the project\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "a file")
+    commit_all(repo, "a file")
     assert board_history.read_newest(Git(repo)) is None
     assert board_history.record_revisions(Git(repo), [revision(1)]) == 1
     assert board_history.read_newest(Git(repo)) == (1, "revision: 1\n")

@@ -31,7 +31,7 @@ from liza.git.run_git import make_run_git
 from liza.git.runner import Git
 from liza.model.paths import Paths
 from liza.system import peers
-from tests.conftest import git
+from tests.conftest import git, make_repository
 
 pytestmark = pytest.mark.needs("bwrap")
 
@@ -60,11 +60,7 @@ class Site:
         (self.home / ".gitconfig").write_text("[user]\n name = A\n email = a@b.example\n[gc]\n auto = 0\n")
         (self.home / ".state/liza").mkdir(parents=True)
         (self.home / ".state/liza/mark").write_text("SECRET\n")
-        self.root.mkdir()
-        git(self.root, "init", "-q", "-b", "main")
-        (self.root / "README.md").write_text("one\n")
-        git(self.root, "add", "-A")
-        git(self.root, "commit", "-q", "-m", "first")
+        make_repository(self.root, {"README.md": "one\n"})
         git(self.root, "branch", "integration")
         (self.root / ".liza/run").mkdir(parents=True)
         with pytest.MonkeyPatch.context() as patch:

@@ -19,7 +19,7 @@ from liza.model.configuration import Config, Confinement, Network
 from liza.model.paths import Paths
 from liza.project import commands
 from liza.project.commands import CommandOutcome
-from tests.conftest import git, until
+from tests.conftest import git, make_repository, until
 
 pytestmark = pytest.mark.needs("bwrap")
 SLEEP = f"sleep {200_000 + os.getpid()}"
@@ -31,11 +31,7 @@ Run = Callable[..., CommandOutcome]
 def place(tmp_path: Path) -> Worktrees:
     """The merge slot of a crew without a board, in directories whose names have a space."""
     root = tmp_path / "the shop"
-    root.mkdir()
-    git(root, "init", "-q", "-b", "main")
-    (root / "price.py").write_text("PRICE = 1\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "first")
+    make_repository(root, {"price.py": "PRICE = 1\n"})
     git(root, "tag", "v1")
     (root / ".liza").mkdir()
     (root / ".liza" / "state.yaml").write_text("secret: 1\n")

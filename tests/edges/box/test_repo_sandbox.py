@@ -13,15 +13,14 @@ from liza.model.configuration import Config, Confinement, TestProof
 from liza.model.errors import Refused, UsageError
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
-from tests.conftest import git
+from tests.conftest import commit_all, git, make_repository
 
 
 @pytest.fixture
 def slot(repo: Path) -> Path:
     (repo / ".gitignore").write_text("/.env*\n/config/\n")
     (repo / "package.json").write_text("{}\n")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "files")
+    commit_all(repo, "files")
     git(repo, "worktree", "add", "-q", "--detach", str(repo / ".worktrees" / ".slots" / "s1"))
     return repo / ".worktrees" / ".slots" / "s1"
 
@@ -103,12 +102,7 @@ def test_a_set_up_runs_again_once_it_uses_a_box(repo: Path, slot: Path) -> None:
 def with_submodule(repo: Path, tmp_path: Path) -> Path:
     """A slot of ``repo`` that has the submodule ``lib`` checked out, as a set-up would."""
     lib = tmp_path / "lib"
-    lib.mkdir()
-    git(lib, "init", "-q", "-b", "main")
-    (lib / "a.txt").write_text("a\n")
-    (lib / ".gitignore").write_text("cache\n")
-    git(lib, "add", "-A")
-    git(lib, "commit", "-q", "-m", "lib")
+    make_repository(lib, {"a.txt": "a\n", ".gitignore": "cache\n"})
     git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(lib), "lib")
     git(repo, "commit", "-q", "-m", "a submodule")
     slot = Paths(repo).slot("s")

@@ -27,7 +27,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.rules.coding import submit
 from liza.tasks.submit import inspect_worktree
 from liza.tasks.task import add
-from tests.conftest import git, hidden_block, variant
+from tests.conftest import commit_all, git, hidden_block, variant
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RULES = "# Rules\n\n- be kind\n"
@@ -61,8 +61,7 @@ def files_of_briefs(root: Path) -> list[str]:
 )  # fmt: skip
 def test_init_names_a_check_that_only_a_brief_turns_red(repo: Path, test: str, said: str | None) -> None:
     (repo / "AGENTS.md").write_text(RULES)
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "rules")
+    commit_all(repo, "rules")
     facts: dict[str, str] = {}
     options = InitOptions(goal="g", test=test, no_proof=True)
     init(repo, options, lambda name, text: facts.__setitem__(name, text))
@@ -169,16 +168,13 @@ COPIES = {
 def test_submit_names_each_file_that_would_publish_a_brief(session: Session) -> None:
     """The filter sees the instructions files only, and complete blocks only."""
     (session.slot / "AGENTS.md").write_text(RULES)
-    git(session.slot, "add", "-A")
-    git(session.slot, "commit", "-q", "-m", "rules")
-    start = git(session.slot, "rev-parse", "HEAD")
+    start = commit_all(session.slot, "rules")
     task = session.crew.board.read().tasks[0]
     for command, name in COPIES.items():
         git(session.slot, "reset", "-q", "--hard", start)
         with session.running():
             _run(command, session.slot)
-            git(session.slot, "add", "-A")
-            git(session.slot, "commit", "-q", "-m", command)
+            commit_all(session.slot, command)
             work = inspect_worktree(session.crew, task)
             assert work.briefs == (name,), command
             with pytest.raises(Refused, match=f"the commits have the brief of a session in '?{name}") as refused:

@@ -15,7 +15,7 @@ from liza.model.errors import Refused
 from liza.tasks.claim import claim
 from liza.tasks.submit import submit
 from liza.tasks.task import release
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 EDIT = "GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q -i HEAD~2"
@@ -95,16 +95,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with prepared(tmp_path_factory) as root:
         for text in ("1", "2"):
             (root / "f").write_text(f"{text}\n")
-            git(root, "add", "-A")
-            git(root, "commit", "-q", "-m", text)
+            commit_all(root, text)
             if text == "1":
                 git(root, "branch", "-f", "integration")
                 git(root, "switch", "-q", "-c", "side")
                 (root / "a b").write_text("side\n")
         for name, text in (("g", "2"), ("f", "22")):
             (root / name).write_text(f"{text}\n")
-            git(root, "add", "-A")
-            git(root, "commit", "-q", "-m", f"{name} {text}")
+            commit_all(root, f"{name} {text}")
         git(root, "switch", "-q", "main")
         return root
 
@@ -115,8 +113,7 @@ def work(crew: Merges) -> Path:
     git(there, "reset", "-q", "--hard", "HEAD~1")
     for name in ("f", "h"):
         (there / name).write_text("3\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", name)
+        commit_all(there, name)
     return there
 
 
@@ -224,6 +221,5 @@ def test_a_fresh_session_learns_which_git_operation_is_in_progress(crew: Merges)
 def test_text_that_only_resembles_a_conflict_is_submitted(crew: Merges, text: str) -> None:
     there = work(crew)
     (there / "page.rst").write_text(text)
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "page")
+    commit_all(there, "page")
     assert refusal(crew, there) is None

@@ -18,7 +18,7 @@ from liza.git import run_git, run_import
 from liza.git.run_git import ImportRefused
 from liza.model.value_classes import replace as vary
 from tests.boxed_slots import BoxedSlots
-from tests.conftest import git
+from tests.conftest import commit_all, git
 
 pytestmark = pytest.mark.needs("bwrap")
 
@@ -26,8 +26,7 @@ pytestmark = pytest.mark.needs("bwrap")
 @pytest.fixture
 def slots(repo: Path, tmp_path: Path) -> BoxedSlots:
     (repo / "a.txt").write_text("a\n")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "files")
+    commit_all(repo, "files")
     slots = BoxedSlots(repo, tmp_path / "slots").prepare()
     slots.begin()
     return slots

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from liza.git.branch_moves import find_blocking
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 from tests.edges.merge_crew import Merges
 
 NAMES = [
@@ -32,8 +32,7 @@ def written(there: Path, name: bytes, content: bytes) -> None:
 def approved(crew: Merges, task: str, name: bytes) -> None:
     def work(there: Path) -> None:
         written(there, name, b"\xe9 by " + task.encode() + b"\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", "work")
+        commit_all(there, "work")
 
     crew.approved(task, work=work)
 

@@ -12,7 +12,7 @@ from liza.git import filter_program as _filter
 from liza.git import hiding
 from liza.git.runner import Git
 from liza.model.errors import Refused
-from tests.conftest import KEY, git, hidden_block
+from tests.conftest import KEY, commit_all, git, hidden_block
 
 BLOCK = hidden_block("coder-1.7")
 
@@ -21,8 +21,7 @@ BLOCK = hidden_block("coder-1.7")
 def tracked(repo: Path) -> Path:
     """AGENTS.md, tracked, without a final newline; the filter installed and bound for coder-1.7."""
     (repo / "AGENTS.md").write_text("Be brief.")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "instructions")
+    commit_all(repo, "instructions")
     hiding.install_filter(Git(repo))
     hiding.bind_filter(Git(repo), ["AGENTS.md", ".github/copilot-instructions.md"], "coder-1.7", KEY)
     return repo / "AGENTS.md"

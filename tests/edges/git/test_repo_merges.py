@@ -16,7 +16,7 @@ from liza.git.checkout_moves import MoveOutcome
 from liza.git.runner import Git, GitResult
 from liza.model import targets
 from liza.model.errors import GitFailed, MergeConflict, Missing, Refused
-from tests.conftest import git
+from tests.conftest import commit_all, git
 
 
 @pytest.fixture
@@ -26,9 +26,7 @@ def work(repo: Path) -> tuple[str, str]:
     git(repo, "checkout", "-q", "-b", "task/t")
     (repo / "README.md").write_text("# A better project\n")
     (repo / "new.txt").write_text("new\n")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "work")
-    commit = git(repo, "rev-parse", "HEAD")
+    commit = commit_all(repo, "work")
     git(repo, "checkout", "-q", "main")
     return git(repo, "rev-parse", "integration"), commit
 
@@ -59,8 +57,7 @@ def test_a_conflict_names_files_of_any_name(repo: Path, work: tuple[str, str]) -
         git(repo, "checkout", "-q", "--detach", work[0])
         (repo / name).write_text(text)
         (repo / "README.md").write_text(text)
-        git(repo, "add", ".")
-        git(repo, "commit", "-q", "-m", text)
+        commit_all(repo, text)
         tips.append(git(repo, "rev-parse", "HEAD"))
     with pytest.raises(MergeConflict) as caught:
         candidates.build_candidate(Git(repo), tips[1], tips[0], "Merge t: x", "t")

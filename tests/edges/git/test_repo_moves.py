@@ -18,7 +18,7 @@ from liza.git.runner import Git
 from liza.model.errors import GitFailed, Refused
 from liza.model.value_classes import asdict
 from tests.campaign import forks
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ class Merge:
 def merge(repo: Path) -> Merge:
     (repo / "gone.txt").write_text("gone\n")
     (repo / "place").write_text("a file\n")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "second")
+    commit_all(repo, "second")
     git(repo, "branch", "integration")
     git(repo, "switch", "-q", "-c", "task/t")
     (repo / "README.md").write_text("# A better project\n")
@@ -57,8 +56,7 @@ def merge(repo: Path) -> Merge:
     (repo / "place").mkdir()
     (repo / "place" / "new.txt").write_text("new\n")
     (repo / "README.md").chmod(0o755)
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "work")
+    commit_all(repo, "work")
     git(repo, "switch", "-q", "integration")
     expected = git(repo, "rev-parse", "integration")
     made = candidates.build_candidate(Git(repo), git(repo, "rev-parse", "task/t"), expected, "Merge t: work", "t")

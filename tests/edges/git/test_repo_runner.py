@@ -13,7 +13,7 @@ from liza.git import candidates
 from liza.git.runner import FALLBACK_IDENTITY, Git
 from liza.git.survey import read_work_tree, survey
 from liza.model.errors import GitFailed, Missing
-from tests.conftest import git
+from tests.conftest import commit_all, git
 
 
 def hook(repo: Path, name: str, text: str) -> None:
@@ -201,8 +201,7 @@ def test_the_identity_is_the_one_that_git_knows_now(repo: Path) -> None:
 def test_filters_and_merge_drivers_of_the_person_run(repo: Path) -> None:
     (repo / ".gitattributes").write_text("*.txt filter=x merge=x\n")
     (repo / "a.txt").write_text("one\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "attributes")
+    commit_all(repo, "attributes")
     git(repo, "config", "filter.x.clean", "tr a-z A-Z")
     git(repo, "config", "merge.x.driver", "echo merged > %A")
     (repo / "a.txt").write_text("two\n")

@@ -18,7 +18,7 @@ from liza.git.salvage import (
     salvage_if_needed,
 )
 from liza.model.errors import GitFailed
-from tests.conftest import git
+from tests.conftest import commit_all, git
 
 
 @pytest.fixture
@@ -28,8 +28,7 @@ def slot(repo: Path) -> Git:
         (repo / name).parent.mkdir(exist_ok=True)
         (repo / name).write_text(f"{name}\n")
     (repo / ".gitignore").write_text("*.log\nbuild/\n")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "files")
+    commit_all(repo, "files")
     git(repo, "branch", "integration")
     git(repo, "worktree", "add", "-q", "--detach", str(repo / "s1"))
     return Git(repo).with_git_dir(repo / "s1", repo / ".git" / "worktrees" / "s1")
@@ -150,8 +149,7 @@ def test_a_nested_repository_is_saved_as_a_bundle_with_changes(slot: Git, tmp_pa
     inner.mkdir(parents=True)
     git(inner, "init", "-q", "-b", "main")
     (inner / "a").write_text("a\n")
-    git(inner, "add", ".")
-    git(inner, "commit", "-q", "-m", "inner commit")
+    commit_all(inner, "inner commit")
     (inner / "b").write_text("uncommitted\n")
     ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None

@@ -20,7 +20,7 @@ from liza.git.worktrees import PreparedSlot, Worktrees
 from liza.model.errors import GitFailed, NotOwner, Refused
 from liza.model.paths import Paths
 from liza.model.value_classes import replace
-from tests.conftest import KEY, git, hidden_block, variant
+from tests.conftest import KEY, commit_all, git, hidden_block, variant
 
 BLOCK = hidden_block("coder-1.1")
 
@@ -29,8 +29,7 @@ BLOCK = hidden_block("coder-1.1")
 def trees(repo: Path) -> Worktrees:
     (repo / ".gitignore").write_text("*.log\nnode_modules/\n")
     (repo / "a.txt").write_text("a\n")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "files")
+    commit_all(repo, "files")
     git(repo, "branch", "integration")
     (repo / ".liza").mkdir()
     hiding.ignore_liza_dirs(Git(repo))
@@ -47,8 +46,7 @@ def claim(trees: Worktrees, slot: str, task: str, run: str) -> PreparedSlot:
 def commit(trees: Worktrees, slot: str, name: str) -> str:
     place = trees.paths.slot(slot)
     (place / name).write_text(f"{name}\n")
-    git(place, "add", ".")
-    git(place, "commit", "-q", "-m", name)
+    commit_all(place, name)
     return trees.head_commit(slot)
 
 
@@ -446,8 +444,7 @@ def test_remove_all_saves_only_commits_no_branch_has(
         claim(trees, slot, task, "coder-1.1")
         there = trees.paths.slot(slot)
         (there / "new.txt").write_text("x\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", "work")
+        commit_all(there, "work")
     tip = git(trees.paths.slot("s2"), "rev-parse", "HEAD")
     git(trees.paths.slot("s2"), "checkout", "-q", "--detach")
     git(trees.paths.root, "branch", "-f", "task/two", "main")
@@ -639,8 +636,7 @@ def test_an_unknown_owners_files_become_no_other_tasks_work(trees: Worktrees) ->
     trees.release("s1", "task-1", "coder-1.1")
     git(trees.paths.root, "switch", "-q", "integration")
     (trees.paths.root / "merged.txt").write_text("of another task\n")
-    git(trees.paths.root, "add", ".")
-    git(trees.paths.root, "commit", "-q", "-m", "merged")
+    commit_all(trees.paths.root, "merged")
     # Recreated at the newest commit, the record makes the old files look like a deletion of what was merged since.
     _lose_record(trees, "s1")
     assert trees.repair("s1", git(trees.paths.root, "rev-parse", "integration"))

@@ -10,7 +10,7 @@ from liza.git import run_git, run_import
 from liza.model.errors import GitFailed, Refused
 from liza.model.value_classes import replace
 from tests.boxed_slots import BoxedSlots
-from tests.conftest import git
+from tests.conftest import commit_all, git
 
 pytestmark = pytest.mark.needs("bwrap")
 
@@ -21,8 +21,7 @@ def slots(repo: Path, tmp_path: Path) -> BoxedSlots:
     (repo / "b.txt").write_text("b\n")
     (repo / "d").mkdir()
     (repo / "d" / "c.txt").write_text("c\n")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "files")
+    commit_all(repo, "files")
     return BoxedSlots(repo, tmp_path / "the slots" / "of: x").prepare()
 
 
@@ -95,8 +94,7 @@ def test_a_run_sees_the_integration_branch_move(slots: BoxedSlots) -> None:
     slots.commit("own.txt")
     git(slots.repo, "switch", "-q", "integration")
     (slots.repo / "moved.txt").write_text("moved\n")
-    git(slots.repo, "add", ".")
-    git(slots.repo, "commit", "-qm", "moved")
+    commit_all(slots.repo, "moved")
     slots.do("git fetch -q liza; git rebase -q liza/integration; test -e moved.txt")
     slots.trees.import_run("s1")
     assert git(slots.repo, "log", "--format=%s", "-n2", "task/t").splitlines() == ["own.txt", "moved"]
@@ -185,8 +183,7 @@ def test_a_repository_is_not_run_in_a_box_with_reftables(slots: BoxedSlots) -> N
 def test_a_partial_a_shallow_and_a_sharing_clone_work(repo: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
     for number in range(3):
         (repo / f"{number}.txt").write_text(f"{number}\n")
-        git(repo, "add", ".")
-        git(repo, "commit", "-qm", str(number))
+        commit_all(repo, str(number))
     git(repo, "config", "uploadpack.allowFilter", "true")
     git(tmp_path, "clone", "-q", *options, f"file://{repo}" if options != ("--shared",) else str(repo), "clone")
     slots = BoxedSlots(tmp_path / "clone", tmp_path / "slots").prepare()
@@ -213,8 +210,7 @@ def test_a_submodule_of_a_run_stays_and_is_saved(slots: BoxedSlots, tmp_path: Pa
     inner = tmp_path / "inner"
     git(tmp_path, "init", "-q", "inner")
     (inner / "x").write_text("x\n")
-    git(inner, "add", ".")
-    git(inner, "commit", "-qm", "inner")
+    commit_all(inner, "inner")
     slots.begin()
     # The box hides other directories below /tmp, so the submodule comes from a copy in the slot.
     git(slots.slot, "clone", "-q", "--bare", str(inner), "inner.git")

@@ -16,7 +16,7 @@ from liza.tasks.claim import claim
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 LEAVE = "mkdir -p .venv/lib && touch .venv/pyvenv.cfg .venv/lib/a loose 'odd [name]*.txt' && git init -q nested"
@@ -152,8 +152,7 @@ def test_what_tests_left_does_not_make_the_next_gate_green(crew: Merges, tmp_pat
 def test_a_dependency_dropped_by_a_candidate_is_missing_in_tests(crew: Merges, tmp_path: Path) -> None:
     """The set-up installs what a tracked list names into an ignored directory, which a set-up never empties."""
     (crew.root / "needs.txt").write_text("left\nright\n")
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "needs")
+    commit_all(crew.root, "needs")
     git(crew.root, "branch", "-f", "integration", "HEAD")
     crew.configure(sandbox_setup_files=("needs.txt",))
     count = count_set_ups(crew, tmp_path, "mkdir -p built && for name in $(cat needs.txt); do touch built/$name; done")
@@ -208,8 +207,7 @@ def test_a_set_up_whose_result_the_tests_removed_runs_again(crew: Merges, tmp_pa
 def test_a_directory_losing_its_tracked_files_is_set_up_again(crew: Merges, tmp_path: Path) -> None:
     (crew.root / "gen").mkdir()
     (crew.root / "gen" / "kept.txt").touch()
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "gen")
+    commit_all(crew.root, "gen")
     git(crew.root, "branch", "-f", "integration", "HEAD")
     count = count_set_ups(crew, tmp_path, "mkdir -p gen && touch gen/lib")
     crew.tests("test -f gen/lib")

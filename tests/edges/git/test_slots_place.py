@@ -30,7 +30,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.submit import submit
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
-from tests.conftest import git, variant, worktree_of
+from tests.conftest import commit_all, git, variant, worktree_of
 
 
 def begun(root: Path, **options: object) -> Crew:
@@ -73,8 +73,7 @@ def test_a_tool_following_links_finds_only_files_and_the_board(repo: Path) -> No
 def test_node_runs_only_the_persons_tests_in_the_checkout(repo: Path) -> None:
     (repo / "test").mkdir()
     (repo / "test" / "mine.test.js").write_text("require('node:test')('mine', () => {})\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "a test")
+    commit_all(repo, "a test")
     there = drafted(begun(repo))
     assert (there / "test" / "mine.test.js").exists()
     words = ["node", "--test", "--test-reporter=tap"]
@@ -134,8 +133,7 @@ def test_a_persons_directory_of_the_former_name_is_left_alone(repo: Path) -> Non
 @pytest.mark.campaign
 def test_tests_and_git_in_the_checkout_do_not_find_worktrees(repo: Path) -> None:
     (repo / "test_mine.py").write_text("def test_mine():\n    pass\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "a test")
+    commit_all(repo, "a test")
     there = drafted(begun(repo))
     assert (there / "test_mine.py").exists()
     words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
@@ -156,15 +154,13 @@ def test_git_clean_takes_nothing_of_a_worktree(repo: Path) -> None:
 def test_a_module_only_a_person_has_makes_no_merge_green(repo: Path) -> None:
     (repo / ".gitignore").write_text("node_modules/\n")
     (repo / "index.js").write_text("")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "a program")
+    commit_all(repo, "a program")
     (repo / "node_modules" / "onlymine").mkdir(parents=True)
     (repo / "node_modules" / "onlymine" / "index.js").write_text("")
     crew = begun(repo, no_test=False, test="node index.js")
     there = drafted(crew)
     (there / "index.js").write_text("require('onlymine')\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "work")
+    commit_all(there, "work")
     with chdir(there):
         submit(find_crew())
     verdict(crew, "approve", "ok", task_id="first")

@@ -17,7 +17,7 @@ from liza.project import hook_files
 from liza.project.baseline import InitOptions
 from liza.project.init import init
 from liza.recovery.doctor import doctor
-from tests.conftest import git
+from tests.conftest import commit_all, git
 
 SHELL, HUSKY = "#!/bin/sh\n", ".husky"
 LEFTHOOK = f"{SHELL}# lefthook\nelif /bin/true -h\nthen /bin/true\nelif yarn lefthook -h\nthen yarn lefthook; fi\n"
@@ -132,8 +132,7 @@ def type_command(repo: Path, command: str) -> None:
 def test_a_hook_runs_in_worktrees_after_the_named_command(repo: Path) -> None:
     write(repo, {".husky/pre-commit": '. "$(dirname "$0")/_/husky.sh"\n', ".husky/_/husky.sh": "", ".env": "KEY=1\n"})
     write(repo, {".husky/_/.gitignore": "*\n", ".gitignore": ".env\n"})
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "hooks")
+    commit_all(repo, "hooks")
     git(repo, "config", "core.hooksPath", HUSKY)
     (before,) = find_gaps(repo, "hooks")
     assert before.hint == 'liza init "…" --copy .env --copy .husky/_'

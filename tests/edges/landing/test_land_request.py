@@ -19,7 +19,7 @@ from liza.landing.sync import sync
 from liza.model.errors import LizaError, Refused, UsageError
 from liza.tasks.archive import archive_closed
 from tests.campaign import forks
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.edges.forge_stand_in import ForgeStandIn
 from tests.edges.gitlab_stand_in import GitLabStandIn
 from tests.edges.merge_crew import Merges, copied
@@ -71,8 +71,7 @@ def others_push(crew: Merges, *, onto: str) -> str:
     git(crew.root.parent, "clone", "-q", str(crew.root.parent / "origin.git"), str(elsewhere))
     git(elsewhere, "checkout", "-q", "-B", "integration", f"origin/{onto}")
     (elsewhere / "other.txt").write_text("other\n")
-    git(elsewhere, "add", "-A")
-    git(elsewhere, "commit", "-q", "-m", "by another person")
+    commit_all(elsewhere, "by another person")
     git(elsewhere, "push", "-q", "--force", "origin", "integration")
     return git(elsewhere, "rev-parse", "HEAD")
 
@@ -139,8 +138,7 @@ def test_a_request_after_a_squash_merge_has_new_tasks_only(crew: Merges, tmp_pat
     def tell(there: Path) -> None:
         with (there / "NEWS").open("a") as news:
             news.write("news\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", "news")
+        commit_all(there, "news")
 
     crew.approved("n", work=tell)
     assert crew.merge() == ""

@@ -27,7 +27,7 @@ from liza.model.value_classes import replace
 from liza.supervisor.foreground import RequestPoll
 from liza.tasks.task import drop
 from tests.campaign import forks
-from tests.conftest import git, until, variant
+from tests.conftest import commit_all, git, until, variant
 from tests.edges.forge_stand_in import ForgeStandIn
 from tests.edges.merge_crew import Merges, prepared
 
@@ -115,8 +115,7 @@ def finished(crew: Merges, task: str) -> None:
     claim(crew.crew, "coder-1", task)
     there = crew.crew.paths.task_link(task).resolve()
     (there / f"{task}.txt").write_text("mended\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "mend")
+    commit_all(there, "mend")
     crew.submitted(there)
     verdict(crew.crew, "approve", "fine", task_id=task)
     assert crew.merge() == ""

@@ -22,15 +22,14 @@ from liza.model.gates import GateOutcome, GateRun
 from liza.recovery.recover import recover_crew
 from liza.tasks.task import drop
 from tests.campaign import forks
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 from tests.edges.merge_crew import Merges
 
 
 def bad(there: Path) -> None:
     """What a task does whose tests fail."""
     (there / f"bad-{there.name}.txt").write_text("BAD\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "bad")
+    commit_all(there, "bad")
 
 
 def writes_readme(text: str) -> object:

@@ -29,7 +29,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add, drop
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 from tests.edges.merge_crew import Merges
 from tests.servers import Servers, choose_port
 from tests.servers import servers as servers
@@ -51,8 +51,7 @@ class EpicCrew(Merges):
         claim(self.crew, "coder-1", task)
         there = self.crew.paths.task_link(task).resolve()
         (there / (file or f"{task}.txt")).write_text(text or f"{task}\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", f"work on {task}")
+        commit_all(there, f"work on {task}")
         self.submitted(there)
         verdict(self.crew, "approve", "fine", task_id=task)
 
@@ -166,8 +165,7 @@ def test_an_epic_that_conflicts_gets_a_task_resolving_that(crew: EpicCrew) -> No
     with pytest.raises(subprocess.CalledProcessError):
         git(there, "merge", "-q", "integration")
     (there / "same.txt").write_text("of both\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "both")
+    commit_all(there, "both")
     crew.submitted(there)
     verdict(crew.crew, "approve", "fine", task_id=mend.id)
     assert (crew.merge(), crew.merge()) == ("", "")
@@ -244,8 +242,7 @@ def test_commits_a_person_accepts_on_an_epic_land_too(crew: EpicCrew) -> None:
     assert crew.merge() == ""
     git(crew.root, "checkout", "-q", "epic/shop")
     (crew.root / "mine.txt").write_text("mine\n")
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "mine")
+    commit_all(crew.root, "mine")
     git(crew.root, "checkout", "-q", "main")
     assert "was moved outside of liza" in crew.merge("epic/shop")
     epic_verbs.accept(crew.crew, "shop")

@@ -24,7 +24,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 LIST = "ls *.txt > list.lock"
@@ -35,8 +35,7 @@ def lists(there: Path) -> None:
     """What a task does beside its file: it makes the lock file."""
     names = sorted(path.name for path in there.glob("*.txt"))
     (there / "list.lock").write_text("".join(f"{name}\n" for name in names))
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "list")
+    commit_all(there, "list")
 
 
 def edits(name: str) -> Callable[[Path], None]:

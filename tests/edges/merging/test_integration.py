@@ -27,7 +27,7 @@ from liza.tasks.submit import submit
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 from tests.edges.merge_crew import prepared
 
 
@@ -37,8 +37,7 @@ def claimed(crew: Crew, task: str = "c") -> Path:
     claim(crew, "coder-1", task)
     there = crew.paths.task_link(task).resolve()
     (there / f"{task}.txt").write_text("x\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", f"work on {task}")
+    commit_all(there, f"work on {task}")
     return there
 
 

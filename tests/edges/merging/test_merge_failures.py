@@ -45,7 +45,7 @@ from liza.tasks.diff import diff
 from liza.tasks.verdict import verdict
 from liza.view import task_rows
 from tests.campaign import forks
-from tests.conftest import FakeClock, git, variant
+from tests.conftest import FakeClock, commit_all, git, variant
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -145,8 +145,7 @@ def test_a_failure_in_the_checkout_repeats_no_tests(crew: Merges, tmp_path: Path
     def big(there: Path) -> None:
         (there / ".gitattributes").write_text("*.big filter=slow\n")
         (there / "x.big").write_text("large\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", "large")
+        commit_all(there, "large")
 
     crew.approved("a", work=big)
     crew.approved("b")
@@ -395,8 +394,7 @@ def test_no_task_is_blamed_for_integration_others_made_red(crew: Merges) -> None
     start = crew.tip()
     git(crew.root, "switch", "-q", "integration")
     (crew.root / "broken.txt").write_text("x\n")
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "mine")
+    commit_all(crew.root, "mine")
     assert "integration is red without a" in crew.merge()
     assert crew.status("a") == "APPROVED"
     assert "integration is red without a" in crew.alarms().get("merge_set_aside", "")
@@ -420,8 +418,7 @@ def merge_when_due(crew: Merges, clock: FakeClock) -> str:
 def bad(there: Path) -> None:
     """What a task does whose tests fail."""
     (there / f"bad-{there.name}.txt").write_text("BAD\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "bad")
+    commit_all(there, "bad")
 
 
 SERVICE = 'echo "$(ls | tr "\\n" " ")" >> "$HERE.runs"; [ -f "$HERE.service" ] || { echo "no service"; exit 1; }'
@@ -706,8 +703,7 @@ def test_a_stopped_merge_counts_against_no_agent(crew: Merges, number: signal.Si
 @pytest.mark.parametrize(("what", "code"), [("-d refs/heads/integration", 0), ("refs/heads/integration HEAD", 1)])
 def test_a_sync_whose_tests_move_integration_leaves_it_unchanged(crew: Merges, what: str, code: int) -> None:
     (crew.root / "more.txt").write_text("more\n")
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "more")
+    commit_all(crew.root, "more")
     start = crew.tip()
     crew.tests(f"git update-ref {what}; exit {code}")
     with pytest.raises(Refused):
@@ -722,8 +718,7 @@ def test_a_sync_whose_tests_move_integration_leaves_it_unchanged(crew: Merges, w
 @pytest.mark.campaign
 def test_proof_that_cannot_run_again_is_named_on_its_task(crew: Merges) -> None:
     (crew.root / "app.py").write_text("x = 1\n")
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "a source")
+    commit_all(crew.root, "a source")
     crew.tests(f'{sys.executable} -B -c "import app"')
     sync(crew.crew)
     crew.approved("a")
@@ -749,8 +744,7 @@ def test_a_failure_after_a_merge_or_sync_leaves_it_done(crew: Merges, monkeypatc
     assert "the board is busy" in merge(crew.crew, "a").message
     assert crew.status("a") == "MERGED"
     (crew.root / "more.txt").write_text("more\n")
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "more")
+    commit_all(crew.root, "more")
     done = sync(crew.crew)
     assert ", tested" in done.message
     assert "the board is busy" in done.message

@@ -13,7 +13,7 @@ from liza.merging.merge import merge
 from liza.model.configuration import Gate, TestProof
 from liza.project import tree_snapshot
 from liza.project.rules.tree_changes import TreeChanges
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, make_repository, variant
 from tests.edges.merge_crew import Merges
 
 Work = Callable[[Path], None]
@@ -33,8 +33,7 @@ def commits(**files: str) -> Work:
             path = there / name.replace("__", ".")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", "more")
+        commit_all(there, "more")
 
     return work
 
@@ -60,8 +59,7 @@ def test_a_candidate_that_its_own_tests_change_is_red(crew: Merges, script: str,
         (there / "__snapshots__").mkdir()
         commits(code__py="bug\n", **{"package-lock__json": "1\n"})(there)
         (there / "__snapshots__" / "a.txt").write_text("old\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", "expected")
+        commit_all(there, "expected")
 
     baseline_writes(crew)
     crew.configure(tests_write=("*.py", "*.txt"))
@@ -126,8 +124,7 @@ def test_tests_that_leave_the_commit_as_it_is_are_tests(crew: Merges, script: st
 
 def test_a_file_changed_by_checkout_counts_only_once_changed_further(crew: Merges) -> None:
     (crew.root / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "before .gitattributes")
+    commit_all(crew.root, "before .gitattributes")
     (crew.root / ".gitattributes").write_text("*.txt text\n")
     git(crew.root, "add", ".gitattributes")
     git(crew.root, "commit", "-q", "-m", "after it")
@@ -143,11 +140,7 @@ def test_a_file_changed_by_checkout_counts_only_once_changed_further(crew: Merge
 @pytest.mark.campaign
 def test_a_candidate_whose_submodule_the_tests_change_is_red(crew: Merges, tmp_path: Path) -> None:
     library = tmp_path / "library"
-    library.mkdir()
-    git(library, "init", "-q", "-b", "main")
-    (library / "lib.py").write_text("bug\n")
-    git(library, "add", "-A")
-    git(library, "commit", "-q", "-m", "lib")
+    make_repository(library, {"lib.py": "bug\n"})
 
     def work(there: Path) -> None:
         git(there, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "lib")
@@ -243,8 +236,7 @@ def add_directories(crew: Merges) -> None:
     for name in ("mine", "other"):
         (crew.root / name).mkdir()
         (crew.root / name / "value").write_text("1\n")
-    git(crew.root, "add", "-A")
-    git(crew.root, "commit", "-q", "-m", "two directories")
+    commit_all(crew.root, "two directories")
     git(crew.root, "checkout", "-q", "main")
     git(crew.root, "merge", "-q", "--ff-only", "integration")
 

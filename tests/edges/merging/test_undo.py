@@ -24,7 +24,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 from tests.edges.merge_crew import Merges
 
 
@@ -40,8 +40,7 @@ class UndoCrew(Merges):
             claim(self.crew, "coder-1", task)
             there = self.crew.paths.task_link(task).resolve()
             (there / (file or f"{task}.txt")).write_text(f"{task}\n")
-            git(there, "add", "-A")
-            git(there, "commit", "-q", "-m", f"work on {task}")
+            commit_all(there, f"work on {task}")
             self.submitted(there)
             verdict(self.crew, "approve", "fine", task_id=task)
         assert self.merge() == ""
@@ -103,8 +102,7 @@ def test_a_task_of_an_open_epic_is_undone_on_its_branch(crew: UndoCrew) -> None:
     claim(crew.crew, "coder-1", "open")
     there = crew.crew.paths.task_link("open").resolve()
     (there / "open.txt").write_text("x\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "work")
+    commit_all(there, "work")
     crew.submitted(there)
     verdict(crew.crew, "approve", "fine", task_id="open")
     assert (crew.merge(), crew.merge()) == ("", "")
@@ -133,8 +131,7 @@ def test_a_merge_that_brought_integration_along_is_refused(crew: UndoCrew) -> No
     there = crew.crew.paths.task_link("mix").resolve()
     git(there, "merge", "-q", "--no-edit", "integration")
     (there / "mix.txt").write_text("x\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "work")
+    commit_all(there, "work")
     crew.submitted(there)
     verdict(crew.crew, "approve", "fine", task_id="mix")
     assert crew.merge() == ""

@@ -26,7 +26,7 @@ from liza.project.init import init
 from liza.recovery.doctor import doctor
 from liza.system import processes
 from liza.system.locks import lock_path
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.journeys.crews import BIN
 
 
@@ -76,8 +76,7 @@ def test_init_names_the_path_of_sources_that_are_not_installed(repo: Path) -> No
     for name, text in {"src/shop/__init__.py": "", "tests/test_shop.py": "import shop\n", "pytest.ini": ""}.items():
         (repo / name).parent.mkdir(parents=True, exist_ok=True)
         (repo / name).write_text(text)
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "A package that is not installed")
+    commit_all(repo, "A package that is not installed")
     with pytest.raises(Refused, match="need the module shop") as refused:
         init(repo, InitOptions(goal="g"))
     assert refused.value.hint == 'liza init g --test "PYTHONPATH=src python3 -m pytest -q"'
@@ -288,8 +287,7 @@ def test_a_crlf_test_script_is_named_with_its_remedy(
         (repo / name).parent.mkdir(exist_ok=True)
         (repo / name).write_bytes(content)
         (repo / name).chmod(0o755)
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "tests")
+    commit_all(repo, "tests")
     with pytest.raises(Refused, match=f"the tests do not start: {re.escape(script)} has CRLF line ends") as refused:
         init(repo, InitOptions(goal="g", test=command))
     subprocess.run(["sh", "-c", refused.value.hint], cwd=repo, check=True, capture_output=True)
@@ -298,8 +296,7 @@ def test_a_crlf_test_script_is_named_with_its_remedy(
 
 def test_line_ends_of_scripts_that_ran_explain_no_red_tests(repo: Path) -> None:
     (repo / "t.py").write_bytes(b"#!/usr/bin/env python3\r\nassert 1 == 2\r\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "-m", "tests")
+    commit_all(repo, "tests")
     with pytest.raises(Refused, match="the tests are red"):
         init(repo, InitOptions(goal="g", test="python3 t.py"))
 

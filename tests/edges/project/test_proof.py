@@ -37,7 +37,7 @@ from liza.tasks.submit import submit
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
 from liza.view.status import status
-from tests.conftest import git, variant
+from tests.conftest import commit_all, git, variant
 from tests.edges.merging.test_merge_failures import needs_setpriv, unprivileged
 
 PYTHON = Path(sys.executable)
@@ -68,8 +68,7 @@ def package(repo: Path) -> Path:
 
 
 def commit(root: Path) -> None:
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "files")
+    commit_all(root, "files")
 
 
 def begun(root: Path, test: str, **more: object) -> tuple[Result, dict[str, str]]:

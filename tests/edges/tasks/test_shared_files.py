@@ -19,7 +19,7 @@ from liza.tasks.rules import picking
 from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
 from liza.tasks.verdict import verdict
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.edges.merge_crew import Merges
 
 list_changes = git_refs.list_branch_changes
@@ -29,9 +29,7 @@ def commit(root: Path, *names: str) -> str:
     for name in names:
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(f"{name} {len(git(root, 'log', '--format=%H'))}\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "work")
-    return git(root, "rev-parse", "HEAD").strip()
+    return commit_all(root, "work")
 
 
 @pytest.fixture
@@ -112,8 +110,7 @@ def test_under_hold_no_race_starts_two_tasks_on_one_file(crew: Merges) -> None:
     crew.configure(overlap=OverlapRule.HOLD)
     there = crew.claimed("a")
     (there / "shared.txt").write_text("x\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-qm", "beyond its scope")
+    commit_all(there, "beyond its scope")
     first, second = (TaskFields(name, "Write", "it is there", "shared.txt", "README.md") for name in ("b", "c"))
     add(crew.crew, [first])
     with pytest.raises(Refused, match=r"coder-2 cannot claim b: it waits for a: both have shared\.txt"):

@@ -18,7 +18,7 @@ from liza.tasks.rules.backlog import TaskFields
 from liza.tasks.task import add
 from liza.view import agents
 from liza.view.task_rows import show_task
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.edges.merge_crew import Merges, prepared
 
 
@@ -156,5 +156,4 @@ def _write_source(there: Path) -> None:
     name = git(there, "branch", "--show-current").removeprefix("task/")
     (there / "source" / name).mkdir(parents=True)
     (there / "source" / name / "code.py").write_text("x = 1\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", "source")
+    commit_all(there, "source")
