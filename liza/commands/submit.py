@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from liza.model.errors import LizaError, UsageError
 from liza.model.value_classes import replace
 from liza.printing import printing
 from liza.tasks.submit import submit as submit_run
+
+if TYPE_CHECKING:
+    from liza.tasks.rules.submissions import SubmissionWishes
 
 app = create_app()
 
@@ -65,7 +68,11 @@ def submit(
         step = shlex.join(["liza", "submit", work, "--merge", *(f"--program={name}" for name in program)])
         raise UsageError("--program is the reviewer of --merge; a crew's reviewer is that of `liza up`", step)
     refuse_path_of_session(work, "submit your own task", "liza submit")
-    return _submit_work(work, Wishes(task_id, desc, review, fix), tuple(program or ()) if merge else None, as_json)
+    # Loaded now: the submissions of runs, which are most, need none of it.
+    from liza.tasks.rules.submissions import check_wishes
+
+    wishes = check_wishes(task_id, desc, review, fix)
+    return _submit_work(work, wishes, tuple(program or ()) if merge else None, as_json)
 
 
 def _recover_merge(crew: Crew, by: str, task_id: str) -> None:
@@ -76,24 +83,13 @@ def _recover_merge(crew: Crew, by: str, task_id: str) -> None:
     recover_if_dead(crew, by, task_id)
 
 
-class Wishes(NamedTuple):
-    """The options of a submission, as they were typed."""
-
-    task: str | None
-    description: str | None
-    review: str | None
-    fix: str | None
-
-
-def _submit_work(word: str, typed: Wishes, programs: tuple[str, ...] | None, as_json: bool) -> int:
+def _submit_work(word: str, wishes: SubmissionWishes, programs: tuple[str, ...] | None, as_json: bool) -> int:
     """Submit the work that the word names, and with ``programs`` merge it here; return the exit code."""
-    # Loaded now: the submissions of runs, which are most, need none of it.
+    # Loaded now, as in `submit`.
     from liza.landing.submitted_requests import find_request, is_request
     from liza.tasks import submission
-    from liza.tasks.rules.submissions import check_wishes
 
-    wishes, code = check_wishes(*typed), 0
-    crew = submission.find_shared_crew()
+    crew, code = submission.find_shared_crew(), 0
     submission.require_author(crew)
     try:
         source = find_request(crew, word) if is_request(crew, word) else submission.find_work(crew, word)
