@@ -122,7 +122,8 @@ WORDS_OF_REFUSAL = (
 THROUGH_THE_SERVER = """
 import sys
 sys.modules["liza.cli"] = None  # it fails if it runs the command itself
-from liza.client import main
+from liza.client import command_socket, main
+command_socket.ANSWER_LIMIT = 300.0  # a busy server is waited for
 sys.argv[0] = "liza"
 sys.exit(main())
 """
