@@ -13,6 +13,7 @@ from liza.board.postgresql.connection import connect
 from liza.board.postgresql.hosts_table import HostsTable
 from liza.board.rules.host_leases import HostLease, HostTable
 from liza.hosts import lease_file
+from liza.hosts.host_process import LOOK_SECONDS
 from liza.model.paths import Paths
 from liza.programs import liveness
 from liza.programs.liveness import RunningSession
@@ -22,13 +23,18 @@ from tests.conftest import until
 RUN = """\
 import sys
 from pathlib import Path
+from liza.hosts import host_process
 from liza.supervisor.host_work import main
+host_process.LOOK_SECONDS = float(sys.argv[2])
 sys.exit(main(Path(sys.argv[1]), until_idle=False))
 """
 
 
 class HostRig:
     """A directory that is a host, and its process."""
+
+    look_seconds = LOOK_SECONDS
+    """Seconds between two looks of the host process for changes of which no notification came."""
 
     def __init__(self, root: Path, url: str, name: str) -> None:
         self.paths = Paths(root)
@@ -44,7 +50,8 @@ class HostRig:
     def start(self) -> subprocess.Popen[bytes]:
         """Start the host process, as `liza host run` does: without supervisors, that of `liza up` would end."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([sys.executable, "-c", RUN, str(self.paths.root)], stdout=log, stderr=log)
+            words = [sys.executable, "-c", RUN, str(self.paths.root), str(self.look_seconds)]
+            self.process = subprocess.Popen(words, stdout=log, stderr=log)
         return self.process
 
     def start_and_wait(self) -> HostLease:

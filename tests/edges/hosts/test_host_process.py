@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import time
 from datetime import timedelta
 from uuid import uuid4
 
@@ -95,16 +94,16 @@ def test_a_host_process_runs_once_in_a_clone(make_host: MakeHost) -> None:
 def test_a_change_of_the_board_rings_on_each_host(make_host: MakeHost) -> None:
     host, other = make_host("h1"), make_host("h2")
     for each in (host, other):
+        each.look_seconds = 600
         each.start_and_wait()
+        until(lambda each=each: file_growth.last_wake(each.paths, file_growth.BOARD), "the first look")
     marks = [file_growth.last_wake(each.paths, file_growth.BOARD) for each in (host, other)]
     connection = connect(host.address)
     connection.execute("UPDATE crew SET change = change + 1")
     connection.notify(channel("shop"))
     connection.close()
-    began = time.monotonic()
     for each, mark in zip((host, other), marks, strict=True):
         until(lambda each=each, mark=mark: file_growth.last_wake(each.paths, file_growth.BOARD) != mark, "the bell")
-    assert time.monotonic() - began < 3  # before the look
 
 
 def test_a_host_finds_postgresql_again(make_host: MakeHost, postgresql: PostgreSQL) -> None:
@@ -125,13 +124,13 @@ def test_a_session_ends_if_its_host_renews_no_more(make_host: MakeHost) -> None:
     host.start_session("coder-1.1")
     lease = host.lease()
     assert lease is not None
-    lease_file.write_lease(host.paths, replace(lease, sent_at=boottime() - 29.5))
-    began = time.monotonic()
+    began = boottime()
+    lease_file.write_lease(host.paths, replace(lease, sent_at=began - 29.5))
     until(lambda: host.session_end("coder-1.1"), "the session ends")
     end = host.session_end("coder-1.1")
     assert end is not None
     assert end.fenced
-    assert 0.3 < time.monotonic() - began < 5
+    assert boottime() - began > 0.5
 
 
 def test_a_late_host_begins_again_when_its_sessions_have_ended(make_host: MakeHost) -> None:
