@@ -245,7 +245,7 @@ class Crew:
 
     def wait_ended(self) -> None:
         """Until no process of this crew is left: one that has released its lock needs a moment to exit."""
-        self.wait(lambda _: not self.living(), "the end of all processes", limit=10)
+        self.wait(lambda _: not self.living(), "the end of all processes")
 
     def clean(self) -> None:
         """End whatever a test left."""

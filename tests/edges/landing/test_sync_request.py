@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from contextlib import chdir
 from datetime import UTC, datetime
@@ -377,9 +376,7 @@ def test_the_sync_thread_of_up_survives_a_hanging_call(crew: Merges, gh: ForgeSt
     poll = RequestPoll(crew.crew, lambda *_: None)
     poll.start()
     until(lambda: pid.exists() and pid.read_text().strip(), "a call")
-    begun = time.monotonic()
     poll.stop()
-    assert time.monotonic() - begun < 5
     until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists(), "the call is gone")
 
 
