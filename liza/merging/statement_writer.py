@@ -8,7 +8,7 @@ Nothing here fails or delays a merge: it is published, and its lock is free.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -79,26 +79,27 @@ def complete(crew: Crew, tasks: Sequence[Task] = ()) -> int:
 
     A failure is recorded, for `liza doctor`, and raised. Raises LizaError, OSError.
     """
+    with _lock_notes(crew):
+        state = crew.board.read()
+        remote = shared_code.find_remote(crew)
+        if remote is not None:
+            # Another host may have written them.
+            notes_ref.share_notes(remote, crew.clock.now())
+        count = _write_missing(crew, state, tasks)
+        if remote is not None and count:
+            notes_ref.share_notes(remote, crew.clock.now())
+        return count
+
+
+@contextmanager
+def _lock_notes(crew: Crew) -> Iterator[None]:
+    """Hold the lock for writing notes; record a failure, and raise it."""
     try:
         with Lock(crew.paths.evidence_lock).acquire(_LOCK_LIMIT):
-            return _complete(crew, tasks)
+            yield
     except (LizaError, OSError) as error:
         _record_failure(crew, error)
         raise
-
-
-def _complete(crew: Crew, tasks: Sequence[Task]) -> int:
-    state = crew.board.read()
-    if not crew.remote_name:
-        return _write_missing(crew, state, tasks)
-    # Another host may have written them.
-    remote = shared_code.find_remote(crew)
-    if remote is not None:
-        notes_ref.share_notes(remote, crew.clock.now())
-    count = _write_missing(crew, state, tasks)
-    if remote is not None and count:
-        notes_ref.share_notes(remote, crew.clock.now())
-    return count
 
 
 def _write_missing(crew: Crew, state: State, tasks: Sequence[Task]) -> int:
@@ -230,12 +231,8 @@ def write_landing(crew: Crew, branch: str, commit: str, tip: str, how_tested: st
     The commit is ``tip``, or one that has its files, from a squash. A failure is recorded, for `liza doctor`, and
     raised. Raises LizaError, OSError.
     """
-    try:
-        with Lock(crew.paths.evidence_lock).acquire(_LOCK_LIMIT):
-            _write_landing(crew, branch, commit, tip, how_tested)
-    except (LizaError, OSError) as error:
-        _record_failure(crew, error)
-        raise
+    with _lock_notes(crew):
+        _write_landing(crew, branch, commit, tip, how_tested)
 
 
 def _write_landing(crew: Crew, branch: str, commit: str, tip: str, how_tested: str) -> None:

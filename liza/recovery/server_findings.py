@@ -53,12 +53,10 @@ def _inspect_postgresql(address: BoardAddress) -> Iterator[Finding]:
 
 def inspect_remote(crew: Crew, config: Config) -> Iterator[Finding]:
     """Yield what prevents this clone from sharing code, and what was tried; nothing for a crew on one host."""
-    if not crew.remote_name:
-        return
     try:
         remote = shared_code.find_remote(crew)
-        assert remote is not None
-        yield from _inspect_code(crew, remote, config.integration_branch)
+        if remote is not None:
+            yield from _inspect_code(crew, remote, config.integration_branch)
     except LizaError as error:
         yield Finding("remote", error.message, False, error.hint)
 

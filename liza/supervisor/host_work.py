@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from liza.board.shared_records import SharedLog, SharedRecords
 from liza.briefs import shared_inbox
 from liza.crew import history_export, shared_logs
@@ -21,18 +23,25 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew, open_crew
 from liza.crew.result import Result
 from liza.crew.shared_logs import LogSender
-from liza.hosts import lease_file
+from liza.hosts import lease_file, local_sessions
 from liza.hosts.host_process import HostProcess
 from liza.hosts.host_start import require_host_address
 from liza.model.errors import BoardUnavailable, HostFenced, LizaError, format_error
 from liza.model.model import FINAL_STATUSES
-from liza.supervisor.agent_reports import AgentReporter
+from liza.model.value_classes import replace
 from liza.system import file_growth
 from liza.system.clock import boottime
 from liza.tasks import shared_code
+from liza.tasks.evidence import gather_evidence
+from liza.usage import costs, shared_facts
+from liza.usage.shared_facts import AgentReport
+from liza.view import status
+from liza.view.rules.structs import AgentRow
 
 LOOK_SECONDS: Final = 5.0
 """Seconds between two looks without news."""
+REPORT_SECONDS: Final = 2.0
+"""Seconds between two looks at the files of all sessions."""
 EXPORT_SECONDS: Final = 10.0
 """Seconds from one export of the history to the next."""
 _STOP_LIMIT: Final = 10.0  # seconds for the last look
@@ -177,6 +186,37 @@ class HistoryExporter:
             self._has_failed = True
             history_export.export_history(crew)
             self._has_failed = False
+
+
+class AgentReporter:
+    """Tells the other hosts of the agents here, for their `liza status`: each change, and every WRITE_SECONDS."""
+
+    def __init__(self, crew: Crew, shared: SharedRecords) -> None:
+        self._crew, self._shared = crew, shared
+        self._looked_at = self._sent_at = float("-inf")
+        self._sent: dict[str, AgentRow] = {}
+
+    def tell(self) -> None:
+        """Tell what is new. Raises LizaError, OSError."""
+        now, agents = boottime(), local_sessions.list_supervised(self._crew.paths)
+        if now - self._looked_at < REPORT_SECONDS or not (agents or self._sent):
+            return
+        self._looked_at = now
+        state = self._crew.board.read()
+        evidence, signals = gather_evidence(self._crew, state), tuple(self._crew.board.signals())
+        here = [agent for agent in agents if agent in state.agents]
+        rows = {agent: status.agent_row(self._crew, state, agent, evidence, signals) for agent in here}
+        # Times that only pass are told with the next change.
+        steady = {agent: replace(row, seconds=None, lease_expires=None) for agent, row in rows.items()}
+        if steady == self._sent and now - self._sent_at < shared_facts.WRITE_SECONDS:
+            return
+        living = costs.list_living(self._crew, state)
+        reports = {
+            agent: AgentReport(row=msgspec.Raw(msgspec.json.encode(row)), living=living.get(agent))
+            for agent, row in rows.items()
+        }
+        shared_facts.write_reports(self._shared, self._crew.host, reports)
+        self._sent, self._sent_at = steady, now
 
 
 def run_host(crew: Crew, say: Callable[[str], None]) -> Result:

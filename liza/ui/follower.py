@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import queue
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
 from liza.crew.crew import Crew
+from liza.model.agent_states import StoppedProcesses
+from liza.model.value_classes import Value
+from liza.recovery.stopped_processes import find_stopped
+from liza.system.clock import boottime
 from liza.ui.facts import gather
 from liza.ui.rules.snapshot import ScreenName, Snapshot, Wanted, keep_last_good
-from liza.view.pulse import Pulse, take_pulse
 from liza.view.rules.structs import Picture
 
 PULSE_SECONDS = 4.0
@@ -28,9 +30,38 @@ REMOTE_SECONDS = 0.5
 """The same over ssh."""
 
 
-def read_clock() -> float:
-    """Return seconds of a clock that goes on while the machine sleeps, where there is one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+class Pulse(Value):
+    """A cheap fingerprint of what changes without a change of the board: processes, and the files of sessions.
+
+    Of two equal ones nothing has to be read again. ``files``: path, time of the last write, size.
+    """
+
+    stopped: StoppedProcesses
+    supervised: tuple[str, ...]
+    files: tuple[tuple[str, int, int], ...]
+
+
+def take_pulse(crew: Crew, picture: Picture) -> Pulse:
+    """Return the fingerprint now, of the agents and sessions of a picture. Raises OSError, LizaError."""
+    names = [line.row.id for line in picture.agents]
+    runs = [crew.paths.run(line.row.run) for line in picture.agents if line.row.run is not None]
+    return Pulse(
+        find_stopped(crew.paths, names),
+        tuple(name for name in names if crew.is_supervised(name)),
+        tuple(_stat_files([*runs, crew.paths.liza])),
+    )
+
+
+def _stat_files(directories: Iterable[os.PathLike[str]]) -> Iterable[tuple[str, int, int]]:
+    """Yield the files of directories; those of one that is missing are none."""
+    for directory in directories:
+        try:
+            with os.scandir(directory) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    status = entry.stat(follow_symlinks=False)
+                    yield entry.path, status.st_mtime_ns, status.st_size
+        except FileNotFoundError:
+            continue
 
 
 class Follower:
@@ -93,10 +124,10 @@ class Follower:
     def _rest(self) -> None:
         """Wait until the crew has to be read again."""
         self._ended.wait(self._pause)
-        end = read_clock() + READ_SECONDS
+        end = boottime() + READ_SECONDS
         while not self._has_request(SESSION_SECONDS if self._wanted.screen is ScreenName.SESSION else PULSE_SECONDS):
             pulse = self._take_pulse()
-            if pulse is None or pulse != self._pulse or read_clock() > end or self._last is None:
+            if pulse is None or pulse != self._pulse or boottime() > end or self._last is None:
                 return
             self._post(self._last)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import msgspec
@@ -17,7 +17,7 @@ from liza.board.archived_entries import ArchivedEntry, ArchiveFault
 from liza.board.contract import Alert, Restored, RestoredArchive, Transaction
 from liza.board.events import Watch
 from liza.board.last_copy import CopySaver
-from liza.board.postgresql import archived_rows, board_copy, crew_lock, entry_rows, journal_rows, signal_rows
+from liza.board.postgresql import archived_rows, board_copy, crew_lock, entry_rows, signal_rows
 from liza.board.postgresql.board_copy import BoardCopy, CrewRow
 from liza.board.postgresql.connection import ServerConnection, connect, connect_with_facts
 from liza.board.postgresql.crew_lock import CrewLock
@@ -37,12 +37,22 @@ from liza.board.text.values import check_revision
 from liza.model.errors import BoardTooNew, BoardUnreadable, Refused
 from liza.model.model import Clock, State, Task
 from liza.model.paths import Paths, split_run
+from liza.model.value_classes import decodable
 from liza.system import files
 from liza.text.formats import format_time
 
 _WRITE_PAGE: Final = """
 INSERT INTO page (crew, name, text, time) VALUES (%(crew)s, %(name)s, %(text)s, clock_timestamp())
 ON CONFLICT (crew, name) DO UPDATE SET text = excluded.text, time = excluded.time RETURNING name"""
+_HEADS: Final = """
+SELECT revision, time, head FROM journal WHERE crew = %(crew)s AND revision < %(below)s
+ORDER BY revision DESC LIMIT %(limit)s"""
+_LINES: Final = """
+SELECT revision, time, head, entries, text FROM journal WHERE crew = %(crew)s AND revision < %(below)s
+ORDER BY revision DESC LIMIT %(limit)s"""
+_HEADS_AT_ONCE: Final = 256
+_LINES_AT_ONCE: Final = 32
+_NEWEST: Final = (1 << 63) - 1
 _NO_REVISION: Final = -1
 """As ``CrewRow.journaled``: the next line of the journal has the whole text."""
 
@@ -269,10 +279,20 @@ class PostgresBoard(StoredBoard):
     # ── revisions and archived tasks ─────────────────────────────────────────────────────────────────────────────
 
     def records(self) -> Iterator[RevisionRecord]:
-        return journal_rows.iter_records(self._links)
+        for _, moment, head in self._iter_journal(_HEADS, _HEADS_AT_ONCE):
+            yield msgspec.convert({**head, "time": format_time(moment)}, decodable(RevisionRecord))
 
     def _lines(self) -> Iterator[RevisionLine]:
-        return journal_rows.iter_lines(self._links)
+        for _, moment, head, entries, text in self._iter_journal(_LINES, _LINES_AT_ONCE):
+            line = {**head, "time": format_time(moment), "entries": entries or (), "text": text}
+            yield msgspec.convert(line, decodable(RevisionLine))
+
+    def _iter_journal(self, sql: str, limit: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of the journal, the newest first."""
+        below = _NEWEST
+        while rows := self._links.ask_much(sql, below=below, limit=limit):
+            yield from rows
+            below = rows[-1][0]
 
     def archived(self, ids: Container[str]) -> dict[str, ArchivedEntry]:
         return archived_rows.find_entries(self._links, ids)

@@ -87,8 +87,6 @@ def find_names_with_type(wanted: Any) -> frozenset[str]:
 FREE_FORM_KEYS: Final = find_names_with_type(Any)
 """Fields with free content: plain scalars below them have the types of YAML 1.2."""
 TIME_KEYS: Final = find_names_with_type(datetime)
-NORMALIZED_KEYS: Final = TIME_KEYS | _AGENT_KEYS | {"role", "permissions"}
-"""Fields whose scalars may be in an older form."""
 
 
 def normalize_scalar(key: str, text: str) -> str:

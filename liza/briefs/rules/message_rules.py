@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, TypeVar
 
 from liza.model.configuration import Delivery
 from liza.model.value_classes import AwareDatetime, FrozenStruct, Value, replace
@@ -379,22 +378,9 @@ def may_have_priority(name: str, priorities: frozenset[PromptPriority]) -> bool:
 _ENDING_STATES = frozenset({LifecycleEvent.STOPPING, LifecycleEvent.STOPPED})
 
 
-class QueuedPrompt(Protocol):
-    """What the selection needs of a prompt."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def priority(self) -> str: ...
-
-
-PromptT = TypeVar("PromptT", bound=QueuedPrompt)
-
-
 def select_for_stream(
-    pending: Sequence[PromptT], delivered: Collection[str], state: LifecycleEvent | None
-) -> tuple[PromptT, ...]:
+    pending: Sequence[Message], delivered: Collection[str], state: LifecycleEvent | None
+) -> tuple[Message, ...]:
     """Return the prompts to deliver now, of those in ``pending`` (in order) that are not ``delivered`` yet.
 
     ``state``: the state that the runtime reported, None before its first report. A normal prompt waits until the one

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from liza.model.errors import LockTimeout
+from liza.model.model import Clock
 from liza.model.value_classes import Value, replace
 from liza.programs.presets.preset import Preset
 from liza.programs.terminal import readiness, screens
@@ -117,19 +118,11 @@ class Terminal(Protocol):
         ...
 
 
-class SteadyClock(Protocol):
-    """A monotonic clock."""
-
-    def monotonic(self) -> float:
-        """Return seconds."""
-        ...
-
-
 def send(
     pane: Terminal,
     text: str,
     preset: Preset,
-    clock: SteadyClock,
+    clock: Clock,
     limit: float = TYPABLE_LIMIT,
     *,
     patterns: Sequence[str] = (),

@@ -12,7 +12,8 @@ from textual.widgets import Input
 from liza.crew.crew import Crew
 from liza.model.errors import UsageError
 from liza.model.value_classes import replace
-from liza.ui.follower import Follower, read_clock
+from liza.system.clock import boottime
+from liza.ui.follower import Follower
 from liza.ui.rules.drawing import Drawing, draw, draw_loading
 from liza.ui.rules.filtering import parse_filter
 from liza.ui.rules.header import STALE_AFTER
@@ -50,7 +51,7 @@ class PictureApp(ActionApp):
         self.crew = crew
         self.view = PictureView(columns=80, rows=24, is_read_only=is_read_only, seen=read_seen(crew))
         self.snapshot: Snapshot | None = None
-        self._read_at = read_clock()
+        self._read_at = boottime()
         self.follower = Follower(crew, lambda snapshot: self.call_from_thread(self.take, snapshot))
         self._earlier: list[Wanted] = []
         self._chosen: dict[ScreenName, Target | None] = {}
@@ -81,8 +82,8 @@ class PictureApp(ActionApp):
 
     def take(self, snapshot: Snapshot) -> None:
         """Show a new snapshot, or that the last one still holds."""
-        is_news = snapshot is not self.snapshot or read_clock() - self._read_at >= STALE_AFTER
-        self.snapshot, self._read_at = snapshot, read_clock()
+        is_news = snapshot is not self.snapshot or boottime() - self._read_at >= STALE_AFTER
+        self.snapshot, self._read_at = snapshot, boottime()
         self._stale_timer.reset()
         if is_news:
             self.show_picture()
@@ -99,7 +100,7 @@ class PictureApp(ActionApp):
         if self.snapshot is None:
             self._show_drawing(draw_loading(self.view))
             return
-        age = read_clock() - self._read_at
+        age = boottime() - self._read_at
         view = replace(self.view, chosen=self.body.chosen, age=age, is_read_only=self._is_read_only)
         self._show_drawing(draw(self.snapshot, view))
 

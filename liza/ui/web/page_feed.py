@@ -13,9 +13,10 @@ from typing import Final
 
 from liza.crew.crew import Crew
 from liza.model.value_classes import Value, replace
+from liza.system.clock import boottime
 from liza.ui.act import find_losses
 from liza.ui.facts import gather
-from liza.ui.follower import Follower, read_clock
+from liza.ui.follower import Follower
 from liza.ui.rules.snapshot import Snapshot, Wanted, keep_last_good
 from liza.ui.seen import read_seen, write_seen
 from liza.ui.web.page_actions import PageWork
@@ -44,7 +45,7 @@ class PageFeed:
         self.crew, self.work, self.is_read_only = crew, work, is_read_only
         self.number = 0
         self.snapshot: Snapshot | None = None
-        self._read_at = read_clock()
+        self._read_at = boottime()
         self._follower = Follower(crew, self._accept)
         self._changed = asyncio.Event()
         self._first = asyncio.Event()
@@ -69,7 +70,7 @@ class PageFeed:
     @property
     def age(self) -> float:
         """Seconds since the crew was read last."""
-        return read_clock() - self._read_at
+        return boottime() - self._read_at
 
     async def reread(self) -> None:
         """Read the crew now: a page that is drawn after an action shows what it changed."""
@@ -82,7 +83,7 @@ class PageFeed:
     @contextmanager
     def viewing(self) -> Iterator[None]:
         """Note that a page is open. A visit ends when no page was open for ``VISIT_PAUSE``."""
-        if not self._open and (self._left is None or read_clock() - self._left > VISIT_PAUSE):
+        if not self._open and (self._left is None or boottime() - self._left > VISIT_PAUSE):
             seen = read_seen(self.crew)
             is_earlier = seen is not None and (self.crew.clock.now() - seen).total_seconds() > VISIT_PAUSE
             self.work.seen = seen if is_earlier else None
@@ -91,7 +92,7 @@ class PageFeed:
             yield
         finally:
             self._open -= 1
-            self._left = read_clock()
+            self._left = boottime()
             if self.snapshot is not None and isinstance(self.snapshot.picture, Picture):
                 write_seen(self.crew, self.snapshot.picture)
 
@@ -136,7 +137,7 @@ class PageFeed:
     def _take(self, snapshot: Snapshot) -> None:
         if self._is_late(snapshot):
             return
-        self._read_at = read_clock()
+        self._read_at = boottime()
         is_new = snapshot is not self.snapshot
         self.snapshot = snapshot
         self._first.set()
