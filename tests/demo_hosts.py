@@ -11,12 +11,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from tests.postgresql import PostgreSQL
+from tests.postgresql import PostgreSQL, run_server
 from tests.several_hosts import GitRemote, Host, run, several_hosts
 from tests.tools import DIRECTORIES
 
@@ -88,20 +87,13 @@ def main() -> int:
     return 1 if failures else 0
 
 
-@contextmanager
-def start_server() -> Iterator[PostgreSQL]:
+def start_server() -> AbstractContextManager[PostgreSQL]:
     """Start a PostgreSQL of its own, from the binaries of the system or of the wheel."""
     path = os.pathsep.join((os.environ["PATH"], *DIRECTORIES["postgresql"]))
     postgres = shutil.which("postgres", path=path)
     if postgres is None:
         raise SystemExit("no PostgreSQL is installed: apt install postgresql")
-    server = PostgreSQL(Path(postgres))
-    try:
-        server.start()
-        server.make_template()
-        yield server
-    finally:
-        server.remove()
+    return run_server(Path(postgres))
 
 
 def _prepare(server: PostgreSQL, remote: GitRemote, hosts: dict[str, Host]) -> None:

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -247,3 +247,15 @@ class PostgreSQL:
 def _end_with_parent() -> None:
     with suppress(AttributeError):  # Linux has prctl
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGQUIT, 0, 0, 0)
+
+
+@contextmanager
+def run_server(postgres: Path) -> Iterator[PostgreSQL]:
+    """A server that runs, with the tables of a board in its template."""
+    server = PostgreSQL(postgres)
+    try:
+        server.start()
+        server.make_template()
+        yield server
+    finally:
+        server.remove()

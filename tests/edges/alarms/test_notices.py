@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from liza.crew.crew import Crew
 from liza.model.alarm_table import Alarm
 from liza.model.errors import Missing, UsageError
 from liza.tasks.evidence import gather_evidence
+from tests.conftest import until
 from tests.edges.git.test_slots_place import begun
 
 ASKS = Alarm("blocked", "t1", "t1 is blocked and asks: which port?", 'liza answer t1 "…"')
@@ -80,13 +81,6 @@ def crew(repo: Path) -> Crew:
     crew = begun(repo)
     crew.paths.notices.mkdir(exist_ok=True)
     return crew
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def failures(crew: Crew) -> list[Alarm]:
@@ -176,7 +170,7 @@ def test_failing_command_gives_a_reason_and_a_hanging_one_ends(tmp_path: Path, m
         "the command took longer than 2 s and was ended"
     )
     pid = int((tmp_path / "pid").read_text())
-    wait_until(lambda: _ended(pid))
+    until(lambda: _ended(pid), "the end of the command")
 
 
 def _ended(pid: int) -> bool:

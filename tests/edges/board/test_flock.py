@@ -6,7 +6,6 @@ import fcntl
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -15,6 +14,7 @@ import pytest
 
 from liza.model.errors import LockTimeout, NotRegularFile
 from liza.system.locks import lock_path
+from tests.conftest import until
 
 
 @pytest.fixture
@@ -51,13 +51,6 @@ def interrupt() -> Iterator[Callable[[Callable[[], object]], None]]:
     signal.signal(signal.SIGALRM, before)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def holds(path: Path) -> bool:
     """Whether this process holds a lock on the file, as the kernel says."""
     number, own = path.stat().st_ino, str(os.getpid())
@@ -85,7 +78,7 @@ def test_an_interrupted_wait_leaves_no_descriptor_to_lock_later(
     with pytest.raises(KeyboardInterrupt), lock_path(path, 60):
         raise AssertionError("another process has the lock")
     holder.communicate()
-    until(lambda: not is_open(path))
+    until(lambda: not is_open(path), "the waiting thread closes the file")
     assert is_free(path)
 
 
@@ -94,12 +87,12 @@ def test_a_lock_acquired_during_an_interrupt_is_released(
 ) -> None:
     def release_and_wait() -> None:
         holder.communicate()
-        until(lambda: holds(path))
+        until(lambda: holds(path), "the waiting thread takes the lock")
 
     interrupt(release_and_wait)
     with pytest.raises(KeyboardInterrupt), lock_path(path, 60):
         raise AssertionError("the wait was interrupted")
-    until(lambda: not is_open(path))
+    until(lambda: not is_open(path), "the waiting thread closes the file")
     assert is_free(path)
 
 
@@ -107,7 +100,7 @@ def test_after_a_timeout_the_freed_lock_goes_to_others(path: Path, holder: subpr
     with pytest.raises(LockTimeout, match=r"some\.lock was not free within 0\.1 s"), lock_path(path, 0.1):
         raise AssertionError("another process has the lock")
     holder.communicate()
-    until(lambda: not is_open(path))
+    until(lambda: not is_open(path), "the waiting thread closes the file")
     with lock_path(path, 0):
         assert holds(path)
 

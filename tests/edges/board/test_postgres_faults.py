@@ -28,7 +28,7 @@ from tests.campaign.small_board import FIRST
 from tests.conftest import LONG, until, variant
 from tests.edges.board.cutting_proxy import Cut, CuttingProxy
 from tests.edges.board.postgres_reader import Where
-from tests.postgresql import PORT, PostgreSQL
+from tests.postgresql import PORT, PostgreSQL, run_server
 from tests.tools import Tools
 
 ROOT = Path(__file__).parents[3]
@@ -245,13 +245,8 @@ def test_a_client_stopped_in_a_read_delays_others_for_seconds(
 @pytest.fixture
 def own_server(_tools: Tools) -> Iterator[PostgreSQL]:
     """A server that this test may kill. It writes to the disk as a real one does."""
-    server = PostgreSQL(_tools.find("postgresql"))
-    try:
-        server.start()
-        server.make_template()
+    with run_server(_tools.find("postgresql")) as server:
         yield server
-    finally:
-        server.remove()
 
 
 @pytest.mark.parametrize("times", [1, variant(10, name="10 times")])

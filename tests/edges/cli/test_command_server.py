@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +19,7 @@ import pytest
 
 from liza.system import command_socket
 from tests.command_servers import BIN
-from tests.conftest import git, variant
+from tests.conftest import git, until, variant
 
 LIZA = str(BIN / "liza")
 LIMIT = 60.0
@@ -69,13 +68,6 @@ class Server:
         return self.run("lock", "--", "true", env={**self.environ, "LIZA_COMMAND_SERVER": "0"}).returncode == 0
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
@@ -104,7 +96,7 @@ def running(repo: Path, directory: Path) -> Iterator[Server]:
     finally:
         if is_alive(server.pid):
             os.kill(server.pid, signal.SIGTERM)
-            until(lambda: not is_alive(server.pid))
+            until(lambda: not is_alive(server.pid), "the end of the server")
 
 
 @pytest.fixture
@@ -165,8 +157,8 @@ def test_a_signal_to_the_client_ends_its_command_freeing_locks(server: Server, n
     os.kill(process.pid, number)
     code = process.wait(LIMIT)
     assert code in (-number, 128 + number)
-    until(lambda: not is_alive(command))
-    until(server.is_lock_free)
+    until(lambda: not is_alive(command), "the end of the command")
+    until(server.is_lock_free, "a free lock")
 
 
 def test_a_killed_command_is_reported_as_killed(server: Server) -> None:
@@ -183,7 +175,7 @@ def test_a_command_outlives_a_killed_server_and_reports_its_end(own_server: Serv
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     os.kill(own_server.pid, signal.SIGKILL)
-    until(lambda: not is_alive(own_server.pid))
+    until(lambda: not is_alive(own_server.pid), "the end of the server")
     gate.write_text("")
     assert process.wait(LIMIT) == 3
     assert own_server.run("status").returncode == 0, "a stale socket is not used"
@@ -196,7 +188,7 @@ def test_a_command_runs_directly_when_a_signal_stopped_the_server(own_server: Se
         assert own_server.run("task", "add", "--id", "b", "--desc", "d", "--done", "e", "--scope", "a").returncode == 0
     finally:
         os.kill(own_server.pid, signal.SIGCONT)
-    until(lambda: own_server.children() == [])
+    until(lambda: own_server.children() == [], "the end of the commands")
     assert own_server.run("task", "list", "--json").stdout.count('"id": "b"') == 1
 
 
