@@ -174,7 +174,7 @@ def _without_archived(was: Callable[..., Any]) -> Any:
 
 
 def _counts_all(was: Callable[..., Any]) -> Any:
-    return lambda paths, without: was(paths, ())
+    return lambda board, without: was(board, ())
 
 
 def _keeping_none(was: Callable[..., Any]) -> Any:
@@ -1572,7 +1572,7 @@ TABLE: dict[str, Defence] = {
     ),
     "the board before the archive": Defence(
         "a task that a restored board has again is counted once",
-        {"liza.board.file_store.archive_files:count_totals": _counts_all},
+        {"liza.board.file_store.archive_files:ArchiveFiles.count_archived": _counts_all},
         (f"{ARCHIVE}test_a_task_restored_from_the_archive_is_counted_once",),
     ),
     "archived ids": Defence(
@@ -1590,7 +1590,7 @@ TABLE: dict[str, Defence] = {
     ),
     "good version of an archive file": Defence(
         "an archive file that lost entries is never recorded over its good version",
-        {"liza.board.file_store.archive_files:find_damage": gives(None)},
+        {"liza.board.file_store.archive_files:ArchiveFiles.find_archive_damage": gives(None)},
         (f"{ARCHIVE}test_lost_entries_are_reported_never_recorded_and_restored[empty]",),
     ),
     "ids in a damaged archive": Defence(
@@ -1610,7 +1610,7 @@ TABLE: dict[str, Defence] = {
     ),
     "incomplete archive": Defence(
         "a task of a missing or unreadable archive file is not called unknown without the reason",
-        {"liza.board.file_store.archive_files:find_damage": gives(None)},
+        {"liza.board.file_store.archive_files:ArchiveFiles.find_archive_damage": gives(None)},
         (f"{ARCHIVE}test_a_task_of_an_unreadable_archive_file_is_not_unknown",),
     ),
     "open runs": Defence(

@@ -21,6 +21,7 @@ from liza.board.archived_entries import HEAD, REPAIR, ArchivedEntry, ArchiveFaul
 from liza.board.contract import RestoredArchive
 from liza.board.rules import archiving
 from liza.board.rules.archiving import ArchiveTotals
+from liza.board.stored_board import StoredBoard
 from liza.board.text.parse import NeedsSlowPath
 from liza.model.errors import BoardInconsistent, NotRegularFile, Refused
 from liza.model.model import State, Task
@@ -196,82 +197,13 @@ def list_ids(paths: Paths) -> list[str]:
     return list(dict.fromkeys(task_id for text in _read_all(paths).values() for task_id, _ in text.pieces if task_id))
 
 
-def find_entries(paths: Paths, ids: Container[str]) -> dict[str, ArchivedEntry]:
-    """Return the last entry of each of these tasks. Raises BoardInconsistent."""
-    places = {
-        task_id: (text, index)
-        for text in _read_all(paths).values()
-        for index, (task_id, _) in enumerate(text.pieces)
-        if task_id in ids
-    }
-    return {task_id: text.entry(index) for task_id, (text, index) in places.items()}
-
-
-def iter_newest(paths: Paths) -> Iterator[Task]:
-    """Yield the tasks that can be read, the last archived first; each is parsed when it is its turn."""
-    seen: set[str] = set()
-    for text in reversed(_read_all(paths).values()):
-        for index in reversed(range(len(text.pieces))):
-            task_id = text.pieces[index][0]
-            entry = text.entry(index) if task_id not in seen else None
-            seen.add(task_id)
-            if entry is not None and entry.task is not None and not entry.error:
-                yield entry.task
-
-
-def find_merged(paths: Paths, commits: Iterable[str]) -> tuple[Task, ...]:
-    """Return the archived tasks with one of these merge commits. Raises BoardInconsistent."""
-    wanted = set(commits)
-    texts = _read_all(paths).values() if wanted else ()
-    ids = {task_id for text in texts for task_id, piece in text.pieces if not wanted.isdisjoint(_MERGE.findall(piece))}
-    tasks = (entry.task for entry in find_entries(paths, ids).values() if not entry.error)
-    return tuple(task for task in tasks if task is not None and task.merge_commit in wanted)
-
-
-def count_totals(paths: Paths, without: Iterable[str]) -> ArchiveTotals:
-    """Return the totals of the archive without the tasks ``without``. All entries are parsed."""
-    on_board = set(without)
-    return archiving.totals_of(task for task in iter_newest(paths) if task.id not in on_board)
-
-
 def find_commented(paths: Paths) -> set[str]:
     """Return the ids of the entries that a person turned into comments."""
     texts = [text.text for text in _read_all(paths).values()]
     return {task_id for text in texts for task_id in set(_COMMENTED_ID.findall(text)) - set(_FORMER_COPY.findall(text))}
 
 
-# ── damage ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def find_damage(paths: Paths, state: State) -> ArchiveFault | None:
-    """Return a file that cannot be read, or that the files have fewer tasks than the board counts; None if all is well.
-
-    Then an id that seems free may be that of an archived task. No entry is parsed.
-    """
-    if not state.archived.total and not paths.archive.exists():
-        return None
-    try:
-        texts = _read_all(paths)
-    except BoardInconsistent as error:
-        return ArchiveFault("archive", f"damaged: {error.message}", "a directory", error.hint, "the directory")
-    for name, text in texts.items():
-        if text.error:
-            return ArchiveFault(f"archive/{name}", f"damaged: {text.error}", "a file of tasks", REPAIR, "the file")
-    number = len(set(list_ids(paths)))
-    if number >= state.archived.total:
-        return None
-    actual = f"the files have {number} of the {count_noun(state.archived.total, 'task')} that the board counts"
-    return ArchiveFault("archive", f"damaged: {actual}", "every archived task", REPAIR, "the files")
-
-
-def find_faulty_entries(paths: Paths) -> Iterator[ArchiveFault]:
-    """Yield the entries that cannot be read or are not closed. All entries are parsed."""
-    for name, text in _read_all(paths).items():
-        command = f"$EDITOR {shlex.quote(str(paths.archive / name))}"
-        for index, (task_id, _) in enumerate(text.pieces):
-            if error := text.entry(index).error:
-                entry = f"archive/{name}: {task_id}" if task_id else f"archive/{name}"
-                yield ArchiveFault(entry, f"faulty: {error}", "an entry of a closed task", command, "the entry")
+# ── lost and damaged entries ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def restore_entries(
@@ -313,3 +245,72 @@ def _rename_damaged(paths: Paths, name: str, now: datetime) -> Path:
         path.rename(copy)
     crash_points.point("renamed", f"{name}.damaged")
     return copy
+
+
+# ── the questions of a board ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class ArchiveFiles(StoredBoard):
+    """The part of a board in files that answers questions about archived tasks."""
+
+    def archived(self, ids: Container[str]) -> dict[str, ArchivedEntry]:
+        places = {
+            task_id: (text, index)
+            for text in _read_all(self.paths).values()
+            for index, (task_id, _) in enumerate(text.pieces)
+            if task_id in ids
+        }
+        return {task_id: text.entry(index) for task_id, (text, index) in places.items()}
+
+    def archived_ids(self) -> list[str]:
+        return list_ids(self.paths)
+
+    def archived_tasks(self) -> Iterator[Task]:
+        # Each is parsed when it is its turn.
+        seen: set[str] = set()
+        for text in reversed(_read_all(self.paths).values()):
+            for index in reversed(range(len(text.pieces))):
+                task_id = text.pieces[index][0]
+                entry = text.entry(index) if task_id not in seen else None
+                seen.add(task_id)
+                if entry is not None and entry.task is not None and not entry.error:
+                    yield entry.task
+
+    def find_merged(self, commits: Iterable[str]) -> tuple[Task, ...]:
+        wanted = set(commits)
+        pieces = [piece for text in _read_all(self.paths).values() for piece in text.pieces] if wanted else []
+        ids = {task_id for task_id, piece in pieces if not wanted.isdisjoint(_MERGE.findall(piece))}
+        tasks = (entry.task for entry in self.archived(ids).values() if not entry.error)
+        return tuple(task for task in tasks if task is not None and task.merge_commit in wanted)
+
+    def count_archived(self, without: Iterable[str]) -> ArchiveTotals:
+        on_board = set(without)
+        return archiving.totals_of(task for task in self.archived_tasks() if task.id not in on_board)
+
+    def find_archive_damage(self, state: State) -> ArchiveFault | None:
+        # Then an id that seems free may be that of an archived task. No entry is parsed.
+        if not state.archived.total and not self.paths.archive.exists():
+            return None
+        try:
+            texts = _read_all(self.paths)
+        except BoardInconsistent as error:
+            return ArchiveFault("archive", f"damaged: {error.message}", "a directory", error.hint, "the directory")
+        for name, text in texts.items():
+            if text.error:
+                return ArchiveFault(f"archive/{name}", f"damaged: {text.error}", "a file of tasks", REPAIR, "the file")
+        number = len(set(list_ids(self.paths)))
+        if number >= state.archived.total:
+            return None
+        actual = f"the files have {number} of the {count_noun(state.archived.total, 'task')} that the board counts"
+        return ArchiveFault("archive", f"damaged: {actual}", "every archived task", REPAIR, "the files")
+
+    def find_faulty_entries(self) -> Iterator[ArchiveFault]:
+        for name, text in _read_all(self.paths).items():
+            command = f"$EDITOR {shlex.quote(str(self.paths.archive / name))}"
+            for index, (task_id, _) in enumerate(text.pieces):
+                if error := text.entry(index).error:
+                    entry = f"archive/{name}: {task_id}" if task_id else f"archive/{name}"
+                    yield ArchiveFault(entry, f"faulty: {error}", "an entry of a closed task", command, "the entry")
+
+    def read_archive(self) -> Mapping[str, bytes]:
+        return read_files(self.paths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,22 +12,21 @@ from uuid import UUID
 import msgspec
 
 from liza.board import new_violations, revision_texts, revisions
-from liza.board.archived_entries import ArchivedEntry, ArchiveFault
 from liza.board.contract import Alert, Restored, RestoredArchive, Transaction
 from liza.board.events import Watch
 from liza.board.file_store import archive_files, commit_steps, revision_journal, signal_files, write_intent
+from liza.board.file_store.archive_files import ArchiveFiles
 from liza.board.file_store.repair import BoardRepairer, LockedBoard
 from liza.board.file_store.write_intent import WriteIntent
 from liza.board.revisions import RevisionLine, RevisionRecord, sha
-from liza.board.rules.archiving import ArchiveTotals
 from liza.board.rules.host_leases import AgentPlacement
 from liza.board.signals import Signal
-from liza.board.stored_board import StoredBoard, refuse_violations
+from liza.board.stored_board import refuse_violations
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
-from liza.model.model import Clock, State, Task
+from liza.model.model import Clock, State
 from liza.model.paths import Paths
 from liza.system import ancestors, files
 from liza.system.locks import Lock
@@ -37,7 +36,7 @@ _MAX_LOCKLESS_READS: Final = 4
 """Reads without the lock; if none matches the write intent, the board is read under the lock."""
 
 
-class FileBoard(StoredBoard):
+class FileBoard(ArchiveFiles):
     """The board in `.liza/state.yaml`. Only one thread at a time is in a transaction; the others wait."""
 
     def __init__(self, paths: Paths, clock: Clock, trusted: Callable[[State], State] = lambda state: state) -> None:
@@ -236,30 +235,6 @@ class FileBoard(StoredBoard):
 
     def _lines(self) -> Iterator[RevisionLine]:
         return revision_journal.iter_lines(self.paths.journal)
-
-    def archived(self, ids: Container[str]) -> dict[str, ArchivedEntry]:
-        return archive_files.find_entries(self.paths, ids)
-
-    def archived_ids(self) -> list[str]:
-        return archive_files.list_ids(self.paths)
-
-    def archived_tasks(self) -> Iterator[Task]:
-        return archive_files.iter_newest(self.paths)
-
-    def find_merged(self, commits: Iterable[str]) -> tuple[Task, ...]:
-        return archive_files.find_merged(self.paths, commits)
-
-    def count_archived(self, without: Iterable[str]) -> ArchiveTotals:
-        return archive_files.count_totals(self.paths, without)
-
-    def find_archive_damage(self, state: State) -> ArchiveFault | None:
-        return archive_files.find_damage(self.paths, state)
-
-    def find_faulty_entries(self) -> Iterator[ArchiveFault]:
-        return archive_files.find_faulty_entries(self.paths)
-
-    def read_archive(self) -> Mapping[str, bytes]:
-        return archive_files.read_files(self.paths)
 
     def restore_archive(self, actor: str, recorded: Mapping[str, str]) -> RestoredArchive:
         archive_files.refuse_link(self.paths)

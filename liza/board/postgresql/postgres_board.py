@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +13,11 @@ import msgspec
 
 from liza.board import new_violations, revision_texts
 from liza.board.address import BoardAddress
-from liza.board.archived_entries import ArchivedEntry, ArchiveFault
 from liza.board.contract import Alert, Restored, RestoredArchive, Transaction
 from liza.board.events import Watch
 from liza.board.last_copy import CopySaver
-from liza.board.postgresql import archived_rows, board_copy, crew_lock, entry_rows, signal_rows
+from liza.board.postgresql import board_copy, crew_lock, entry_rows, signal_rows
+from liza.board.postgresql.archived_rows import ArchivedRows, describe_moved
 from liza.board.postgresql.board_copy import BoardCopy, CrewRow
 from liza.board.postgresql.connection import ServerConnection, connect, connect_with_facts
 from liza.board.postgresql.crew_lock import CrewLock
@@ -27,15 +27,14 @@ from liza.board.postgresql.links import Links
 from liza.board.postgresql.server_time import ServerClock, ServerTime
 from liza.board.postgresql.shared_rows import SharedRows
 from liza.board.revisions import RevisionLine, RevisionRecord, sha, with_statuses
-from liza.board.rules.archiving import ArchiveTotals
 from liza.board.rules.host_leases import AgentPlacement, HostTable
 from liza.board.signals import Signal
-from liza.board.stored_board import StoredBoard, refuse_violations
+from liza.board.stored_board import refuse_violations
 from liza.board.text import changes, document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
 from liza.model.errors import BoardTooNew, BoardUnreadable, Refused
-from liza.model.model import Clock, State, Task
+from liza.model.model import Clock, State
 from liza.model.paths import Paths, split_run
 from liza.model.value_classes import decodable
 from liza.system import files
@@ -62,7 +61,7 @@ _HELD_SECONDS: Final = 1.0
 up after a minute."""
 
 
-class PostgresBoard(StoredBoard):
+class PostgresBoard(ArchivedRows):
     """The board of one crew in PostgreSQL. Only one thread at a time is in a transaction; the others wait."""
 
     def __init__(
@@ -260,7 +259,7 @@ class PostgresBoard(StoredBoard):
             after = CrewRow(line.revision, number, number)
             line = _complete_line(msgspec.structs.replace(line, sha256=sha(data)), copy, changed, full)
         writes = entry_rows.find_writes(copy.rows, changed)
-        rows = archived_rows.describe_moved(moved or {})
+        rows = describe_moved(moved or {})
         return CrewChange(self._crew, uuid4(), base, after, writes, line, rows)
 
     @contextmanager
@@ -294,38 +293,14 @@ class PostgresBoard(StoredBoard):
             yield from rows
             below = rows[-1][0]
 
-    def archived(self, ids: Container[str]) -> dict[str, ArchivedEntry]:
-        return archived_rows.find_entries(self._links, ids)
-
-    def archived_ids(self) -> list[str]:
-        return archived_rows.list_ids(self._links)
-
-    def archived_tasks(self) -> Iterator[Task]:
-        return archived_rows.iter_newest(self._links)
-
-    def find_merged(self, commits: Iterable[str]) -> tuple[Task, ...]:
-        return archived_rows.find_merged(self._links, commits)
-
-    def count_archived(self, without: Iterable[str]) -> ArchiveTotals:
-        return archived_rows.count_totals(self._links, without)
-
-    def find_archive_damage(self, state: State) -> ArchiveFault | None:
-        return archived_rows.find_damage(self._links, state)
-
-    def find_faulty_entries(self) -> Iterator[ArchiveFault]:
-        return archived_rows.find_faulty_entries(self._links)
-
-    def read_archive(self) -> Mapping[str, bytes]:
-        return archived_rows.read_files(self._links)
-
     def restore_archive(self, actor: str, recorded: Mapping[str, str]) -> RestoredArchive:
         with self._hold_lock() as (lock, copy):
             on_board = {task.id for task in copy.document.state.tasks}
-            lost = archived_rows.find_lost(self._links, recorded, on_board)
+            lost = self._find_lost(recorded, on_board)
             moved = {task_id: text for texts in lost.values() for task_id, text in texts.items()}
             if moved:
                 self._commit(lock, copy, copy.document, None, moved=moved)
-        return RestoredArchive(tuple(lost), ids=frozenset(archived_rows.list_ids(self._links)))
+        return RestoredArchive(tuple(lost), ids=frozenset(self.archived_ids()))
 
     # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────
 

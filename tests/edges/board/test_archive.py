@@ -739,7 +739,7 @@ def test_a_damaged_version_in_the_history_is_passed_over(root: Path, monkeypatch
     was = path.read_text()
     path.write_text("")
     with monkeypatch.context() as context:
-        context.setattr(archive_files, "find_damage", lambda paths, state: None)
+        context.setattr(archive_files.ArchiveFiles, "find_archive_damage", lambda board, state: None)
         say(opened(root), "a change")
         recorder.record_history(crew_of(root))
     assert board_history.read_archive_file(crew_of(root).git, path.name) == b""
