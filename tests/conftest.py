@@ -307,8 +307,10 @@ def git(directory: Path, *words: str) -> str:
     return done.stdout.rstrip("\n")
 
 
-def commit_all(directory: Path, message: str) -> str:
-    """Commit every change of a directory, new files too, as a person would; the new commit."""
+def commit_all(directory: Path, message: str, files: Mapping[str, str] = {}) -> str:
+    """Write ``files``, texts by name, and commit every change of a directory, as a person would; the new commit."""
+    for name, text in files.items():
+        (directory / name).write_text(text)
     git(directory, "add", "-A")
     git(directory, "commit", "-q", "-m", message)
     return git(directory, "rev-parse", "HEAD")
@@ -318,9 +320,7 @@ def make_repository(root: Path, files: Mapping[str, str]) -> None:
     """Make a repository in a new directory, with one commit on main. ``files``: texts by name."""
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
-    for name, text in files.items():
-        (root / name).write_text(text)
-    commit_all(root, "first")
+    commit_all(root, "first", files)
 
 
 @pytest.fixture
@@ -336,8 +336,7 @@ def make_remote(base: Path) -> Path:
     remote, project = base / "shop.git", base / "project"
     git(base, "init", "-q", "--bare", "-b", "main", str(remote))
     git(base, "clone", "-q", str(remote), str(project))
-    (project / "README.md").write_text("# Shop\n")
-    commit_all(project, "A shop")
+    commit_all(project, "A shop", {"README.md": "# Shop\n"})
     git(project, "push", "-q", "origin", "HEAD:main")
     return remote
 

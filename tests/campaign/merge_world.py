@@ -185,9 +185,7 @@ class World:
         """Another commit on main, which integration does not have, whatever is checked out."""
         clone = self.notes / "clone"
         git(self.notes, "clone", "-q", "-b", "main", str(self.template), str(clone))
-        (clone / "from-main.txt").write_text("good\n")
-        (clone / "README.md").write_text("changed on main\n")
-        commit_all(clone, "on main")
+        commit_all(clone, "on main", {"from-main.txt": "good\n", "README.md": "changed on main\n"})
         commit = git(clone, "rev-parse", "main")
         git(self.template, "fetch", "-q", str(clone), "main")
         git(self.template, "update-ref", "refs/heads/main", commit)

@@ -78,8 +78,7 @@ def _work(root: Path, task_id: str, agent: str) -> str:
     """A commit in the worktree of a fresh claim."""
     claim.claim_task(fresh(root), agent, task_id)
     place = worktree_of(root, task_id)
-    (place / f"{task_id}.txt").write_text(f"{task_id}\n")
-    return commit_all(place, "work")
+    return commit_all(place, "work", {f"{task_id}.txt": f"{task_id}\n"})
 
 
 def new_slot(crew: Crew) -> Scene:

@@ -41,8 +41,7 @@ liza submit
 def _crew_with_agent(tracked: bool) -> Callable[[Crew], None]:
     def prepare(crew: Crew) -> None:
         if tracked:
-            (crew.root / "AGENTS.md").write_text("Be kind.\n")
-            commit_all(crew.root, "rules")
+            commit_all(crew.root, "rules", {"AGENTS.md": "Be kind.\n"})
             crew.git("branch", "-f", "integration", "main")
         crew.add("task-1")
 

@@ -93,8 +93,7 @@ def _hold(world: World, word: Word) -> None:
     else:
         claim(crew, "coder-1", task)
         there = crew.paths.slot("s1")
-        (there / "task-1.txt").write_text("x\n")
-        commit_all(there, "work")
+        commit_all(there, "work", {"task-1.txt": "x\n"})
     if agent == "code-reviewer-1":
         os.chdir(crew.paths.slot("s1"))
         submit(find_crew(world.root))

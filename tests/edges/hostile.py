@@ -100,8 +100,7 @@ def outside(place: Path) -> None:
 
 
 def commit(there: Path, name: str, text: str) -> None:
-    (there / name).write_text(text)
-    commit_all(there, name)
+    commit_all(there, name, {name: text})
 
 
 def copied(made: Place, top: Path) -> Place:

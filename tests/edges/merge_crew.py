@@ -78,8 +78,7 @@ class Merges:
         add(self.crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md", target=target)])
         claim(self.crew, agent, task)
         there = self.crew.paths.task_link(task).resolve()
-        (there / f"{task}.txt").write_text(f"{task}\n")
-        commit_all(there, f"work on {task}")
+        commit_all(there, f"work on {task}", {f"{task}.txt": f"{task}\n"})
         return there
 
     def submitted(self, there: Path) -> None:

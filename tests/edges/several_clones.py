@@ -76,8 +76,7 @@ class Host:
 
     def commit(self, there: Path, name: str, text: str) -> str:
         """Commit a file in a worktree; the commit."""
-        (there / name).write_text(text)
-        return commit_all(there, f"work on {name}")
+        return commit_all(there, f"work on {name}", {name: text})
 
     def submit(self, there: Path) -> None:
         with chdir(there):
@@ -187,7 +186,6 @@ class Hosts:
         there = tmp_path / f"person-{name}"
         tmp_path.mkdir(exist_ok=True)
         git(tmp_path, "clone", "-q", "-b", branch, str(self.remote), str(there))
-        (there / name).write_text(f"{name}\n")
-        commit_all(there, f"a person writes {name}")
+        commit_all(there, f"a person writes {name}", {name: f"{name}\n"})
         git(there, "push", "-q", "origin", branch)
         return git(there, "rev-parse", "HEAD")

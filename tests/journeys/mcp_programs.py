@@ -170,5 +170,4 @@ def make_worktree(crew: Crew, name: str) -> Path:
 
 def commit(crew: Crew, worktree: Path, name: str, text: str = "right\n") -> str:
     """Commit a file in a worktree. Return the commit."""
-    (worktree / name).write_text(text)
-    return commit_all(worktree, f"Write {name}")
+    return commit_all(worktree, f"Write {name}", {name: text})

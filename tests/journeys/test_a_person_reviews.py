@@ -54,8 +54,7 @@ def test_reviewers_leave_a_persons_task_and_status_names_it(crew: Crew) -> None:
     crew.liza("task", "add", "--id", "mine", *words)
     crew.prepare("claim", "mine", "--agent", "coder-1")
     there = worktree_of(crew.root, "mine")
-    (there / "mine.txt").write_text("x\n")
-    commit_all(there, "work")
+    commit_all(there, "work", {"mine.txt": "x\n"})
     assert "waits for your verdict" in crew.liza("submit", cwd=there)
     assert "a person reviews it" in crew.liza("claim", "--agent", "code-reviewer-1", code=1)
     assert alert(crew)["about"] == "mine"

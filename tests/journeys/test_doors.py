@@ -88,8 +88,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, value in env.items():
             patch.setenv(name, value) if value else patch.delenv(name)
         git(root, "init", "-q", "-b", "main")
-        (root / "spec.md").write_text("# What is wanted\n")
-        commit_all(root, "first")
+        commit_all(root, "first", {"spec.md": "# What is wanted\n"})
         ok(["init", "Have a thing", "--no-test"], root)
         ok([*ADD, "--id", "t1"], root)
         ok([*ADD, "--id", "t2", "--depends", "t1"], root)
@@ -503,8 +502,7 @@ def test_a_broken_board_stops_every_command_until_it_is_restored(crew: Path) -> 
 
 
 def test_sync_merges_a_persons_commit_and_leaves_the_checkout_alone(crew: Path) -> None:
-    (crew / "mine.txt").write_text("mine\n")
-    commit_all(crew, "mine")
+    commit_all(crew, "mine", {"mine.txt": "mine\n"})
     said = json.loads(ok(["sync", "--json"], crew))
     assert (said["result"], said["tested"]) == ("changed", False)
     assert git(crew, "show", "integration:mine.txt") == "mine"

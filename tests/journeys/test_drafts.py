@@ -118,6 +118,5 @@ def _commit_on_integration(crew: Crew) -> None:
     """As somebody does who works on integration without Liza, in a checkout of their own."""
     there = crew.notes / "elsewhere"
     crew.git("clone", "-q", "-b", "integration", str(crew.root), str(there))
-    (there / "DESIGN.md").write_text("# How it is to be\n")
-    commit_all(there, "design")
+    commit_all(there, "design", {"DESIGN.md": "# How it is to be\n"})
     crew.git("push", "-q", "origin", "integration", cwd=there)

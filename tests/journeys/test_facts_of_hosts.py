@@ -111,8 +111,7 @@ def test_one_host_sends_the_notices_of_a_crew(hosts: Hosts) -> None:
 
 def test_a_history_of_another_crew_is_not_replaced(hosts: Hosts) -> None:
     project = hosts.remote.parent / "project"
-    (project / "state.yaml").write_text("version: 1\n")
-    commit_all(project, "Another board\n\nLiza-Revision: 99999")
+    commit_all(project, "Another board\n\nLiza-Revision: 99999", {"state.yaml": "version: 1\n"})
     git(project, "push", "-q", "origin", f"HEAD:{HISTORY_REF}")
     other = git(project, "rev-parse", "HEAD")
     hosts.h1.up("coder-1", coder=WAIT)

@@ -35,8 +35,7 @@ def test_a_coder_approves_nothing_in_any_environment(crew: Crew) -> None:
     crew.add("task-0", "task-1")
     crew.liza("claim", "task-0", "--agent", "coder-9")
     other = worktree_of(crew.root, "task-0")
-    (other / "task-0.txt").write_text("theirs\n")
-    commit_all(other, "theirs")
+    commit_all(other, "theirs", {"task-0.txt": "theirs\n"})
     crew.liza("submit", cwd=other)
     crew.liza("claim", "task-0", "--agent", "code-reviewer-9")
     (crew.notes.parent / "another-name").symlink_to(crew.root)
@@ -104,8 +103,7 @@ def refused_all(crew: Crew, run: str, task: str) -> None:
 
 def commit(crew: Crew, task: str, text: str) -> Path:
     there = worktree_of(crew.root, task)
-    (there / f"{task}.txt").write_text(text)
-    commit_all(there, text)
+    commit_all(there, text, {f"{task}.txt": text})
     return there
 
 

@@ -35,8 +35,7 @@ def _work(crew: Crew, task: str, readme: str = "") -> None:
     if readme:
         (there / "README.md").write_text(readme)
     names = sorted(path.name for path in there.glob("*.txt"))
-    (there / "package-lock.json").write_text("".join(f"{name}\n" for name in names))
-    commit_all(there, f"work on {task}")
+    commit_all(there, f"work on {task}", {"package-lock.json": "".join(f"{name}\n" for name in names)})
     crew.prepare("submit", cwd=there)
     crew.prepare("verdict", "approve", "fine", "--task", task)
 

@@ -248,8 +248,7 @@ def test_a_persons_commit_on_integration_is_an_alarm_until_accepted(tmp_path: Pa
     with started(tmp_path) as crew:
         there = tmp_path / "mine"
         crew.git("worktree", "add", "-q", str(there), "integration")
-        (there / "mine.txt").write_text("mine\n")
-        commit_all(there, "by hand")
+        commit_all(there, "by hand", {"mine.txt": "mine\n"})
         supervisor = crew.agent("coder-1", crew.script("agent", "exit 0\n"))
         supervisor.wait_said("moved outside of liza.*by hand")
         crew.liza("sync", "main")

@@ -17,8 +17,7 @@ def crew(repo: Path, tmp_path: Path) -> Crew:
     """A crew whose tests read a picture that git-lfs stores."""
     git(repo, "lfs", "install", "--skip-repo")
     git(repo, "lfs", "track", "*.psd")
-    (repo / "picture.psd").write_text("first pixels\n")
-    commit_all(repo, "a picture")
+    commit_all(repo, "a picture", {"picture.psd": "first pixels\n"})
     (tmp_path / "notes").mkdir()
     crew = Crew(repo, tmp_path / "notes")
     crew.liza("init", "Draw", "--test", "grep -q pixels picture.psd")

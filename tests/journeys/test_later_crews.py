@@ -29,8 +29,7 @@ def left(crew: Crew, *, committed: bool = False) -> None:
     crew.add("total")
     directory = claimed(crew)
     if committed:
-        (directory / "total.txt").write_text("first\n")
-        commit_all(directory, "first")
+        commit_all(directory, "first", {"total.txt": "first\n"})
     (directory / "left.txt").write_text("left\n")
 
 

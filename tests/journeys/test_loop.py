@@ -70,8 +70,7 @@ def test_the_loop_by_hand_works_without_any_program(crew: Crew) -> None:
     crew.add("task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
     there = worktree_of(crew.root, "task-1")
-    (there / "task-1.txt").write_text("by hand\n")
-    commit_all(there, "by hand")
+    commit_all(there, "by hand", {"task-1.txt": "by hand\n"})
     assert "unchanged" not in crew.liza("submit", cwd=there)
     assert "unchanged" in crew.liza("submit", cwd=there)
 

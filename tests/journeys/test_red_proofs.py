@@ -25,8 +25,7 @@ def test_a_missing_module_is_named_above_a_long_report(
     script = crew.root / "run-tests"
     script.write_text(RUN_TESTS)
     script.chmod(0o755)
-    (crew.root / "index.js").write_text("module.exports = 1;\n")
-    commit_all(crew.root, "tests")
+    commit_all(crew.root, "tests", {"index.js": "module.exports = 1;\n"})
     assert "the tests need the module mods, which is not installed" in crew.liza(
         "init", "Go", "--test", "./run-tests", code=1
     )

@@ -12,8 +12,7 @@ from tests.journeys.crews import WORK, Crew, worktree_of
 
 
 def commit_in(there: Path, name: str) -> None:
-    (there / name).write_text("x\n")
-    commit_all(there, f"write {name}")
+    commit_all(there, f"write {name}", {name: "x\n"})
 
 
 def test_the_crew_warns_of_tasks_on_one_file(crew: Crew) -> None:

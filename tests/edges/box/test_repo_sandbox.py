@@ -18,9 +18,7 @@ from tests.conftest import commit_all, git, make_repository
 
 @pytest.fixture
 def slot(repo: Path) -> Path:
-    (repo / ".gitignore").write_text("/.env*\n/config/\n")
-    (repo / "package.json").write_text("{}\n")
-    commit_all(repo, "files")
+    commit_all(repo, "files", {".gitignore": "/.env*\n/config/\n", "package.json": "{}\n"})
     git(repo, "worktree", "add", "-q", "--detach", str(repo / ".worktrees" / ".slots" / "s1"))
     return repo / ".worktrees" / ".slots" / "s1"
 

@@ -60,8 +60,7 @@ def files_of_briefs(root: Path) -> list[str]:
     ],
 )  # fmt: skip
 def test_init_names_a_check_that_only_a_brief_turns_red(repo: Path, test: str, said: str | None) -> None:
-    (repo / "AGENTS.md").write_text(RULES)
-    commit_all(repo, "rules")
+    commit_all(repo, "rules", {"AGENTS.md": RULES})
     facts: dict[str, str] = {}
     options = InitOptions(goal="g", test=test, no_proof=True)
     init(repo, options, lambda name, text: facts.__setitem__(name, text))
@@ -167,8 +166,7 @@ COPIES = {
 
 def test_submit_names_each_file_that_would_publish_a_brief(session: Session) -> None:
     """The filter sees the instructions files only, and complete blocks only."""
-    (session.slot / "AGENTS.md").write_text(RULES)
-    start = commit_all(session.slot, "rules")
+    start = commit_all(session.slot, "rules", {"AGENTS.md": RULES})
     task = session.crew.board.read().tasks[0]
     for command, name in COPIES.items():
         git(session.slot, "reset", "-q", "--hard", start)

@@ -94,15 +94,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a crew and a branch ``side`` that changes ``f`` as the tasks do, made once."""
     with prepared(tmp_path_factory) as root:
         for text in ("1", "2"):
-            (root / "f").write_text(f"{text}\n")
-            commit_all(root, text)
+            commit_all(root, text, {"f": f"{text}\n"})
             if text == "1":
                 git(root, "branch", "-f", "integration")
                 git(root, "switch", "-q", "-c", "side")
                 (root / "a b").write_text("side\n")
         for name, text in (("g", "2"), ("f", "22")):
-            (root / name).write_text(f"{text}\n")
-            commit_all(root, f"{name} {text}")
+            commit_all(root, f"{name} {text}", {name: f"{text}\n"})
         git(root, "switch", "-q", "main")
         return root
 
@@ -112,8 +110,7 @@ def work(crew: Merges) -> Path:
     there = crew.claimed("a")
     git(there, "reset", "-q", "--hard", "HEAD~1")
     for name in ("f", "h"):
-        (there / name).write_text("3\n")
-        commit_all(there, name)
+        commit_all(there, name, {name: "3\n"})
     return there
 
 
@@ -220,6 +217,5 @@ def test_a_fresh_session_learns_which_git_operation_is_in_progress(crew: Merges)
 @pytest.mark.parametrize("text", ["Title\n=======\n", "<<<<<<< a\nquoted\n", "======= \n>>>>>>> a\n<<<<<<< b\n"])
 def test_text_that_only_resembles_a_conflict_is_submitted(crew: Merges, text: str) -> None:
     there = work(crew)
-    (there / "page.rst").write_text(text)
-    commit_all(there, "page")
+    commit_all(there, "page", {"page.rst": text})
     assert refusal(crew, there) is None

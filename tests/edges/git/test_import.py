@@ -25,8 +25,7 @@ pytestmark = pytest.mark.needs("bwrap")
 
 @pytest.fixture
 def slots(repo: Path, tmp_path: Path) -> BoxedSlots:
-    (repo / "a.txt").write_text("a\n")
-    commit_all(repo, "files")
+    commit_all(repo, "files", {"a.txt": "a\n"})
     slots = BoxedSlots(repo, tmp_path / "slots").prepare()
     slots.begin()
     return slots

@@ -20,8 +20,7 @@ BLOCK = hidden_block("coder-1.7")
 @pytest.fixture
 def tracked(repo: Path) -> Path:
     """AGENTS.md, tracked, without a final newline; the filter installed and bound for coder-1.7."""
-    (repo / "AGENTS.md").write_text("Be brief.")
-    commit_all(repo, "instructions")
+    commit_all(repo, "instructions", {"AGENTS.md": "Be brief."})
     hiding.install_filter(Git(repo))
     hiding.bind_filter(Git(repo), ["AGENTS.md", ".github/copilot-instructions.md"], "coder-1.7", KEY)
     return repo / "AGENTS.md"

@@ -24,9 +24,7 @@ def work(repo: Path) -> tuple[str, str]:
     """(tip of integration, a commit of a task that adds new.txt and changes README.md)."""
     git(repo, "branch", "integration")
     git(repo, "checkout", "-q", "-b", "task/t")
-    (repo / "README.md").write_text("# A better project\n")
-    (repo / "new.txt").write_text("new\n")
-    commit = commit_all(repo, "work")
+    commit = commit_all(repo, "work", {"README.md": "# A better project\n", "new.txt": "new\n"})
     git(repo, "checkout", "-q", "main")
     return git(repo, "rev-parse", "integration"), commit
 
@@ -55,9 +53,7 @@ def test_a_conflict_names_files_of_any_name(repo: Path, work: tuple[str, str]) -
     tips = []
     for text in ("ours\n", "theirs\n"):
         git(repo, "checkout", "-q", "--detach", work[0])
-        (repo / name).write_text(text)
-        (repo / "README.md").write_text(text)
-        commit_all(repo, text)
+        commit_all(repo, text, {name: text, "README.md": text})
         tips.append(git(repo, "rev-parse", "HEAD"))
     with pytest.raises(MergeConflict) as caught:
         candidates.build_candidate(Git(repo), tips[1], tips[0], "Merge t: x", "t")

@@ -45,9 +45,7 @@ class Merge:
 
 @pytest.fixture
 def merge(repo: Path) -> Merge:
-    (repo / "gone.txt").write_text("gone\n")
-    (repo / "place").write_text("a file\n")
-    commit_all(repo, "second")
+    commit_all(repo, "second", {"gone.txt": "gone\n", "place": "a file\n"})
     git(repo, "branch", "integration")
     git(repo, "switch", "-q", "-c", "task/t")
     (repo / "README.md").write_text("# A better project\n")

@@ -199,9 +199,7 @@ def test_the_identity_is_the_one_that_git_knows_now(repo: Path) -> None:
 
 
 def test_filters_and_merge_drivers_of_the_person_run(repo: Path) -> None:
-    (repo / ".gitattributes").write_text("*.txt filter=x merge=x\n")
-    (repo / "a.txt").write_text("one\n")
-    commit_all(repo, "attributes")
+    commit_all(repo, "attributes", {".gitattributes": "*.txt filter=x merge=x\n", "a.txt": "one\n"})
     git(repo, "config", "filter.x.clean", "tr a-z A-Z")
     git(repo, "config", "merge.x.driver", "echo merged > %A")
     (repo / "a.txt").write_text("two\n")

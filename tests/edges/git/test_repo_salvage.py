@@ -27,8 +27,7 @@ def slot(repo: Path) -> Git:
     for name in ("kept", "changed", "deleted", "dir/file"):
         (repo / name).parent.mkdir(exist_ok=True)
         (repo / name).write_text(f"{name}\n")
-    (repo / ".gitignore").write_text("*.log\nbuild/\n")
-    commit_all(repo, "files")
+    commit_all(repo, "files", {".gitignore": "*.log\nbuild/\n"})
     git(repo, "branch", "integration")
     git(repo, "worktree", "add", "-q", "--detach", str(repo / "s1"))
     return Git(repo).with_git_dir(repo / "s1", repo / ".git" / "worktrees" / "s1")
@@ -148,8 +147,7 @@ def test_a_nested_repository_is_saved_as_a_bundle_with_changes(slot: Git, tmp_pa
     inner = slot.directory / "lib" / "inner"
     inner.mkdir(parents=True)
     git(inner, "init", "-q", "-b", "main")
-    (inner / "a").write_text("a\n")
-    commit_all(inner, "inner commit")
+    commit_all(inner, "inner commit", {"a": "a\n"})
     (inner / "b").write_text("uncommitted\n")
     ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None

@@ -27,9 +27,7 @@ BLOCK = hidden_block("coder-1.1")
 
 @pytest.fixture
 def trees(repo: Path) -> Worktrees:
-    (repo / ".gitignore").write_text("*.log\nnode_modules/\n")
-    (repo / "a.txt").write_text("a\n")
-    commit_all(repo, "files")
+    commit_all(repo, "files", {".gitignore": "*.log\nnode_modules/\n", "a.txt": "a\n"})
     git(repo, "branch", "integration")
     (repo / ".liza").mkdir()
     hiding.ignore_liza_dirs(Git(repo))
@@ -45,8 +43,7 @@ def claim(trees: Worktrees, slot: str, task: str, run: str) -> PreparedSlot:
 
 def commit(trees: Worktrees, slot: str, name: str) -> str:
     place = trees.paths.slot(slot)
-    (place / name).write_text(f"{name}\n")
-    commit_all(place, name)
+    commit_all(place, name, {name: f"{name}\n"})
     return trees.head_commit(slot)
 
 
@@ -443,8 +440,7 @@ def test_remove_all_saves_only_commits_no_branch_has(
     for slot, task in (("s1", "one"), ("s2", "two")):
         claim(trees, slot, task, "coder-1.1")
         there = trees.paths.slot(slot)
-        (there / "new.txt").write_text("x\n")
-        commit_all(there, "work")
+        commit_all(there, "work", {"new.txt": "x\n"})
     tip = git(trees.paths.slot("s2"), "rev-parse", "HEAD")
     git(trees.paths.slot("s2"), "checkout", "-q", "--detach")
     git(trees.paths.root, "branch", "-f", "task/two", "main")
@@ -635,8 +631,7 @@ def test_an_unknown_owners_files_become_no_other_tasks_work(trees: Worktrees) ->
     claim(trees, "s1", "task-1", "coder-1.1")
     trees.release("s1", "task-1", "coder-1.1")
     git(trees.paths.root, "switch", "-q", "integration")
-    (trees.paths.root / "merged.txt").write_text("of another task\n")
-    commit_all(trees.paths.root, "merged")
+    commit_all(trees.paths.root, "merged", {"merged.txt": "of another task\n"})
     # Recreated at the newest commit, the record makes the old files look like a deletion of what was merged since.
     _lose_record(trees, "s1")
     assert trees.repair("s1", git(trees.paths.root, "rev-parse", "integration"))

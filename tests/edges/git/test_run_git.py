@@ -93,8 +93,7 @@ def test_a_run_sees_the_integration_branch_move(slots: BoxedSlots) -> None:
     slots.begin()
     slots.commit("own.txt")
     git(slots.repo, "switch", "-q", "integration")
-    (slots.repo / "moved.txt").write_text("moved\n")
-    commit_all(slots.repo, "moved")
+    commit_all(slots.repo, "moved", {"moved.txt": "moved\n"})
     slots.do("git fetch -q liza; git rebase -q liza/integration; test -e moved.txt")
     slots.trees.import_run("s1")
     assert git(slots.repo, "log", "--format=%s", "-n2", "task/t").splitlines() == ["own.txt", "moved"]
@@ -182,8 +181,7 @@ def test_a_repository_is_not_run_in_a_box_with_reftables(slots: BoxedSlots) -> N
 @pytest.mark.parametrize("options", [("--filter=blob:none", "--no-checkout"), ("--depth=1",), ("--shared",)])
 def test_a_partial_a_shallow_and_a_sharing_clone_work(repo: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
     for number in range(3):
-        (repo / f"{number}.txt").write_text(f"{number}\n")
-        commit_all(repo, str(number))
+        commit_all(repo, str(number), {f"{number}.txt": f"{number}\n"})
     git(repo, "config", "uploadpack.allowFilter", "true")
     git(tmp_path, "clone", "-q", *options, f"file://{repo}" if options != ("--shared",) else str(repo), "clone")
     slots = BoxedSlots(tmp_path / "clone", tmp_path / "slots").prepare()
@@ -209,8 +207,7 @@ def test_a_run_has_the_persons_sparse_checkout(slots: BoxedSlots) -> None:
 def test_a_submodule_of_a_run_stays_and_is_saved(slots: BoxedSlots, tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     git(tmp_path, "init", "-q", "inner")
-    (inner / "x").write_text("x\n")
-    commit_all(inner, "inner")
+    commit_all(inner, "inner", {"x": "x\n"})
     slots.begin()
     # The box hides other directories below /tmp, so the submodule comes from a copy in the slot.
     git(slots.slot, "clone", "-q", "--bare", str(inner), "inner.git")

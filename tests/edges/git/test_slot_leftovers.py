@@ -151,8 +151,7 @@ def test_what_tests_left_does_not_make_the_next_gate_green(crew: Merges, tmp_pat
 @pytest.mark.campaign
 def test_a_dependency_dropped_by_a_candidate_is_missing_in_tests(crew: Merges, tmp_path: Path) -> None:
     """The set-up installs what a tracked list names into an ignored directory, which a set-up never empties."""
-    (crew.root / "needs.txt").write_text("left\nright\n")
-    commit_all(crew.root, "needs")
+    commit_all(crew.root, "needs", {"needs.txt": "left\nright\n"})
     git(crew.root, "branch", "-f", "integration", "HEAD")
     crew.configure(sandbox_setup_files=("needs.txt",))
     count = count_set_ups(crew, tmp_path, "mkdir -p built && for name in $(cat needs.txt); do touch built/$name; done")

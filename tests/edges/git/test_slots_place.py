@@ -132,8 +132,7 @@ def test_a_persons_directory_of_the_former_name_is_left_alone(repo: Path) -> Non
 
 @pytest.mark.campaign
 def test_tests_and_git_in_the_checkout_do_not_find_worktrees(repo: Path) -> None:
-    (repo / "test_mine.py").write_text("def test_mine():\n    pass\n")
-    commit_all(repo, "a test")
+    commit_all(repo, "a test", {"test_mine.py": "def test_mine():\n    pass\n"})
     there = drafted(begun(repo))
     assert (there / "test_mine.py").exists()
     words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
@@ -152,15 +151,12 @@ def test_git_clean_takes_nothing_of_a_worktree(repo: Path) -> None:
 
 @pytest.mark.needs("node")
 def test_a_module_only_a_person_has_makes_no_merge_green(repo: Path) -> None:
-    (repo / ".gitignore").write_text("node_modules/\n")
-    (repo / "index.js").write_text("")
-    commit_all(repo, "a program")
+    commit_all(repo, "a program", {".gitignore": "node_modules/\n", "index.js": ""})
     (repo / "node_modules" / "onlymine").mkdir(parents=True)
     (repo / "node_modules" / "onlymine" / "index.js").write_text("")
     crew = begun(repo, no_test=False, test="node index.js")
     there = drafted(crew)
-    (there / "index.js").write_text("require('onlymine')\n")
-    commit_all(there, "work")
+    commit_all(there, "work", {"index.js": "require('onlymine')\n"})
     with chdir(there):
         submit(find_crew())
     verdict(crew, "approve", "ok", task_id="first")

@@ -70,8 +70,7 @@ def others_push(crew: Merges, *, onto: str) -> str:
     elsewhere = crew.root.parent / "elsewhere"
     git(crew.root.parent, "clone", "-q", str(crew.root.parent / "origin.git"), str(elsewhere))
     git(elsewhere, "checkout", "-q", "-B", "integration", f"origin/{onto}")
-    (elsewhere / "other.txt").write_text("other\n")
-    commit_all(elsewhere, "by another person")
+    commit_all(elsewhere, "by another person", {"other.txt": "other\n"})
     git(elsewhere, "push", "-q", "--force", "origin", "integration")
     return git(elsewhere, "rev-parse", "HEAD")
 

@@ -113,8 +113,7 @@ def finished(crew: Merges, task: str) -> None:
 
     claim(crew.crew, "coder-1", task)
     there = crew.crew.paths.task_link(task).resolve()
-    (there / f"{task}.txt").write_text("mended\n")
-    commit_all(there, "mend")
+    commit_all(there, "mend", {f"{task}.txt": "mended\n"})
     crew.submitted(there)
     verdict(crew.crew, "approve", "fine", task_id=task)
     assert crew.merge() == ""

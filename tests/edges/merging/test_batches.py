@@ -28,8 +28,7 @@ from tests.edges.merge_crew import Merges
 
 def bad(there: Path) -> None:
     """What a task does whose tests fail."""
-    (there / f"bad-{there.name}.txt").write_text("BAD\n")
-    commit_all(there, "bad")
+    commit_all(there, "bad", {f"bad-{there.name}.txt": "BAD\n"})
 
 
 def writes_readme(text: str) -> object:

@@ -164,8 +164,7 @@ def test_an_epic_that_conflicts_gets_a_task_resolving_that(crew: EpicCrew) -> No
     there = crew.crew.paths.task_link(mend.id).resolve()
     with pytest.raises(subprocess.CalledProcessError):
         git(there, "merge", "-q", "integration")
-    (there / "same.txt").write_text("of both\n")
-    commit_all(there, "both")
+    commit_all(there, "both", {"same.txt": "of both\n"})
     crew.submitted(there)
     verdict(crew.crew, "approve", "fine", task_id=mend.id)
     assert (crew.merge(), crew.merge()) == ("", "")
@@ -241,8 +240,7 @@ def test_commits_a_person_accepts_on_an_epic_land_too(crew: EpicCrew) -> None:
     crew.work("a")
     assert crew.merge() == ""
     git(crew.root, "checkout", "-q", "epic/shop")
-    (crew.root / "mine.txt").write_text("mine\n")
-    commit_all(crew.root, "mine")
+    commit_all(crew.root, "mine", {"mine.txt": "mine\n"})
     git(crew.root, "checkout", "-q", "main")
     assert "was moved outside of liza" in crew.merge("epic/shop")
     epic_verbs.accept(crew.crew, "shop")

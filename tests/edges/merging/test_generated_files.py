@@ -34,8 +34,7 @@ LIST = "ls *.txt > list.lock"
 def lists(there: Path) -> None:
     """What a task does beside its file: it makes the lock file."""
     names = sorted(path.name for path in there.glob("*.txt"))
-    (there / "list.lock").write_text("".join(f"{name}\n" for name in names))
-    commit_all(there, "list")
+    commit_all(there, "list", {"list.lock": "".join(f"{name}\n" for name in names)})
 
 
 def edits(name: str) -> Callable[[Path], None]:

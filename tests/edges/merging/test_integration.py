@@ -36,8 +36,7 @@ def claimed(crew: Crew, task: str = "c") -> Path:
     add(crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md")])
     claim(crew, "coder-1", task)
     there = crew.paths.task_link(task).resolve()
-    (there / f"{task}.txt").write_text("x\n")
-    commit_all(there, f"work on {task}")
+    commit_all(there, f"work on {task}", {f"{task}.txt": "x\n"})
     return there
 
 

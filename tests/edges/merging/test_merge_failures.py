@@ -143,9 +143,7 @@ def test_a_failure_in_the_checkout_repeats_no_tests(crew: Merges, tmp_path: Path
     broken.touch()
 
     def big(there: Path) -> None:
-        (there / ".gitattributes").write_text("*.big filter=slow\n")
-        (there / "x.big").write_text("large\n")
-        commit_all(there, "large")
+        commit_all(there, "large", {".gitattributes": "*.big filter=slow\n", "x.big": "large\n"})
 
     crew.approved("a", work=big)
     crew.approved("b")
@@ -393,8 +391,7 @@ def test_no_task_is_blamed_for_integration_others_made_red(crew: Merges) -> None
     crew.approved("a")
     start = crew.tip()
     git(crew.root, "switch", "-q", "integration")
-    (crew.root / "broken.txt").write_text("x\n")
-    commit_all(crew.root, "mine")
+    commit_all(crew.root, "mine", {"broken.txt": "x\n"})
     assert "integration is red without a" in crew.merge()
     assert crew.status("a") == "APPROVED"
     assert "integration is red without a" in crew.alarms().get("merge_set_aside", "")
@@ -417,8 +414,7 @@ def merge_when_due(crew: Merges, clock: FakeClock) -> str:
 
 def bad(there: Path) -> None:
     """What a task does whose tests fail."""
-    (there / f"bad-{there.name}.txt").write_text("BAD\n")
-    commit_all(there, "bad")
+    commit_all(there, "bad", {f"bad-{there.name}.txt": "BAD\n"})
 
 
 SERVICE = 'echo "$(ls | tr "\\n" " ")" >> "$HERE.runs"; [ -f "$HERE.service" ] || { echo "no service"; exit 1; }'
@@ -702,8 +698,7 @@ def test_a_stopped_merge_counts_against_no_agent(crew: Merges, number: signal.Si
 @pytest.mark.campaign
 @pytest.mark.parametrize(("what", "code"), [("-d refs/heads/integration", 0), ("refs/heads/integration HEAD", 1)])
 def test_a_sync_whose_tests_move_integration_leaves_it_unchanged(crew: Merges, what: str, code: int) -> None:
-    (crew.root / "more.txt").write_text("more\n")
-    commit_all(crew.root, "more")
+    commit_all(crew.root, "more", {"more.txt": "more\n"})
     start = crew.tip()
     crew.tests(f"git update-ref {what}; exit {code}")
     with pytest.raises(Refused):
@@ -717,8 +712,7 @@ def test_a_sync_whose_tests_move_integration_leaves_it_unchanged(crew: Merges, w
 
 @pytest.mark.campaign
 def test_proof_that_cannot_run_again_is_named_on_its_task(crew: Merges) -> None:
-    (crew.root / "app.py").write_text("x = 1\n")
-    commit_all(crew.root, "a source")
+    commit_all(crew.root, "a source", {"app.py": "x = 1\n"})
     crew.tests(f'{sys.executable} -B -c "import app"')
     sync(crew.crew)
     crew.approved("a")
@@ -743,8 +737,7 @@ def test_a_failure_after_a_merge_or_sync_leaves_it_done(crew: Merges, monkeypatc
     monkeypatch.setattr(draft_specs, "release_drafts", busy)
     assert "the board is busy" in merge(crew.crew, "a").message
     assert crew.status("a") == "MERGED"
-    (crew.root / "more.txt").write_text("more\n")
-    commit_all(crew.root, "more")
+    commit_all(crew.root, "more", {"more.txt": "more\n"})
     done = sync(crew.crew)
     assert ", tested" in done.message
     assert "the board is busy" in done.message

@@ -109,8 +109,7 @@ def test_git_is_asked_only_if_an_open_task_has_work(crew: Merges, monkeypatch: p
 def test_under_hold_no_race_starts_two_tasks_on_one_file(crew: Merges) -> None:
     crew.configure(overlap=OverlapRule.HOLD)
     there = crew.claimed("a")
-    (there / "shared.txt").write_text("x\n")
-    commit_all(there, "beyond its scope")
+    commit_all(there, "beyond its scope", {"shared.txt": "x\n"})
     first, second = (TaskFields(name, "Write", "it is there", "shared.txt", "README.md") for name in ("b", "c"))
     add(crew.crew, [first])
     with pytest.raises(Refused, match=r"coder-2 cannot claim b: it waits for a: both have shared\.txt"):
