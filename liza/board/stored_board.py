@@ -7,9 +7,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from liza.board import revision_texts
+import msgspec
+
+from liza.board import new_violations, revision_texts
 from liza.board.contract import Board
 from liza.board.revisions import RevisionLine
+from liza.board.text import changes
+from liza.board.text.document import Document, read_document
+from liza.board.text.values import check_revision
 from liza.model.errors import BoardInconsistent
 from liza.model.model import State, Violation
 from liza.model.paths import Paths
@@ -60,7 +65,28 @@ class StoredBoard(Board):
             directory.mkdir(parents=True, exist_ok=True)
 
 
-def refuse_violations(violations: tuple[Violation, ...]) -> None:
+def change_board(document: Document, before: State, after: State, revision: int) -> Document:
+    """Return the document with the state ``after`` as a revision.
+
+    Raises BoardInconsistent if the state has a violation that ``before`` has not.
+    """
+    wanted = msgspec.structs.replace(after, version=document.state.version, revision=revision)
+    _refuse_violations(new_violations.find_added(before, wanted))
+    return changes.change_document(document, wanted)
+
+
+def begin_board(text: str, revision: int) -> Document:
+    """Return the first document of a crew as a revision. Raises BoardUnreadable, BoardInconsistent if it has a
+    violation."""
+    first = read_document(text)
+    check_revision(revision)
+    if first.state.revision != revision:
+        first = changes.change_document(first, msgspec.structs.replace(first.state, revision=revision))
+    _refuse_violations(new_violations.find_all(first.state))
+    return first
+
+
+def _refuse_violations(violations: tuple[Violation, ...]) -> None:
     """Raise BoardInconsistent if there is a violation."""
     if violations:
         more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from liza.board import new_violations, revision_texts, revisions
+from liza.board import revision_texts, revisions
 from liza.board.contract import Alert, Restored, RestoredArchive, Transaction
 from liza.board.events import Watch
 from liza.board.file_store import archive_files, commit_steps, revision_journal, signal_files, write_intent
@@ -21,8 +21,8 @@ from liza.board.file_store.write_intent import WriteIntent
 from liza.board.revisions import RevisionLine, RevisionRecord, sha
 from liza.board.rules.host_leases import AgentPlacement
 from liza.board.signals import Signal
-from liza.board.stored_board import refuse_violations
-from liza.board.text import changes, document
+from liza.board.stored_board import begin_board, change_board
+from liza.board.text import document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
 from liza.model.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
@@ -74,17 +74,14 @@ class FileBoard(ArchiveFiles):
             return locked.document.state
 
     def read_text(self) -> str:
-        """Return the text of the board, valid or not. Raises NoCrew, BoardUnreadable."""
         self._require_crew()
         return self._repairer.read_bytes().decode("utf-8", errors="replace")
 
     def take_alerts(self) -> list[Alert]:
-        """Return the alerts of the repairs since the last call, and forget them. The journal has them too."""
         alerts, self._repairer.alerts = self._repairer.alerts, []
         return [Alert(kind, message, time) for kind, message, time in alerts]
 
     def unknown_config(self) -> tuple[str, ...]:
-        """Return the keys of ``config:`` that are no setting."""
         self.read_as_written()
         return document.find_unknown_config(self._repairer.parse_bytes(self._repairer.read_bytes()))
 
@@ -92,10 +89,6 @@ class FileBoard(ArchiveFiles):
 
     @contextmanager
     def transaction(self, actor: str, event: str, *, task: str | None = None) -> Iterator[Transaction]:
-        """Write ``tx.state`` as the next revision when the block ends, or nothing if it raises.
-
-        Raises BoardInconsistent if the change adds a violation, LockTimeout, and what ``read`` raises.
-        """
         with self._lock_and_repair() as locked:
             before = locked.document.state
             tx = Transaction(before, before, locked.document, task)
@@ -103,9 +96,7 @@ class FileBoard(ArchiveFiles):
             if tx.state is before or tx.state == before:
                 return
             number = self._next_revision(locked)
-            after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
-            refuse_violations(new_violations.find_added(before, after))
-            changed = changes.change_document(locked.document, after)
+            changed = change_board(locked.document, before, tx.state, number)
             line = RevisionLine(number, actor=actor, event=event, task=tx.task)
             if tx.moved:
                 self._commit_move(locked, changed, line, tx.moved)
@@ -115,19 +106,13 @@ class FileBoard(ArchiveFiles):
 
     @contextmanager
     def heartbeat(self, actor: str) -> Iterator[Transaction]:
-        """Write ``tx.state`` without a new revision or a line in the journal, as lease renewals need it.
-
-        ``actor`` renews the lease. Entries may not be added or removed. Raises what ``transaction`` raises.
-        """
         with self._lock_and_repair() as locked:
             before = locked.document.state
             tx = Transaction(before, before, locked.document)
             yield tx
             if tx.state is before or tx.state == before:
                 return
-            after = msgspec.structs.replace(tx.state, version=before.version, revision=before.revision)
-            refuse_violations(new_violations.find_added(before, after))
-            changed = changes.change_document(locked.document, after)
+            changed = change_board(locked.document, before, tx.state, before.revision)
             tx.state = changed.state
             entries = revision_texts.diff_entries(locked.document, changed, ())
             renewed = {(entry.section, entry.key) for entry in entries} if entries is not None else {("", "")}
@@ -144,21 +129,13 @@ class FileBoard(ArchiveFiles):
             self._repairer.remember(data, intent.after, changed)
 
     def create(self, text: str, above: int = 0) -> None:
-        """Write the first board of a crew. ``above`` is the highest revision of an existing history.
-
-        Raises Refused if there is a board, BoardInconsistent if ``text`` violates an invariant.
-        """
         self._make_directories()
         with self._one_thread(), self._hold_lock():
             if self.paths.state.exists():
                 raise Refused(f"{self.paths.state} exists already", "liza status")
             self._repairer.void_uncommitted()
-            first = document.read_document(text)
             number = 1 + max(above, revision_journal.highest_revision(self.paths.journal))
-            check_revision(number)
-            if first.state.revision != number:
-                first = changes.change_document(first, msgspec.structs.replace(first.state, revision=number))
-            refuse_violations(new_violations.find_all(first.state))
+            first = begin_board(text, number)
             no_board = LockedBoard(first, b"", "", WriteIntent(0, "", ""))
             self._commit(no_board, first, RevisionLine(number, actor="human", event="init"), full=True)
 
@@ -212,7 +189,6 @@ class FileBoard(ArchiveFiles):
         return copy
 
     def transform_text(self, actor: str, rewritten: Callable[[str], str]) -> None:
-        """Replace the text by ``rewritten(text)``, under the lock. If ``rewritten`` raises, nothing is written."""
         with self._lock_and_repair() as locked:
             self._commit_text(locked, actor, "edit", rewritten(locked.document.text))
 
@@ -223,9 +199,7 @@ class FileBoard(ArchiveFiles):
         if files.encode_board(wanted.text) == locked.data:
             return
         number = max(self._next_revision(locked), wanted.state.revision + 1)
-        after = msgspec.structs.replace(wanted.state, revision=number)
-        refuse_violations(new_violations.find_added(before, after))
-        changed = changes.change_document(wanted, after)
+        changed = change_board(wanted, before, wanted.state, number)
         self._commit(locked, changed, RevisionLine(number, actor=actor, event=event), full=True)
 
     # ── revisions and archived tasks ──────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from liza.board import new_violations, revision_texts
+from liza.board import revision_texts
 from liza.board.address import BoardAddress
 from liza.board.contract import Alert, Restored, RestoredArchive, Transaction
 from liza.board.events import Watch
@@ -29,8 +29,8 @@ from liza.board.postgresql.shared_rows import SharedRows
 from liza.board.revisions import RevisionLine, RevisionRecord, sha, with_statuses
 from liza.board.rules.host_leases import AgentPlacement, HostTable
 from liza.board.signals import Signal
-from liza.board.stored_board import refuse_violations
-from liza.board.text import changes, document
+from liza.board.stored_board import begin_board, change_board
+from liza.board.text import document
 from liza.board.text.document import Document
 from liza.board.text.values import check_revision
 from liza.model.errors import BoardTooNew, BoardUnreadable, Refused
@@ -143,9 +143,7 @@ class PostgresBoard(ArchivedRows):
             if tx.state is before or tx.state == before:
                 return
             number = _next_revision(copy)
-            after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
-            refuse_violations(new_violations.find_added(before, after))
-            changed = changes.change_document(copy.document, after)
+            changed = change_board(copy.document, before, tx.state, number)
             line = RevisionLine(number, actor=actor, event=event, task=tx.task, archived=tuple(tx.moved))
             self._commit(lock, copy, changed, line, moved=tx.moved)
             tx.state, tx.revision = changed.state, number
@@ -158,20 +156,14 @@ class PostgresBoard(ArchivedRows):
             yield tx
             if tx.state is before or tx.state == before:
                 return
-            after = msgspec.structs.replace(tx.state, version=before.version, revision=before.revision)
-            refuse_violations(new_violations.find_added(before, after))
-            changed = changes.change_document(copy.document, after)
+            changed = change_board(copy.document, before, tx.state, before.revision)
             tx.state = changed.state
             self._commit(lock, copy, changed, None)
 
     def create(self, text: str, above: int = 0) -> None:
         self._make_directories()
-        first = document.read_document(text)
         number = 1 + above
-        check_revision(number)
-        if first.state.revision != number:
-            first = changes.change_document(first, msgspec.structs.replace(first.state, revision=number))
-        refuse_violations(new_violations.find_all(first.state))
+        first = begin_board(text, number)
         nothing = board_copy.read_copy(self._crew, CrewRow(0, 0, _NO_REVISION), (), None)
         line = RevisionLine(number, actor="human", event="init")
         with self._one_thread():
@@ -207,9 +199,7 @@ class PostgresBoard(ArchivedRows):
         if wanted.text == copy.text:
             return
         number = max(_next_revision(copy, before), wanted.state.revision + 1)
-        after = msgspec.structs.replace(wanted.state, revision=number)
-        refuse_violations(new_violations.find_added(before.state, after))
-        changed = changes.change_document(wanted, after)
+        changed = change_board(wanted, before.state, wanted.state, number)
         self._commit(lock, copy, changed, RevisionLine(number, actor=actor, event=event), full=True)
 
     def _last_good(self, wanted: Document) -> Document:
