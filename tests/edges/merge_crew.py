@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -76,10 +77,19 @@ class Merges:
     def claimed(self, task: str, agent: str = "coder-1", target: str | None = None) -> Path:
         """A task with its file committed on its branch; its worktree."""
         add(self.crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md", target=target)])
+        return self.worked(task, agent)
+
+    def worked(self, task: str, agent: str = "coder-1", file: str = "", text: str = "") -> Path:
+        """A task of the board with a file committed on its branch; its worktree."""
         claim(self.crew, agent, task)
         there = self.crew.paths.task_link(task).resolve()
-        commit_all(there, f"work on {task}", {f"{task}.txt": f"{task}\n"})
+        commit_all(there, f"work on {task}", {file or f"{task}.txt": text or f"{task}\n"})
         return there
+
+    def approve(self, task: str, there: Path) -> None:
+        """Submit what is committed in the worktree of the task, and approve it."""
+        self.submitted(there)
+        verdict(self.crew, "approve", "fine", task_id=task)
 
     def submitted(self, there: Path) -> None:
         with chdir(there):
@@ -92,8 +102,7 @@ class Merges:
             there = self.claimed(task, f"coder-{number + 1}", target)
             if work is not None:
                 work(there)
-            self.submitted(there)
-            verdict(self.crew, "approve", "fine", task_id=task)
+            self.approve(task, there)
         return there
 
     def merge(self, task: str | None = None) -> str:
@@ -108,6 +117,10 @@ class Merges:
         found = self.crew.board.read().task(name)
         assert found is not None
         return found
+
+    def files(self, branch: str = "integration") -> set[str]:
+        """The files of a branch beside those that the project had."""
+        return set(git(self.root, "ls-tree", "--name-only", branch).split()) - {"README.md", ".gitignore"}
 
     def status(self, name: str) -> str:
         return self.task(name).status.value
@@ -137,8 +150,11 @@ class Merges:
         return subprocess.run(["sh", str(self.check)], cwd=at, check=False).returncode == 0
 
 
-def copied(made: Path, tmp_path: Path) -> Merges:
+MergesT = TypeVar("MergesT", bound=Merges)
+
+
+def copied(made: Path, tmp_path: Path, kind: type[MergesT] = Merges) -> MergesT:
     """The crew of a test: a copy of the repository that ``prepared`` made for the module."""
     shutil.copytree(made, tmp_path / "repo", symlinks=True)
     (tmp_path / "notes").mkdir()
-    return Merges(tmp_path / "repo", tmp_path / "notes")
+    return kind(tmp_path / "repo", tmp_path / "notes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from liza.tasks.task import add, drop
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import commit_all, git, variant
-from tests.edges.merge_crew import Merges
+from tests.edges.merge_crew import Merges, copied
 from tests.servers import Servers, choose_port
 from tests.servers import servers as servers
 
@@ -48,15 +47,7 @@ class EpicCrew(Merges):
 
     def work(self, task: str, file: str = "", text: str = "") -> None:
         """Claim the task, change a file, submit, approve."""
-        claim(self.crew, "coder-1", task)
-        there = self.crew.paths.task_link(task).resolve()
-        (there / (file or f"{task}.txt")).write_text(text or f"{task}\n")
-        commit_all(there, f"work on {task}")
-        self.submitted(there)
-        verdict(self.crew, "approve", "fine", task_id=task)
-
-    def files(self, branch: str) -> set[str]:
-        return set(git(self.root, "ls-tree", "--name-only", branch).split()) - {"README.md", ".gitignore"}
+        self.approve(task, self.worked(task, file=file, text=text))
 
     def subjects(self) -> list[str]:
         return git(self.root, "log", "--first-parent", "--reverse", "--format=%s", "main..integration").splitlines()
@@ -71,9 +62,7 @@ class EpicCrew(Merges):
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> EpicCrew:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    return EpicCrew(tmp_path / "repo", tmp_path / "notes")
+    return copied(made, tmp_path, EpicCrew)
 
 
 def test_an_epic_lands_as_one_commit_after_all_tasks_close(crew: EpicCrew) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import signal
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from liza.tasks.task import add
 from liza.tasks.verdict import verdict
 from tests.campaign import forks
 from tests.conftest import commit_all, git, variant
-from tests.edges.merge_crew import Merges
+from tests.edges.merge_crew import Merges, copied
 
 
 class UndoCrew(Merges):
@@ -37,12 +36,7 @@ class UndoCrew(Merges):
             wanted = TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md", epic=epic, **fields)  # type: ignore[arg-type]
             add(self.crew, [wanted])
         for task in tasks:
-            claim(self.crew, "coder-1", task)
-            there = self.crew.paths.task_link(task).resolve()
-            (there / (file or f"{task}.txt")).write_text(f"{task}\n")
-            commit_all(there, f"work on {task}")
-            self.submitted(there)
-            verdict(self.crew, "approve", "fine", task_id=task)
+            self.approve(task, self.worked(task, file=file))
         assert self.merge() == ""
 
     def undo(self, task: str, because: str = "") -> str:
@@ -62,18 +56,13 @@ class UndoCrew(Merges):
         refs = [ref for ref in refs if not ref.startswith("refs/liza/blackboard")]
         return refs, state.tasks, state.archived, git(self.root, "status", "--porcelain")
 
-    def files(self, branch: str = "integration") -> set[str]:
-        return set(git(self.root, "ls-tree", "--name-only", branch).split()) - {"README.md", ".gitignore"}
-
     def has_drift(self) -> bool:
         return drift.find_integration_drift(self.crew) is not None
 
 
 @pytest.fixture
 def crew(made: Path, tmp_path: Path) -> UndoCrew:
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
-    (tmp_path / "notes").mkdir()
-    return UndoCrew(tmp_path / "repo", tmp_path / "notes")
+    return copied(made, tmp_path, UndoCrew)
 
 
 def test_an_undone_task_is_no_drift_and_later_merges_go_on(crew: UndoCrew) -> None:
