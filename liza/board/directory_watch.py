@@ -73,7 +73,6 @@ class DirectoryWatch(Watch):
         self._arm()
 
     def subscribe(self, target: queue.Queue[WatchEvent]) -> None:
-        """Post to ``target`` all events from now on. The first queue also gets those since the watches were armed."""
         with self._guard:
             self._queues.append(target)
             early, self._undelivered = self._undelivered, []
@@ -81,14 +80,12 @@ class DirectoryWatch(Watch):
             target.put(event)
 
     def add_directory(self, directory: Path) -> None:
-        """Watch the files of one more directory for writes. A missing directory is ignored."""
         path = directory.resolve()
         with self._arming:
             if not self._closed and path not in self._added:
                 self._added[path] = self._schedule(path)
 
     def remove_directory(self, directory: Path) -> None:
-        """Stop watching a directory of ``add_directory``."""
         with self._arming:
             watch = self._added.pop(directory.resolve(), None)
             if self._observer is not None and watch is not None:
@@ -105,7 +102,6 @@ class DirectoryWatch(Watch):
             return None
 
     def rearm(self, reason: str = "asked for") -> None:
-        """Set all watches again and post WatchLost, because changes in between may have been missed."""
         with self._arming:
             if self._closed:
                 return
@@ -115,7 +111,6 @@ class DirectoryWatch(Watch):
         self._post(WatchLost(reason, self.is_polling))
 
     def close(self) -> None:
-        """Stop watching."""
         with self._arming:
             self._closed = True
             self._disarm()

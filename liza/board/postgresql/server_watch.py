@@ -47,7 +47,6 @@ class ServerWatch(DirectoryWatch):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching."""
         super().close()
         if threading.current_thread() is not self._thread and self._thread.is_alive():
             os.write(self._wake_writer, b"x")

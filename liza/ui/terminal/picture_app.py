@@ -143,7 +143,6 @@ class PictureApp(ActionApp):
             self.say("read-only: no key changes anything" if self.view.is_read_only else "the crew cannot be read")
 
     def open(self, wanted: Wanted) -> None:
-        """Show another screen."""
         self._earlier.append(self.view.wanted)
         self._go(wanted)
 
