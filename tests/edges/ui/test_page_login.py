@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from liza.ui.seen import state_file
-from tests.conftest import until
+from tests.conftest import LONG, until
 from tests.edges.merge_crew import Merges
 from tests.edges.ui.page_client import PageClient, page_of
 from tests.journeys.crews import BIN
@@ -123,7 +123,7 @@ def test_ctrl_c_ends_ten_open_streams_at_once(crew: Merges) -> None:
         for stream in streams:
             stream.wait_for_parts()
         page.terminal.type("\x03")
-        assert page.terminal.process.wait(2) == 0
+        assert page.terminal.process.wait(LONG) == 0
         assert "Traceback" not in page.terminal.text
 
 
