@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,19 @@ def test_a_signal_ends_the_picture_and_restores_the_terminal(crew: Crew, number:
 def test_leaving_the_picture_restores_the_terminal(crew: Crew) -> None:
     crew.add("t1")
     with picture_of(crew) as terminal:
+        terminal.type("q")
+        assert terminal.process.wait(60) == 0
+        terminal.wait_for(lambda: terminal.is_restored)
+
+
+def test_a_picture_that_was_stopped_from_outside_restores_the_terminal(crew: Crew) -> None:
+    crew.add("t1")
+    with picture_of(crew) as terminal:
+        terminal.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
+        crew.add("t2")
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.wait_for_text("t2")
         terminal.type("q")
         assert terminal.process.wait(60) == 0
         terminal.wait_for(lambda: terminal.is_restored)

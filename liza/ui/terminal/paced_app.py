@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 import sys
+import termios
 import threading
+import tty
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -80,13 +82,25 @@ class PacedDriver(LinuxDriver):
             super().write(data)
 
     def start_application_mode(self) -> None:
-        """Take the terminal, at the start and after a suspension."""
+        """Take the terminal, at the start and after a suspension.
+
+        SIGCONT asks for it also if no other program had it: then its raw mode would be kept as the one to restore.
+        """
+        if self._has_terminal():
+            return
         super().start_application_mode()  # type: ignore[no-untyped-call]
         if self._writer_thread is None or not self._writer_thread.is_alive():
             return
         self._pacing.start(self.write)
         # After a suspension the terminal is blank, and textual would draw only what changes.
         asyncio.get_running_loop().call_soon_threadsafe(self._draw_all)
+
+    def _has_terminal(self) -> bool:
+        """Return whether this program has the terminal still: a shell that had it meanwhile has changed its mode."""
+        if self._writer_thread is None or not self._writer_thread.is_alive() or not os.isatty(self.fileno):
+            return False
+        is_raw = not termios.tcgetattr(self.fileno)[tty.LFLAG] & termios.ICANON
+        return is_raw and os.tcgetpgrp(self.fileno) == os.getpgrp()
 
     def _draw_all(self) -> None:
         if self._app.screen_stack:
