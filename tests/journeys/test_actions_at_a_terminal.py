@@ -21,6 +21,13 @@ def type_slowly(terminal: TerminalStandIn, text: str) -> None:
         time.sleep(0.07)
 
 
+def send(terminal: TerminalStandIn, text: str) -> None:
+    """Type a text, and press Enter when it is shown: a picture that stood still would take both as pasted."""
+    type_slowly(terminal, text)
+    terminal.wait_for_text(text)
+    type_slowly(terminal, "\r")
+
+
 def asks(crew: Crew) -> None:
     crew.add("mail")
     crew.liza("claim", "mail", "--agent", "coder-1")
@@ -57,7 +64,7 @@ def test_commands_and_the_editor_take_the_terminal_and_give_it_back(crew: Crew) 
         terminal.wait_for_text("1 waits for you")
         type_slowly(terminal, ":")
         terminal.wait_for_text("command of liza")
-        type_slowly(terminal, "liza note 'from the picture'\r")
+        send(terminal, "liza note 'from the picture'")
         terminal.wait_for_text("a key comes back")
         terminal.type(" ")
         terminal.wait_for_text("back from liza note")
@@ -90,10 +97,11 @@ def test_the_outcome_of_a_note_is_printed_after_leaving(crew: Crew) -> None:
         terminal.wait_for_text("1 waits for you")
         type_slowly(terminal, "w")
         terminal.wait_for_text("enter sends")
-        type_slowly(terminal, "hello")
         with (crew.root / ".liza" / "state.yaml.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            type_slowly(terminal, "\rq")
+            send(terminal, "hello")
+            terminal.wait_for(lambda: "enter sends" not in terminal.text)
+            type_slowly(terminal, "q")
             terminal.wait_for_text("q again leaves")
             type_slowly(terminal, "q")
         assert terminal.process.wait(20) == 0
