@@ -126,7 +126,8 @@ def test_unread_messages_follow_an_agent_to_its_next_host(make_host: MakeHost) -
     with supervise(other):
         take_agent(other, lease.incarnation)
         until(lambda: pending(other) == ["look again"], "it came with the agent")
-    assert pending(host) == []
+    # The former host posts a message before it forgets it: for a moment both have it, under one id.
+    until(lambda: pending(host) == [], "the former host has forgotten it")
 
 
 def take_agent(host: HostRig, incarnation: UUID) -> None:
