@@ -143,9 +143,10 @@ def _find_here(crew: Crew, directory: Path) -> WorkSource:
         _refuse_uncommitted(crew.git, worktree)
         remarks = _describe_left(crew.git, worktree)
     except GitFailed as error:
-        git = shlex.join(["git", "-C", str(top)])
-        # The index is made anew, and compared with the files, which stay.
-        step = f"{git} read-tree HEAD && {git} status"
+        git, index = shlex.join(["git", "-C", str(top)]), worktree.git_dir / "index"
+        # The usual cause is a broken index: it is kept, and a new one is compared with the files.
+        keep = shlex.join(["mv", str(index), f"{index}.broken"])
+        step = f"{keep} && {git} read-tree HEAD && {git} status"
         raise GitFailed(f"what is not committed in {top} is not known: {error.message}", step) from error
     return WorkSource(worktree.commit, Submission(branch=branch, worktree=str(top), host=crew.host), remarks)
 

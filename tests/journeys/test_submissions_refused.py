@@ -230,10 +230,12 @@ def test_a_worktree_that_git_cannot_read_holds_no_branch_up(crew: Crew) -> None:
 def test_a_broken_index_is_made_anew_by_the_next_step(crew: Crew) -> None:
     worktree(crew)
     there = crew.root / ".claude" / "worktrees" / "fix"
-    (crew.root / ".git" / "worktrees" / "fix" / "index").write_text("junk")
+    index = crew.root / ".git" / "worktrees" / "fix" / "index"
+    index.write_text("junk")
     refused = crew.prepare("submit", ".", cwd=there, code=3)
     assert f"what is not committed in {there} is not known" in refused
     subprocess.run(refused.partition("next: ")[2], shell=True, check=True, stdout=subprocess.DEVNULL)
+    assert index.with_name("index.broken").read_text() == "junk"
     crew.prepare("submit", ".", cwd=there)
     assert crew.status("fix") == "READY_FOR_REVIEW"
 
