@@ -57,7 +57,7 @@ def is_of_worktree(task: Task, path: str, host: str) -> bool:
     return submission is not None and submission.worktree == path != "" and submissions.is_on_host(submission, host)
 
 
-def list_tasks_of(state: State, path: str, host: str = "") -> tuple[Task, ...]:
+def list_tasks_of(state: State, path: str, host: str) -> tuple[Task, ...]:
     """Return the open tasks whose author works in the worktree ``path`` of a host."""
     return tuple(task for task in state.tasks if is_of_worktree(task, path, host) and task.status not in FINAL_STATUSES)
 
@@ -68,14 +68,14 @@ def choose_agent(state: State, task: Task) -> str:
     return next(name for name in names if not picking.occupation(state, name) and name not in task.failed_by)
 
 
-def choose_task(state: State, path: str, now: datetime, evidence: Evidence, host: str = "") -> str | None:
+def choose_task(state: State, path: str, now: datetime, evidence: Evidence, host: str) -> str | None:
     """Return the task that a program claims which names none: returned work of its worktree first."""
     own = [task for task in list_tasks_of(state, path, host) if task.status in picking.CLAIMABLE_STATUSES]
     candidates = [*own, *sorted(state.tasks, key=lambda task: (task.priority, task.id))]
     return next((task.id for task in candidates if find_obstacle(state, task, path, now, evidence, host) is None), None)
 
 
-def find_obstacle(state: State, task: Task, path: str, now: datetime, evidence: Evidence, host: str = "") -> str | None:
+def find_obstacle(state: State, task: Task, path: str, now: datetime, evidence: Evidence, host: str) -> str | None:
     """Return why no program in the worktree ``path`` of a host may claim the task; None if one may."""
     if task.status is S.CLAIMED:
         return f"{task.assigned_to} works on it"
@@ -150,7 +150,7 @@ def hand_off(state: State, task_id: str, run: str, note: Handoff, now: datetime)
     return claims.release(handed, task_id, run, now, agent_of(run), "its program ended")
 
 
-def leave(state: State, path: str, host: str = "") -> State:
+def leave(state: State, path: str, host: str) -> State:
     """Let the crew go on with the tasks of a worktree whose program is gone, but for work that its author submitted."""
     for task in list_tasks_of(state, path, host):
         if not is_left(task):

@@ -20,6 +20,7 @@ from liza.tasks.rules.submissions import OutsideWork
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 NOTE = Handoff(agent="coder-101", summary="it ended", next_action="go on")
+HOST = ""  # a crew on one host
 HERE = BoundWorktree(path="/w/fox", base="b" * 40, program="claude")
 
 
@@ -58,7 +59,7 @@ def test_no_coder_of_the_crew_takes_a_bound_claim_over() -> None:
     state, _ = claimed()
     late = NOW + timedelta(days=1)
     assert picking.claim_obstacle(state, get(state), "coder-1", late, Evidence()) == "its author goes on with it"
-    assert bound_claims.find_obstacle(state, get(state), "/w/owl", late, Evidence()) == "coder-101 works on it"
+    assert bound_claims.find_obstacle(state, get(state), "/w/owl", late, Evidence(), HOST) == "coder-101 works on it"
     with pytest.raises(Refused, match="coder-101 works on it"):
         bound_claims.claim(state, "mail", "coder-102", replace(HERE, path="/w/owl"), late, Evidence())
 
@@ -71,10 +72,10 @@ def test_returned_work_waits_for_the_same_worktree() -> None:
         submission=Submission(worktree="/w/fox"),
     )
     state = board(returned)
-    assert bound_claims.find_obstacle(state, returned, "/w/owl", NOW, Evidence()) == "its author goes on with it"
-    assert bound_claims.find_obstacle(state, returned, "/w/fox", NOW, Evidence()) is None
-    assert bound_claims.choose_task(board(task("a"), returned), "/w/fox", NOW, Evidence()) == "mail"
-    assert bound_claims.choose_task(board(task("a"), returned), "/w/owl", NOW, Evidence()) == "a"
+    assert bound_claims.find_obstacle(state, returned, "/w/owl", NOW, Evidence(), HOST) == "its author goes on with it"
+    assert bound_claims.find_obstacle(state, returned, "/w/fox", NOW, Evidence(), HOST) is None
+    assert bound_claims.choose_task(board(task("a"), returned), "/w/fox", NOW, Evidence(), HOST) == "mail"
+    assert bound_claims.choose_task(board(task("a"), returned), "/w/owl", NOW, Evidence(), HOST) == "a"
 
 
 def test_the_same_directory_of_another_host_has_other_tasks() -> None:
@@ -135,13 +136,13 @@ def test_a_hand_off_keeps_work_of_its_author_for_its_author() -> None:
     left = get(bound_claims.hand_off(state, "mail", run, NOTE, NOW))
     assert left.submission is not None
     assert (left.status, left.submission.branch, picking.waits_for_author(left)) == ("UNCLAIMED", "fox", True)
-    assert bound_claims.leave(state, "/w/fox") == state
+    assert bound_claims.leave(state, "/w/fox", HOST) == state
 
 
 def test_the_crew_goes_on_with_submitted_tasks_of_a_program_that_left() -> None:
     state, run = claimed()
     state = bound_claims.submit(state, "mail", run, work("c"), None, NOW)
-    left = get(bound_claims.leave(state, "/w/fox"))
+    left = get(bound_claims.leave(state, "/w/fox", HOST))
     assert left.submission is not None
     assert (left.status, left.submission.fix) == ("READY_FOR_REVIEW", "crew")
 
@@ -154,7 +155,7 @@ def test_a_program_submits_a_strangers_part_as_a_strangers() -> None:
     state = bound_claims.submit(state, "mail", run, work("c"), outside, NOW)
     submitted = get(state)
     assert (submitted.submission, submitted.review, submitted.depends_on) == (submission, "human", ("parser",))
-    assert bound_claims.leave(state, "/w/fox") == state
+    assert bound_claims.leave(state, "/w/fox", HOST) == state
 
 
 def test_a_bound_claim_raises_no_alarm_of_submitted_work() -> None:
