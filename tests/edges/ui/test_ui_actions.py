@@ -87,13 +87,18 @@ def test_an_answer_is_refused_if_another_person_was_first(asked: Merges) -> None
     assert [answer.answer for answer in asked.task("mail").answers] == ["theirs", "theirs"]
 
 
+async def leave_half(person: Person) -> None:
+    """Begin an answer, and leave it."""
+    await person.choose(task_of("mail"))
+    await person.begin("a")
+    await person.type("half")
+    await person.press("escape")
+    await person.wait(lambda: not person.is_asked)
+
+
 def test_a_text_that_was_not_sent_is_kept(asked: Merges) -> None:
     async def steps(person: Person) -> None:
-        await person.choose(task_of("mail"))
-        await person.begin("a")
-        await person.type("half")
-        await person.press("escape")
-        await person.wait(lambda: not person.is_asked)
+        await leave_half(person)
         await person.begin("a")
         assert person.fields == ["half", ""]
         await person.press("enter", "enter")
@@ -105,11 +110,7 @@ def test_a_text_that_was_not_sent_is_kept(asked: Merges) -> None:
 
 def test_escape_closes_a_dialog_that_was_not_there_yet(asked: Merges) -> None:
     async def steps(person: Person) -> None:
-        await person.choose(task_of("mail"))
-        await person.begin("a")
-        await person.type("half")
-        await person.press("escape")
-        await person.wait(lambda: not person.is_asked)
+        await leave_half(person)
         for key in ("a", "x", "p", "+"):
             person.app.post_message(events.Key(key, key))
             person.app.post_message(events.Key("escape", None))
