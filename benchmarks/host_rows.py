@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from liza.model.errors import LockTimeout
 from liza.model.paths import Paths
 from tests.conftest import make_remote
 from tests.journeys.crews import BIN, Crew
-from tests.postgresql import PostgreSQL
+from tests.postgresql import PostgreSQL, run_server
 from tests.tools import DIRECTORIES
 
 FILES = "the board in files"
@@ -223,20 +223,12 @@ def _measure_submits(options: Options, url: str) -> Iterator[Row]:
     yield Row("hosts", "submit as a process", "ms", summarize(taken), {FILES: summarize(beside)}, target, note=note)
 
 
-@contextmanager
-def running_server() -> Iterator[PostgreSQL]:
+def running_server() -> AbstractContextManager[PostgreSQL]:
     """Run a PostgreSQL with the settings that it has after its installation, on the disk of the boards in files."""
     found = [shutil.which("postgres", path=directory) for directory in DIRECTORIES["postgresql"]]
     program = next(filter(None, [shutil.which("postgres"), *found]))
-    server = PostgreSQL(
-        Path(program), {"autovacuum": "on", "shared_buffers": "128MB"}, room=Path(tempfile.gettempdir())
-    )
-    try:
-        server.start()
-        server.make_template()
-        yield server
-    finally:
-        server.remove()
+    settings = {"autovacuum": "on", "shared_buffers": "128MB"}
+    return run_server(PostgreSQL(Path(program), settings, room=Path(tempfile.gettempdir())))
 
 
 def _measure_loads(options: Options, own: Place, files: Place) -> Iterator[Row]:

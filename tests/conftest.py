@@ -183,9 +183,9 @@ def tools(_tools: Tools) -> Tools:
 @pytest.fixture(scope="session")
 def postgresql(_tools: Tools) -> Iterator[PostgreSQL]:
     """The PostgreSQL of this process, on a Unix socket."""
-    from tests.postgresql import run_server  # 0.2 s for psycopg, and not every system has it
+    from tests.postgresql import PostgreSQL, run_server  # 0.2 s for psycopg, and not every system has it
 
-    with run_server(_tools.find("postgresql")) as server:
+    with run_server(PostgreSQL(_tools.find("postgresql"))) as server:
         yield server
 
 

@@ -93,7 +93,7 @@ def start_server() -> AbstractContextManager[PostgreSQL]:
     postgres = shutil.which("postgres", path=path)
     if postgres is None:
         raise SystemExit("no PostgreSQL is installed: apt install postgresql")
-    return run_server(Path(postgres))
+    return run_server(PostgreSQL(Path(postgres)))
 
 
 def _prepare(server: PostgreSQL, remote: GitRemote, hosts: dict[str, Host]) -> None:

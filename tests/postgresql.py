@@ -250,9 +250,8 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def run_server(postgres: Path) -> Iterator[PostgreSQL]:
-    """A server that runs, with the tables of a board in its template."""
-    server = PostgreSQL(postgres)
+def run_server(server: PostgreSQL) -> Iterator[PostgreSQL]:
+    """Run a server, with the tables of a board in its template."""
     try:
         server.start()
         server.make_template()

@@ -245,7 +245,7 @@ def test_a_client_stopped_in_a_read_delays_others_for_seconds(
 @pytest.fixture
 def own_server(_tools: Tools) -> Iterator[PostgreSQL]:
     """A server that this test may kill. It writes to the disk as a real one does."""
-    with run_server(_tools.find("postgresql")) as server:
+    with run_server(PostgreSQL(_tools.find("postgresql"))) as server:
         yield server
 
 
