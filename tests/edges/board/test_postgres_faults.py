@@ -192,11 +192,14 @@ def test_a_client_that_stops_in_a_change_frees_the_others(
             return
         os.kill(writer.pid, signal.SIGCONT)
         lines = iter(lambda: read_line(writer), "")
-        outcome = next(line for line in lines if line != "inside")
-        # The writer goes on: the board may be newer by now.
-        assert outcome.startswith("unknown") or int(outcome) in {record.revision for record in board.records()}
-        for _ in range(3):
-            assert next(line for line in lines if line != "inside").isdecimal()
+        # The first ones may be of changes before the stop.
+        outcomes = [next(line for line in lines if line != "inside") for _ in range(4)]
+        lost = [outcome for outcome in outcomes if not outcome.isdecimal()]
+        assert len(lost) <= 1
+        assert all(outcome.startswith("unknown") for outcome in lost)
+        assert {int(outcome) for outcome in outcomes if outcome.isdecimal()} <= {
+            record.revision for record in board.records()
+        }
     finally:
         writer.kill()
         writer.wait(LONG)
